@@ -3,12 +3,12 @@
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     #[cfg(feature = "store")]
-    store();
+    compile_rocks_shim();
 }
 
 /// The library is the distribution's (docs/decisions/014).
 #[cfg(feature = "store")]
-fn store() {
+fn compile_rocks_shim() {
     let folder = "src/cache/store";
     let mut build = cc::Build::new();
     build

@@ -6,7 +6,7 @@ use rustix::time::{clock_gettime, ClockId};
 use sszip_core::cache::owner::CallTime;
 
 /// Reads the machine's clocks, for the rules of the owner that need the time of a call.
-pub fn now() -> CallTime {
+pub fn read_clocks() -> CallTime {
     // the same for all processes of a machine, and never set back
     let monotonic = clock_gettime(ClockId::Monotonic);
     let milliseconds = monotonic.tv_sec * 1_000 + monotonic.tv_nsec / 1_000_000;

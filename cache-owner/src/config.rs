@@ -6,53 +6,56 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use sszip_core::config::head_source::HeadSource;
 
-use crate::config_values::{absolute, optional_time, size, threads, time, user};
+use crate::config_values::{
+    deserialize_absolute_path, deserialize_duration, deserialize_optional_duration,
+    deserialize_size, deserialize_thread_count, deserialize_user,
+};
 use crate::head_config::head_tables;
 
 /// Settings of an owner, from the daemon's file or from a host. Sizes are in bytes, times in
 /// milliseconds.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(default, deny_unknown_fields)]
-pub struct Config {
+pub struct OwnerConfig {
     /// Path of the socket to listen on.
-    #[serde(deserialize_with = "absolute")]
+    #[serde(deserialize_with = "deserialize_absolute_path")]
     pub socket: PathBuf,
     /// User and group that own the socket.
-    #[serde(deserialize_with = "user")]
+    #[serde(deserialize_with = "deserialize_user")]
     pub socket_user: Option<(u32, u32)>,
     /// Directory of the store.
-    #[serde(deserialize_with = "absolute")]
+    #[serde(deserialize_with = "deserialize_absolute_path")]
     pub path: PathBuf,
     /// Maximum size of the store on disk.
-    #[serde(deserialize_with = "size")]
+    #[serde(deserialize_with = "deserialize_size")]
     pub max_size: u64,
     /// Maximum size of the entries in memory.
-    #[serde(deserialize_with = "size")]
+    #[serde(deserialize_with = "deserialize_size")]
     pub memory: u64,
     /// Maximum length of an entry.
-    #[serde(deserialize_with = "size")]
+    #[serde(deserialize_with = "deserialize_size")]
     pub max_entry: u64,
     /// Number of threads that serve; one serves some 50,000 lookups a second.
-    #[serde(deserialize_with = "threads")]
+    #[serde(deserialize_with = "deserialize_thread_count")]
     pub threads: usize,
     /// Idle timeout of a connection, and timeout of a request.
-    #[serde(deserialize_with = "time")]
+    #[serde(deserialize_with = "deserialize_duration")]
     pub idle_timeout: u64,
     /// Interval between flushes of the store's memtables.
-    #[serde(deserialize_with = "time")]
+    #[serde(deserialize_with = "deserialize_duration")]
     pub flush_interval: u64,
     /// Whether immutable entries are recompressed before they are written to disk.
     pub recompress: bool,
     /// Inactivity period after which entries are removed; without it they stay as long as there
     /// is space.
-    #[serde(deserialize_with = "optional_time")]
+    #[serde(deserialize_with = "deserialize_optional_duration")]
     pub inactive: Option<u64>,
     /// The followed nodes, with the names of their namespaces.
     #[serde(rename = "head", deserialize_with = "head_tables")]
     pub follows: Vec<(String, HeadSource)>,
 }
 
-impl Default for Config {
+impl Default for OwnerConfig {
     fn default() -> Self {
         Self {
             socket: PathBuf::new(),
@@ -94,7 +97,7 @@ pub enum ConfigError {
     },
 }
 
-impl Config {
+impl OwnerConfig {
     /// Creates the configuration with this socket and this folder of the store, and the defaults.
     pub fn with_paths(socket: PathBuf, path: PathBuf) -> Self {
         Self {
@@ -144,15 +147,20 @@ mod tests {
     use super::*;
 
     fn wrong(text: &str) -> String {
-        Config::parse(text, "cached.toml").unwrap_err().to_string()
+        OwnerConfig::parse(text, "cached.toml")
+            .unwrap_err()
+            .to_string()
     }
 
     const LEAST: &str = "socket = \"/run/s\"\npath = \"/var/s\"\n";
 
     #[test]
     fn minimal_config_is_a_socket_and_a_path() {
-        let config = Config::parse(LEAST, "").unwrap();
-        assert_eq!(config, Config::with_paths("/run/s".into(), "/var/s".into()));
+        let config = OwnerConfig::parse(LEAST, "").unwrap();
+        assert_eq!(
+            config,
+            OwnerConfig::with_paths("/run/s".into(), "/var/s".into())
+        );
         assert_eq!(config.max_size, 10 << 30);
         assert_eq!(config.memory, 256 << 20);
         assert_eq!(config.idle_timeout, 60_000);
@@ -162,11 +170,11 @@ mod tests {
     #[test]
     fn example_config_equals_the_defaults() {
         let example = include_str!("../../configs/cached.toml");
-        let config = Config::parse(example, "").unwrap();
-        let least = Config {
+        let config = OwnerConfig::parse(example, "").unwrap();
+        let least = OwnerConfig {
             socket: config.socket.clone(),
             path: config.path.clone(),
-            ..Config::parse(LEAST, "").unwrap()
+            ..OwnerConfig::parse(LEAST, "").unwrap()
         };
         assert_eq!(config, least);
         // the settings that are commented out are valid too
@@ -186,13 +194,13 @@ mod tests {
             .fold(String::new(), |all, line| all + line + "\n");
         assert_ne!(all, example);
         let all = all.replace("www-data", "root");
-        let all = Config::parse(&all, "").unwrap();
+        let all = OwnerConfig::parse(&all, "").unwrap();
         assert_eq!(all.follows.len(), 1);
     }
 
     #[test]
     fn values_with_units_are_parsed() {
-        let with = |line: &str| Config::parse(&format!("{LEAST}{line}"), "").unwrap();
+        let with = |line: &str| OwnerConfig::parse(&format!("{LEAST}{line}"), "").unwrap();
         assert_eq!(with("max_size = 65536").max_size, 65_536);
         assert_eq!(with("max_size = \"3M\"").max_size, 3 << 20);
         assert_eq!(with("idle_timeout = \"500ms\"").idle_timeout, 500);
@@ -228,7 +236,7 @@ mod tests {
         assert!(wrong("path = \"/x\"").contains("missing field `socket`"));
         let relative = wrong("socket = \"s\"\npath = \"/x\"");
         assert_eq!(relative, "cached.toml:1: \"s\" is not an absolute path");
-        let missing = Config::read(Path::new("/no/such/file")).unwrap_err();
+        let missing = OwnerConfig::read(Path::new("/no/such/file")).unwrap_err();
         assert!(missing
             .to_string()
             .starts_with("cannot read /no/such/file: "));

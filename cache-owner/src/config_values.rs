@@ -7,7 +7,9 @@ use serde::de::{self, Deserializer, Visitor};
 use serde::Deserialize;
 
 /// Deserializes an absolute path, which does not depend on the working directory of the daemon.
-pub(crate) fn absolute<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
+pub(crate) fn deserialize_absolute_path<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<PathBuf, D::Error> {
     let path = PathBuf::deserialize(from)?;
     match path.is_absolute() {
         true => Ok(path),
@@ -33,9 +35,9 @@ fn parse_with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
 }
 
 /// A serde visitor that parses a string, or a number as if it were a string, with a function.
-struct Text<T>(&'static str, fn(&str) -> Option<T>);
+struct TextVisitor<T>(&'static str, fn(&str) -> Option<T>);
 
-impl<T> Visitor<'_> for Text<T> {
+impl<T> Visitor<'_> for TextVisitor<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -53,16 +55,16 @@ impl<T> Visitor<'_> for Text<T> {
 }
 
 /// Deserializes a size in bytes: a number, or a number with k, m or g.
-pub(crate) fn size<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+pub(crate) fn deserialize_size<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     const UNITS: [(&str, u64); 4] = [("", 1), ("k", 1 << 10), ("m", 1 << 20), ("g", 1 << 30)];
-    from.deserialize_any(Text(
+    from.deserialize_any(TextVisitor(
         "a size in bytes, such as 65536, \"64k\", \"256m\" or \"10g\"",
         |text| parse_with_unit(text, &UNITS),
     ))
 }
 
 /// Deserializes a time in milliseconds: a number with ms, s, m, h or d.
-pub(crate) fn time<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+pub(crate) fn deserialize_duration<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     const UNITS: [(&str, u64); 5] = [
         ("ms", 1),
         ("s", 1_000),
@@ -70,27 +72,33 @@ pub(crate) fn time<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> 
         ("h", 3_600_000),
         ("d", 86_400_000),
     ];
-    from.deserialize_any(Text(
+    from.deserialize_any(TextVisitor(
         "a time, such as \"500ms\", \"60s\", \"5m\", \"1h\" or \"7d\"",
         |text| parse_with_unit(text, &UNITS),
     ))
 }
 
 /// Deserializes a time in milliseconds for a setting without a default.
-pub(crate) fn optional_time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
-    time(from).map(Some)
+pub(crate) fn deserialize_optional_duration<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<u64>, D::Error> {
+    deserialize_duration(from).map(Some)
 }
 
 /// Deserializes a number of threads: 1 to 64.
-pub(crate) fn threads<'de, D: Deserializer<'de>>(from: D) -> Result<usize, D::Error> {
-    from.deserialize_any(Text("a number from 1 to 64", |text| {
+pub(crate) fn deserialize_thread_count<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<usize, D::Error> {
+    from.deserialize_any(TextVisitor("a number from 1 to 64", |text| {
         text.parse().ok().filter(|n| (1..=64).contains(n))
     }))
 }
 
 /// Deserializes the name of a user, or `user:group`, to the numbers of both.
-pub(crate) fn user<'de, D: Deserializer<'de>>(from: D) -> Result<Option<(u32, u32)>, D::Error> {
-    from.deserialize_any(Text(
+pub(crate) fn deserialize_user<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<(u32, u32)>, D::Error> {
+    from.deserialize_any(TextVisitor(
         "a user of this system, such as \"www-data\" or \"www-data:adm\"",
         |text| {
             let (user, group) = match text.split_once(':') {

@@ -16,7 +16,7 @@ use std::time::Duration;
 use atomic_waker::AtomicWaker;
 use sszip_core::cache::chain::ShownBlock;
 use sszip_core::cache::entry::store_attributes::PurgeScope;
-use sszip_core::cache::owner::leases::Lease;
+use sszip_core::cache::owner::leases::LeaseDecision;
 use sszip_core::cache::owner::processes::{
     EventStreamId, NoSuchPurge, ProcessName, TooManyProcesses,
 };
@@ -25,13 +25,13 @@ use sszip_core::cache::owner::Owner;
 use sszip_core::cache::resource::other_format_key;
 use sszip_core::cache::store::StoreError;
 use sszip_core::cache::{Key, Namespace};
-use sszip_core::lock::locked;
+use sszip_core::lock::lock_ignoring_poison;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::{block_in_place, spawn_blocking};
 use tokio::time::timeout;
 
-use crate::clock::now;
-use crate::follow::chain::Chain;
+use crate::clock::read_clocks;
+use crate::follow::chain::FollowedChain;
 use crate::lease_waits::LeaseWaits;
 use crate::recompressor::Recompressor;
 use crate::request::{LeaseRequest, PutRequest};
@@ -65,7 +65,7 @@ pub struct Engine {
     /// Recompresses entries on their way to the disk, if configured.
     pub(crate) coder: Option<Recompressor>,
     /// The followed chains.
-    pub chains: Vec<Arc<Chain>>,
+    pub chains: Vec<Arc<FollowedChain>>,
     streams: Mutex<HashMap<EventStreamId, Arc<AtomicWaker>>>,
     /// Lookups that wait for a lease without an event stream.
     pub waits: LeaseWaits,
@@ -78,7 +78,7 @@ pub struct Engine {
 }
 
 /// The outcome of a lookup: the entry; or none, with the lease if one was requested.
-pub type LookupOutcome = Result<OwnerEntry, Option<Lease>>;
+pub type LookupOutcome = Result<OwnerEntry, Option<LeaseDecision>>;
 
 /// The outcome of a completed purge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +91,7 @@ pub struct PurgeOutcome {
 
 /// The reason why a call of the engine failed.
 #[derive(Debug, thiserror::Error)]
-pub enum Failure {
+pub enum EngineError {
     /// The store has failed.
     #[error("{0}")]
     Disk(#[from] StoreError),
@@ -105,7 +105,11 @@ pub enum Failure {
 
 impl Engine {
     /// Creates the engine of an owner that has started, with its followed chains.
-    pub fn new(owner: Arc<Owner>, chains: Vec<Arc<Chain>>, coder: Option<Recompressor>) -> Self {
+    pub fn new(
+        owner: Arc<Owner>,
+        chains: Vec<Arc<FollowedChain>>,
+        coder: Option<Recompressor>,
+    ) -> Self {
         Self {
             owner,
             reads: Semaphore::new(MAX_READS),
@@ -123,8 +127,8 @@ impl Engine {
     }
 
     /// Returns the generation of the newest purge.
-    pub fn generation(&self) -> u64 {
-        self.owner.disk().generation()
+    pub fn purge_generation(&self) -> u64 {
+        self.owner.owner_store().purge_generation()
     }
 
     /// Looks a key up. A process that misses it may request its lease, and wait for the end of
@@ -132,25 +136,25 @@ impl Engine {
     ///
     /// # Errors
     /// [`Failure`].
-    pub async fn lookup(
+    pub async fn lookup_and_wait(
         self: &Arc<Self>,
         key: Key,
         lease: Option<&LeaseRequest>,
-    ) -> Result<(u64, LookupOutcome), Failure> {
+    ) -> Result<(u64, LookupOutcome), EngineError> {
         let wait = lease.map_or(0, |lease| lease.wait);
         if wait > 0 && !self.is_stopping() {
-            if let Some(waits) = self.waits.subscribe(key) {
-                let ended = waits.ended();
-                let generation = self.generation();
+            if let Some(waits) = self.waits.start_lease_wait(key) {
+                let ended = waits.end_notification();
+                let generation = self.purge_generation();
                 let found = self.lookup_without_wait(key, lease).await?;
-                if !matches!(found, Err(Some(Lease::Pending))) {
+                if !matches!(found, Err(Some(LeaseDecision::Pending))) {
                     return Ok((generation, found));
                 }
                 // whether it ended or timed out, the second lookup decides
                 let _ = timeout(Duration::from_millis(wait), ended).await;
             }
         }
-        let generation = self.generation();
+        let generation = self.purge_generation();
         Ok((generation, self.lookup_without_wait(key, lease).await?))
     }
 
@@ -158,28 +162,30 @@ impl Engine {
         self: &Arc<Self>,
         key: Key,
         lease: Option<&LeaseRequest>,
-    ) -> Result<LookupOutcome, Failure> {
-        let found = match self.owner.lookup(&key, now()) {
+    ) -> Result<LookupOutcome, EngineError> {
+        let found = match self.owner.lookup_without_waiting(&key, read_clocks()) {
             OwnerLookup::Found(found) => Some(found),
             OwnerLookup::Missing => None,
             OwnerLookup::QueryStore => {
-                self.run_read(|| self.owner.lookup_store(&key, now()))
+                self.run_read(|| self.owner.lookup_store(&key, read_clocks()))
                     .await?
             }
         };
         let mut room = INLINE_CHECK_BYTES;
-        if let Some(found) = found.and_then(|found| self.entry_read(key, found, &mut room)) {
+        if let Some(found) = found.and_then(|found| self.sendable_entry(key, found, &mut room)) {
             return Ok(Ok(found));
         }
         let Some(LeaseRequest { process, time, .. }) = lease else {
             return Ok(Err(None));
         };
-        let leased = self.owner.lease(&key, process, *time, now());
+        let leased = self
+            .owner
+            .acquire_lease(&key, process, *time, read_clocks());
         self.stirred.notify_one();
-        self.wake();
+        self.wake_receivers();
         Ok(match leased {
             // if it is no valid entry, the next request gets the lease
-            Err(found) => self.entry_read(key, found, &mut room).ok_or(None),
+            Err(found) => self.sendable_entry(key, found, &mut room).ok_or(None),
             Ok(lease) => Err(Some(lease)),
         })
     }
@@ -191,18 +197,18 @@ impl Engine {
     pub async fn lookup_many(
         self: &Arc<Self>,
         keys: Vec<Key>,
-    ) -> Result<Vec<(Key, OwnerEntry)>, Failure> {
+    ) -> Result<Vec<(Key, OwnerEntry)>, EngineError> {
         let mut found = Vec::new();
         let mut unknown = Vec::new();
         for key in keys {
-            match self.owner.lookup(&key, now()) {
+            match self.owner.lookup_without_waiting(&key, read_clocks()) {
                 OwnerLookup::Found(entry) => found.push((key, entry)),
                 OwnerLookup::Missing => {}
                 OwnerLookup::QueryStore => unknown.push(key),
             }
         }
         if !unknown.is_empty() {
-            let look_up = |key| Some((key, self.owner.lookup_store(&key, now())?));
+            let look_up = |key| Some((key, self.owner.lookup_store(&key, read_clocks())?));
             let stored = self.run_read(|| unknown.into_iter().filter_map(look_up).collect());
             let stored: Vec<_> = stored.await?;
             found.extend(stored);
@@ -210,13 +216,13 @@ impl Engine {
         let mut room = INLINE_CHECK_BYTES;
         let found = found
             .into_iter()
-            .filter_map(|(key, found)| Some((key, self.entry_read(key, found, &mut room)?)))
+            .filter_map(|(key, found)| Some((key, self.sendable_entry(key, found, &mut room)?)))
             .collect();
         Ok(found)
     }
 
     /// Runs a read of the store, which may wait for the disk, within the limit of concurrent reads.
-    async fn run_read<T>(&self, work: impl FnOnce() -> T) -> Result<T, Failure> {
+    async fn run_read<T>(&self, work: impl FnOnce() -> T) -> Result<T, EngineError> {
         let _permit = self.reads.acquire().await?;
         Ok(block_in_place(work))
     }
@@ -226,7 +232,7 @@ impl Engine {
     pub(crate) async fn run_write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Owner) -> T + Send + 'static,
-    ) -> Result<T, Failure> {
+    ) -> Result<T, EngineError> {
         let _permit = self.writes.acquire().await?;
         let owner = Arc::clone(&self.owner);
         Ok(spawn_blocking(move || work(&owner)).await?)
@@ -239,7 +245,7 @@ impl Engine {
     pub async fn run_store_write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Owner) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, Failure> {
+    ) -> Result<T, EngineError> {
         Ok(self.run_write(work).await??)
     }
 
@@ -248,11 +254,11 @@ impl Engine {
     ///
     /// # Errors
     /// [`Failure`].
-    pub async fn put(
+    pub async fn put_entry(
         self: &Arc<Self>,
         put: PutRequest,
         body: Vec<u8>,
-    ) -> Result<Result<(), PutRejection>, Failure> {
+    ) -> Result<Result<(), PutRejection>, EngineError> {
         let PutRequest {
             key,
             about,
@@ -261,9 +267,10 @@ impl Engine {
             if_final,
         } = put;
         let has_room = self.owner.has_room_for(body.len());
-        let entry = Arc::new(self.owner.prepare_entry(about, body, fresh, now()));
+        let entry = Arc::new(self.owner.prepare_entry(about, body, fresh, read_clocks()));
         let put = if has_room {
-            self.owner.put(&key, &entry, process.as_ref(), now())
+            self.owner
+                .put_entry(&key, &entry, process.as_ref(), read_clocks())
         } else {
             let entry = Arc::clone(&entry);
             self.run_write(move |owner| {
@@ -272,16 +279,16 @@ impl Engine {
                     Some(_) => owner.check_entry(&key, &entry).unwrap_or(entry),
                     None => entry,
                 };
-                owner.put(&key, &entry, process.as_ref(), now())
+                owner.put_entry(&key, &entry, process.as_ref(), read_clocks())
             })
             .await?
         };
-        self.wake();
+        self.wake_receivers();
         let is_to_be_stored = match put {
             Ok(is_to_be_stored) => is_to_be_stored,
             Err(refused) => return Ok(Err(refused)),
         };
-        self.publish_notifications(&entry.attributes().namespace);
+        self.publish_notifications(&entry.store_attributes().namespace);
         if let Some(if_final) = if_final {
             self.resolve_finality(key, Arc::clone(&entry), if_final);
         }
@@ -293,14 +300,14 @@ impl Engine {
 
     /// Releases the lease on a key that `process` has, so that another process may fetch it.
     pub fn release_lease(&self, key: &Key, process: &ProcessName) {
-        self.owner.release_lease(key, process, now());
-        self.wake();
+        self.owner.release_lease(key, process, read_clocks());
+        self.wake_receivers();
     }
 
     /// Records that a block was shown to a client.
     pub fn record_shown_block(&self, namespace: &Namespace, sighting: ShownBlock) {
         self.owner.record_shown_block(namespace, sighting);
-        self.wake();
+        self.wake_receivers();
     }
 
     /// Purges entries. Returns when no process can send any of them; the purge continues if the
@@ -308,16 +315,21 @@ impl Engine {
     ///
     /// # Errors
     /// [`Failure`]: the purge must be repeated.
-    pub async fn purge(self: &Arc<Self>, scope: PurgeScope) -> Result<PurgeOutcome, Failure> {
+    pub async fn purge_entries(
+        self: &Arc<Self>,
+        scope: PurgeScope,
+    ) -> Result<PurgeOutcome, EngineError> {
         let engine = Arc::clone(self);
-        tokio::spawn(async move { engine.purge_here(scope).await }).await?
+        tokio::spawn(async move { engine.purge_within_engine(scope).await }).await?
     }
 
-    async fn purge_here(&self, scope: PurgeScope) -> Result<PurgeOutcome, Failure> {
+    async fn purge_within_engine(&self, scope: PurgeScope) -> Result<PurgeOutcome, EngineError> {
         // entries of other scopes are not counted on the disk, which would have to be searched
         let stored = match scope {
             PurgeScope::Key(key) => {
-                let has = |owner: &Owner, key: &Key| owner.disk().get(key, now()).is_some();
+                let has = |owner: &Owner, key: &Key| {
+                    owner.owner_store().get(key, read_clocks()).is_some()
+                };
                 let count = move |owner: &Owner| {
                     let forms = [key, other_format_key(&key)];
                     forms.iter().filter(|key| has(owner, key)).count() as u64
@@ -330,23 +342,23 @@ impl Engine {
         // first: a process that knows of the purge compares nothing with the old identity
         self.owner.clear_identities(&scope);
         let generation = self
-            .run_store_write(move |owner| owner.purge(&scope, now))
+            .run_store_write(move |owner| owner.purge_entries(&scope, read_clocks))
             .await?;
         for chain in &self.chains {
-            chain.purged(&purged);
+            chain.mark_purged(&purged);
         }
-        self.wake();
-        self.tick();
+        self.wake_receivers();
+        self.run_tick();
         self.stirred.notify_one();
         // the purge is in effect already: this frees memory
-        let sweep = move |owner: &Owner| owner.sweep(&swept, generation);
+        let sweep = move |owner: &Owner| owner.sweep_purged_entries(&swept, generation);
         let swept = self.run_write(sweep).await?;
         loop {
             let settled = self.settled.notified();
             tokio::pin!(settled);
             // enabled first: a notification between the two is not missed
             settled.as_mut().enable();
-            if !self.owner.is_waiting(generation) {
+            if !self.owner.is_purge_incomplete(generation) {
                 return Ok(PurgeOutcome {
                     generation,
                     entries: swept.max(stored),
@@ -360,23 +372,27 @@ impl Engine {
     ///
     /// # Errors
     /// [`NoSuchPurge`].
-    pub fn acknowledge(&self, process: &ProcessName, generation: u64) -> Result<(), NoSuchPurge> {
-        self.owner.acknowledge(process, generation)?;
-        self.tick();
+    pub fn acknowledge_purges(
+        &self,
+        process: &ProcessName,
+        generation: u64,
+    ) -> Result<(), NoSuchPurge> {
+        self.owner.acknowledge_purges(process, generation)?;
+        self.run_tick();
         Ok(())
     }
 
     /// Wakes the follower of a chain if an entry has shown a head that it has not seen yet.
     fn publish_notifications(&self, namespace: &Namespace) {
-        let Some(chain) = self.chain(namespace) else {
+        let Some(chain) = self.find_chain(namespace) else {
             return;
         };
-        if self.owner.highest_head(namespace) > chain.status().head {
+        if self.owner.highest_head(namespace) > chain.follow_status().head {
             chain.news.notify_one();
         }
     }
 
-    pub(crate) fn chain(&self, namespace: &Namespace) -> Option<&Arc<Chain>> {
+    pub(crate) fn find_chain(&self, namespace: &Namespace) -> Option<&Arc<FollowedChain>> {
         let mut chains = self.chains.iter();
         chains.find(|chain| chain.namespace == *namespace)
     }
@@ -386,35 +402,35 @@ impl Engine {
     ///
     /// # Errors
     /// [`TooManyProcesses`].
-    pub fn connect(
+    pub fn open_event_stream(
         &self,
         process: &ProcessName,
     ) -> Result<(EventStreamId, Arc<AtomicWaker>), TooManyProcesses> {
         let waker = Arc::new(AtomicWaker::new());
         let stream = {
-            let mut streams = locked(&self.streams);
-            let stream = self.owner.connect(process, now())?;
+            let mut streams = lock_ignoring_poison(&self.streams);
+            let stream = self.owner.open_event_stream(process, read_clocks())?;
             streams.insert(stream, Arc::clone(&waker));
             stream
         };
-        self.wake();
+        self.wake_receivers();
         Ok((stream, waker))
     }
 
     /// Closes the event stream of a process.
-    pub fn disconnect(&self, stream: EventStreamId) {
-        locked(&self.streams).remove(&stream);
-        self.owner.disconnect(stream, now());
-        self.wake();
+    pub fn close_event_stream(&self, stream: EventStreamId) {
+        lock_ignoring_poison(&self.streams).remove(&stream);
+        self.owner.close_event_stream(stream, read_clocks());
+        self.wake_receivers();
     }
 
     /// Ends the event streams and the waits for leases, which have no end of their own.
-    pub fn stop(&self) {
+    pub fn stop_serving(&self) {
         self.stopping.store(true, Ordering::Release);
-        for waker in locked(&self.streams).values() {
+        for waker in lock_ignoring_poison(&self.streams).values() {
             waker.wake();
         }
-        self.waits.end_all();
+        self.waits.wake_all();
     }
 
     /// Whether [`stop`](Self::stop) was called.
@@ -423,21 +439,21 @@ impl Engine {
     }
 
     /// Wakes the lookups whose lease has ended and the event streams that have new events.
-    pub(crate) fn wake(&self) {
+    pub(crate) fn wake_receivers(&self) {
         let woken = self.owner.take_notifications();
-        self.waits.end(&woken.leases);
+        self.waits.wake_keys(&woken.leases);
         if woken.streams.is_empty() {
             return;
         }
-        let streams = locked(&self.streams);
+        let streams = lock_ignoring_poison(&self.streams);
         let wakers = woken.streams.iter().filter_map(|it| streams.get(it));
         wakers.for_each(|waker| waker.wake());
     }
 
-    pub(crate) fn tick(&self) {
-        if !self.owner.tick(now()).is_empty() {
+    pub(crate) fn run_tick(&self) {
+        if !self.owner.expire_due(read_clocks()).is_empty() {
             self.settled.notify_waiters();
         }
-        self.wake();
+        self.wake_receivers();
     }
 }

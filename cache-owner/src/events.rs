@@ -11,11 +11,11 @@ use bytes::Bytes;
 use sszip_core::cache::owner::processes::{EventStreamId, StreamAction};
 use tokio::time::{sleep, Sleep};
 
-use crate::clock::now;
+use crate::clock::read_clocks;
 use crate::engine::Engine;
 
 /// Maximum number of bytes of events that are sent at a time, apart from the last event.
-const PIECE: usize = 16 << 10;
+const MAX_EVENT_BYTES: usize = 16 << 10;
 
 /// The event stream of one process, as the body of a standing response. Dropping it closes the
 /// stream.
@@ -46,11 +46,11 @@ impl EventStream {
             return Poll::Ready(None);
         }
         loop {
-            let now = now();
-            match self.engine.owner.next(self.stream, now) {
+            let now = read_clocks();
+            match self.engine.owner.next_stream_action(self.stream, now) {
                 StreamAction::Event(event) => {
-                    event.write(&mut text);
-                    if text.len() < PIECE {
+                    event.append_to_stream(&mut text);
+                    if text.len() < MAX_EVENT_BYTES {
                         continue;
                     }
                 }
@@ -72,6 +72,6 @@ impl EventStream {
 
 impl Drop for EventStream {
     fn drop(&mut self) {
-        self.engine.disconnect(self.stream);
+        self.engine.close_event_stream(self.stream);
     }
 }

@@ -13,14 +13,14 @@ use std::time::Duration;
 
 use sszip_core::config::head_source::HeadSource;
 use sszip_core::config::head_sources::from_json;
-use sszip_core::lock::locked;
-use sszip_core::log::escaped;
+use sszip_core::lock::lock_ignoring_poison;
+use sszip_core::log::escape_log_text;
 
-use crate::config::Config;
-use crate::log::{Level, Log};
+use crate::config::OwnerConfig;
+use crate::log::{LogFunction, LogLevel};
 use crate::open_gate::OpenGate;
-use crate::open_store::store;
-use crate::owner_lifecycle::{RunningOwner, State};
+use crate::open_store::store_opener;
+use crate::owner_lifecycle::{OwnerState, RunningOwner};
 
 /// The value that `sszip_owner_abi` returns if this header fits the library.
 pub const SSZIP_OWNER_ABI: u32 = 5;
@@ -97,21 +97,21 @@ pub struct sszip_owner_config {
     pub heads_len: usize,
 }
 
-type LogQueue = Arc<Mutex<VecDeque<(Level, String)>>>;
+type LogQueue = Arc<Mutex<VecDeque<(LogLevel, String)>>>;
 
 /// Receives a log line that ends with NUL and is valid during the call.
 pub type sszip_owner_log =
     Option<unsafe extern "C" fn(level: sszip_owner_level, line: *const c_char)>;
 
 /// A started owner.
-struct Owner {
+struct StartedOwner {
     running: RunningOwner,
     gate: OpenGate,
     lines: LogQueue,
 }
 
 /// The only owner of this process.
-static OWNER: Mutex<Option<Owner>> = Mutex::new(None);
+static OWNER: Mutex<Option<StartedOwner>> = Mutex::new(None);
 
 /// Returns the ABI of the library, which must be SSZIP_OWNER_ABI.
 #[no_mangle]
@@ -149,11 +149,11 @@ pub unsafe extern "C" fn sszip_owner_run(
     log: sszip_owner_log,
     serves: *mut bool,
 ) -> u64 {
-    let mut own = locked(&OWNER);
+    let mut own = lock_ignoring_poison(&OWNER);
     let ran = catch_unwind(AssertUnwindSafe(|| {
         if own.is_none() {
             // SAFETY: the caller's promise.
-            *own = Some(unsafe { start(config) }?);
+            *own = Some(unsafe { start_owner(config) }?);
         }
         Ok(should_continue(
             &mut own,
@@ -168,7 +168,7 @@ pub unsafe extern "C" fn sszip_owner_run(
     let ran = ran.unwrap_or_else(|_| Err("internal error".into()));
     let (is_serving, after) = ran.unwrap_or_else(|text: String| {
         let line = format!("cannot start the owner of the store: {text}");
-        log_line(log, Level::Error, &line);
+        log_line(log, LogLevel::Error, &line);
         (false, FAILED_INTERVAL)
     });
     if !serves.is_null() {
@@ -180,22 +180,23 @@ pub unsafe extern "C" fn sszip_owner_run(
 
 /// Advances the owner. Returns whether it serves, and the time until the next call.
 fn should_continue(
-    own: &mut Option<Owner>,
+    own: &mut Option<StartedOwner>,
     limit: Duration,
     log: sszip_owner_log,
 ) -> (bool, Duration) {
     let Some(owner) = own else {
         return (false, FAILED_INTERVAL);
     };
-    if owner.running.state() == State::Waiting && owner.gate.wait_for_open_attempt(limit) {
+    if owner.running.owner_state() == OwnerState::Waiting && owner.gate.wait_for_open_attempt(limit)
+    {
         owner.running.wait_while_waiting(limit);
     }
-    let state = owner.running.state();
+    let state = owner.running.owner_state();
     owner.log_all(log);
     match state {
-        State::Serving => (true, SERVING_INTERVAL),
-        State::Waiting | State::Closing => (false, WAITING_INTERVAL),
-        State::Ended => {
+        OwnerState::Serving => (true, SERVING_INTERVAL),
+        OwnerState::Waiting | OwnerState::Closing => (false, WAITING_INTERVAL),
+        OwnerState::Ended => {
             let _ = owner.running.stop_within(Duration::ZERO);
             *own = None;
             (false, FAILED_INTERVAL)
@@ -212,7 +213,7 @@ fn should_continue(
 /// `log` is a function, or NULL.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_owner_exit(log: sszip_owner_log) -> bool {
-    let owner = locked(&OWNER).take();
+    let owner = lock_ignoring_poison(&OWNER).take();
     let Some(mut owner) = owner else {
         return true;
     };
@@ -220,22 +221,22 @@ pub unsafe extern "C" fn sszip_owner_exit(log: sszip_owner_log) -> bool {
     catch_unwind(AssertUnwindSafe(|| owner.running.stop_within(STOP))).unwrap_or(false)
 }
 
-impl Owner {
+impl StartedOwner {
     fn log_all(&self, log: sszip_owner_log) {
-        let next = || locked(&self.lines).pop_front();
+        let next = || lock_ignoring_poison(&self.lines).pop_front();
         while let Some((level, line)) = next() {
             log_line(log, level, &line);
         }
     }
 }
 
-fn log_line(log: sszip_owner_log, level: Level, line: &str) {
-    let (Some(log), Ok(line)) = (log, CString::new(&*escaped(line))) else {
+fn log_line(log: sszip_owner_log, level: LogLevel, line: &str) {
+    let (Some(log), Ok(line)) = (log, CString::new(&*escape_log_text(line))) else {
         return;
     };
     let level = match level {
-        Level::Notice => sszip_owner_level::SSZIP_OWNER_NOTICE,
-        Level::Error => sszip_owner_level::SSZIP_OWNER_ERROR,
+        LogLevel::Notice => sszip_owner_level::SSZIP_OWNER_NOTICE,
+        LogLevel::Error => sszip_owner_level::SSZIP_OWNER_ERROR,
     };
     // SAFETY: the promise of the caller that passed it.
     unsafe { log(level, line.as_ptr()) };
@@ -243,7 +244,7 @@ fn log_line(log: sszip_owner_log, level: Level, line: &str) {
 
 /// # Safety
 /// The safety conditions of `sszip_owner_run`.
-unsafe fn start(config: *const sszip_owner_config) -> Result<Owner, String> {
+unsafe fn start_owner(config: *const sszip_owner_config) -> Result<StartedOwner, String> {
     if config.is_null() {
         return Err("the configuration is missing".into());
     }
@@ -261,11 +262,11 @@ unsafe fn start(config: *const sszip_owner_config) -> Result<Owner, String> {
     // SAFETY: the caller's promise.
     let (socket, path) = unsafe {
         (
-            text(settings.socket, settings.socket_len, "socket")?,
-            text(settings.path, settings.path_len, "path")?,
+            parse_absolute_path(settings.socket, settings.socket_len, "socket")?,
+            parse_absolute_path(settings.path, settings.path_len, "path")?,
         )
     };
-    let mut config = Config::with_paths(PathBuf::from(socket), PathBuf::from(path));
+    let mut config = OwnerConfig::with_paths(PathBuf::from(socket), PathBuf::from(path));
     let or = |value: u64, default: u64| if value == 0 { default } else { value };
     config.max_size = or(settings.max_size, config.max_size);
     config.memory = or(settings.memory, config.memory);
@@ -275,15 +276,15 @@ unsafe fn start(config: *const sszip_owner_config) -> Result<Owner, String> {
     config.inactive = (settings.inactive != 0).then_some(settings.inactive);
     config.recompress = settings.no_recompress == 0;
     // SAFETY: the caller's promise.
-    config.follows = unsafe { follows(settings.heads, settings.heads_len)? };
+    config.follows = unsafe { parse_head_sources(settings.heads, settings.heads_len)? };
     if settings.threads != 0 {
         config.threads = settings.threads.min(64) as usize;
     }
     let lines = LogQueue::default();
-    let log: Log = {
+    let log: LogFunction = {
         let lines = Arc::clone(&lines);
         Arc::new(move |level, line| {
-            let mut lines = locked(&lines);
+            let mut lines = lock_ignoring_poison(&lines);
             if lines.len() == MOST_LINES {
                 lines.pop_front();
             }
@@ -291,11 +292,16 @@ unsafe fn start(config: *const sszip_owner_config) -> Result<Owner, String> {
         })
     };
     // the host may close it at its exit
-    sszip_core::cache::store::rocks::prepare();
+    sszip_core::cache::store::rocks::prepare_static_objects();
     let gate = OpenGate::default();
-    let open = gate.guard(store(&config.path, config.max_size, Arc::clone(&log)));
-    let running = RunningOwner::start(config, open, log).map_err(|error| error.to_string())?;
-    Ok(Owner {
+    let open = gate.guard_opener(store_opener(
+        &config.path,
+        config.max_size,
+        Arc::clone(&log),
+    ));
+    let running =
+        RunningOwner::start_owner(config, open, log).map_err(|error| error.to_string())?;
+    Ok(StartedOwner {
         running,
         gate,
         lines,
@@ -304,7 +310,10 @@ unsafe fn start(config: *const sszip_owner_config) -> Result<Owner, String> {
 
 /// # Safety
 /// `data` points at `length` readable bytes, or is NULL.
-unsafe fn follows(data: *const c_char, length: usize) -> Result<Vec<(String, HeadSource)>, String> {
+unsafe fn parse_head_sources(
+    data: *const c_char,
+    length: usize,
+) -> Result<Vec<(String, HeadSource)>, String> {
     if data.is_null() || length == 0 {
         return Ok(Vec::new());
     }
@@ -314,7 +323,11 @@ unsafe fn follows(data: *const c_char, length: usize) -> Result<Vec<(String, Hea
 
 /// # Safety
 /// `data` points at `length` readable bytes, or is NULL.
-unsafe fn text(data: *const c_char, length: usize, name: &str) -> Result<String, String> {
+unsafe fn parse_absolute_path(
+    data: *const c_char,
+    length: usize,
+    name: &str,
+) -> Result<String, String> {
     if data.is_null() || length == 0 {
         return Err(format!("{name} is missing"));
     }

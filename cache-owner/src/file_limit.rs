@@ -5,7 +5,7 @@ use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
 
 /// Raises the process's limit of open files to the highest that it may set itself: many systems
 /// start processes with a soft limit of 1,024.
-pub fn raise_limit() {
+pub fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: limit.maximum,
@@ -17,7 +17,7 @@ pub fn raise_limit() {
 
 /// Returns the maximum number of connections, `most` or fewer: half of the files that may be open
 /// are left to the store.
-pub fn most_connections(most: usize) -> usize {
+pub fn max_connections(most: usize) -> usize {
     let files = getrlimit(Resource::Nofile).current;
     let files = files.and_then(|files| usize::try_from(files).ok());
     files.map_or(most, |files| most.min(files / 2).max(1))

@@ -8,7 +8,7 @@ use serde::de::{Deserializer, Error};
 use serde::Deserialize;
 use sszip_core::config::head_source::HeadSource;
 
-use crate::config_values::absolute;
+use crate::config_values::deserialize_absolute_path;
 
 /// A followed node and the namespace that it determines: one table `[[head]]`.
 #[derive(Deserialize)]
@@ -25,7 +25,7 @@ struct Table {
     api: Option<String>,
     #[serde(default)]
     headers: BTreeMap<String, String>,
-    #[serde(default, deserialize_with = "file")]
+    #[serde(default, deserialize_with = "deserialize_file_path")]
     ca: Option<PathBuf>,
 }
 
@@ -50,7 +50,7 @@ impl TryFrom<Table> for HeadTable {
             .chain(headers)
             .collect();
         let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
-        match HeadSource::parse(&words) {
+        match HeadSource::parse_words(&words) {
             Ok((follow, _)) => Ok(Self(table.namespace, follow)),
             Err(error) => Err(format!("the [[head]] of \"{}\" {error}", table.namespace)),
         }
@@ -75,21 +75,21 @@ pub(crate) fn head_tables<'de, D: Deserializer<'de>>(
     Ok(follows)
 }
 
-fn file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PathBuf>, D::Error> {
-    absolute(from).map(Some)
+fn deserialize_file_path<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PathBuf>, D::Error> {
+    deserialize_absolute_path(from).map(Some)
 }
 
 #[cfg(test)]
 mod tests {
-    use sszip_core::config::head_source::{Api, Finality};
+    use sszip_core::config::head_source::{FinalityRule, NodeApi};
 
     use super::*;
-    use crate::config::Config;
+    use crate::config::OwnerConfig;
 
     /// Parses the heads of a file whose tables begin on line 4.
     fn parse(tables: &str) -> Result<Vec<(String, HeadSource)>, String> {
         let text = format!("socket = \"/run/s\"\npath = \"/var/s\"\n\n{tables}");
-        let config = Config::parse(&text, "cached.toml");
+        let config = OwnerConfig::parse(&text, "cached.toml");
         config
             .map(|config| config.follows)
             .map_err(|error| error.to_string())
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(follow.interval, 500);
         assert_eq!(
             (follow.finality, follow.api),
-            (Finality::Depth(64), Api::Beacon)
+            (FinalityRule::Depth(64), NodeApi::Beacon)
         );
         assert_eq!(follow.ca, Some("/etc/ca.pem".into()));
         let field = |name: &str, value: &str| (name.to_owned(), value.to_owned());

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
 use sszip_core::cache::Key;
-use sszip_core::lock::locked;
+use sszip_core::lock::lock_ignoring_poison;
 use tokio::sync::futures::Notified;
 use tokio::sync::Notify;
 
@@ -14,10 +14,10 @@ const MAX_WAITS: usize = 1_024;
 
 /// The lookups that wait for the end of a lease, by key.
 #[derive(Debug, Default)]
-pub struct LeaseWaits(Mutex<State>);
+pub struct LeaseWaits(Mutex<WaitState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct WaitState {
     by_key: HashMap<Key, WaitList>,
     count: usize,
 }
@@ -38,8 +38,8 @@ pub struct LeaseWait<'a> {
 
 impl LeaseWaits {
     /// Starts a wait for the end of the lease of `key`. Returns `None` if there are too many.
-    pub fn subscribe(&self, key: Key) -> Option<LeaseWait<'_>> {
-        let mut state = locked(&self.0);
+    pub fn start_lease_wait(&self, key: Key) -> Option<LeaseWait<'_>> {
+        let mut state = lock_ignoring_poison(&self.0);
         if state.count == MAX_WAITS {
             return None;
         }
@@ -55,32 +55,32 @@ impl LeaseWaits {
     }
 
     /// Wakes the waits for the leases of these keys, which have ended.
-    pub fn end(&self, keys: &[Key]) {
+    pub fn wake_keys(&self, keys: &[Key]) {
         if keys.is_empty() {
             return;
         }
-        let state = locked(&self.0);
+        let state = lock_ignoring_poison(&self.0);
         for waiting in keys.iter().filter_map(|key| state.by_key.get(key)) {
             waiting.ended.notify_waiters();
         }
     }
 
     /// Wakes all waits.
-    pub fn end_all(&self) {
-        for waiting in locked(&self.0).by_key.values() {
+    pub fn wake_all(&self) {
+        for waiting in lock_ignoring_poison(&self.0).by_key.values() {
             waiting.ended.notify_waiters();
         }
     }
 
     /// Returns the number of lookups that wait.
-    pub fn count(&self) -> usize {
-        locked(&self.0).count
+    pub fn waiting_lookup_count(&self) -> usize {
+        lock_ignoring_poison(&self.0).count
     }
 }
 
 impl LeaseWait<'_> {
     /// Returns a future that is ready when the lease ends after this call.
-    pub fn ended(&self) -> Pin<Box<Notified<'_>>> {
+    pub fn end_notification(&self) -> Pin<Box<Notified<'_>>> {
         let mut ended = Box::pin(self.ended.notified());
         // so that an end before the first poll is not missed
         ended.as_mut().enable();
@@ -90,7 +90,7 @@ impl LeaseWait<'_> {
 
 impl Drop for LeaseWait<'_> {
     fn drop(&mut self) {
-        let mut state = locked(&self.waits.0);
+        let mut state = lock_ignoring_poison(&self.waits.0);
         state.count -= 1;
         if let Some(waiting) = state.by_key.get_mut(&self.key) {
             waiting.count -= 1;
@@ -120,18 +120,18 @@ mod tests {
         runtime.block_on(async {
             let waits = LeaseWaits::default();
             let (one, two, other) = (
-                waits.subscribe([1; 32]),
-                waits.subscribe([1; 32]),
-                waits.subscribe([2; 32]),
+                waits.start_lease_wait([1; 32]),
+                waits.start_lease_wait([1; 32]),
+                waits.start_lease_wait([2; 32]),
             );
             let [one, two, other] = [one, two, other].map(Option::unwrap);
-            let ends = [&one, &two, &other].map(|wait| wait.ended());
-            waits.end(&[[1; 32], [7; 32]]);
+            let ends = [&one, &two, &other].map(|wait| wait.end_notification());
+            waits.wake_keys(&[[1; 32], [7; 32]]);
             let [one, two, mut other] = ends;
             assert!(timeout(SOON, one).await.is_ok());
             assert!(timeout(SOON, two).await.is_ok());
             assert!(timeout(SOON, &mut other).await.is_err());
-            waits.end_all();
+            waits.wake_all();
             assert!(timeout(SOON, other).await.is_ok());
         });
     }
@@ -140,10 +140,16 @@ mod tests {
     fn number_of_waits_is_limited_and_dropped_waits_are_removed() {
         let waits = LeaseWaits::default();
         let all: Vec<_> = (0..MAX_WAITS)
-            .map(|n| waits.subscribe([u8::try_from(n % 7).unwrap(); 32]).unwrap())
+            .map(|n| {
+                waits
+                    .start_lease_wait([u8::try_from(n % 7).unwrap(); 32])
+                    .unwrap()
+            })
             .collect();
-        assert!(waits.subscribe([0; 32]).is_none() && waits.count() == MAX_WAITS);
+        assert!(
+            waits.start_lease_wait([0; 32]).is_none() && waits.waiting_lookup_count() == MAX_WAITS
+        );
         drop(all);
-        assert!(waits.0.lock().unwrap().by_key.is_empty() && waits.count() == 0);
+        assert!(waits.0.lock().unwrap().by_key.is_empty() && waits.waiting_lookup_count() == 0);
     }
 }

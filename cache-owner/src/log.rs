@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 /// The severity of a line in the owner's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
+pub enum LogLevel {
     /// A notice that needs no action.
     Notice,
     /// An error that an operator should look at.
@@ -12,4 +12,4 @@ pub enum Level {
 }
 
 /// The function that writes the owner's log lines, given by the daemon or the host.
-pub type Log = Arc<dyn Fn(Level, &str) + Send + Sync>;
+pub type LogFunction = Arc<dyn Fn(LogLevel, &str) + Send + Sync>;

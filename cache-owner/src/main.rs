@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use clap::Parser;
 use nix::sys::signal::{SigSet, Signal};
-use sszip_core::log::escaped;
-use sszip_owner::config::Config;
-use sszip_owner::log::{Level, Log};
-use sszip_owner::open_store::store;
+use sszip_core::log::escape_log_text;
+use sszip_owner::config::OwnerConfig;
+use sszip_owner::log::{LogFunction, LogLevel};
+use sszip_owner::open_store::store_opener;
 use sszip_owner::owner_lifecycle::RunningOwner;
 use sszip_owner::status_client;
 
@@ -19,7 +19,7 @@ use sszip_owner::status_client;
 /// it without a loss of entries.
 #[derive(Debug, Parser)]
 #[command(name = "sszip-cached", version)]
-struct Args {
+struct DaemonArguments {
     /// The configuration file (TOML)
     #[arg(value_name = "FILE", default_value = "/etc/sszip/cached.toml")]
     config: PathBuf,
@@ -35,8 +35,8 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    let args = Args::parse();
-    let config = match Config::read(&args.config) {
+    let args = DaemonArguments::parse();
+    let config = match OwnerConfig::read(&args.config) {
         Ok(config) => config,
         Err(error) => {
             log_line(&error.to_string());
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if args.status {
-        return match status_client::status(&config.socket) {
+        return match status_client::query_status(&config.socket) {
             Ok(status) => {
                 // the reader may be gone
                 let _ = writeln!(std::io::stdout(), "{status}");
@@ -63,7 +63,7 @@ fn main() -> ExitCode {
             }
         };
     }
-    match run(&config) {
+    match run_owner(&config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             log_line(&error.to_string());
@@ -72,22 +72,22 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(config: &Config) -> Result<(), Box<dyn std::error::Error>> {
+fn run_owner(config: &OwnerConfig) -> Result<(), Box<dyn std::error::Error>> {
     // all threads inherit the mask: only this thread receives the signals
     let signals: SigSet = [Signal::SIGQUIT, Signal::SIGTERM, Signal::SIGINT]
         .into_iter()
         .collect();
     signals.thread_block()?;
-    let log: Log = Arc::new(|level, line| {
-        let line = escaped(line);
+    let log: LogFunction = Arc::new(|level, line| {
+        let line = escape_log_text(line);
         log_line(&match level {
-            Level::Notice => line.into_owned(),
-            Level::Error => format!("error: {line}"),
+            LogLevel::Notice => line.into_owned(),
+            LogLevel::Error => format!("error: {line}"),
         });
     });
-    let open = store(&config.path, config.max_size, Arc::clone(&log));
-    let mut owner = RunningOwner::start(config.clone(), open, log)?;
-    let stop = owner.stopper();
+    let open = store_opener(&config.path, config.max_size, Arc::clone(&log));
+    let mut owner = RunningOwner::start_owner(config.clone(), open, log)?;
+    let stop = owner.stop_function();
     let stopping = Arc::new(AtomicBool::new(false));
     let is_stopping = Arc::clone(&stopping);
     std::thread::spawn(move || {
@@ -98,7 +98,7 @@ fn run(config: &Config) -> Result<(), Box<dyn std::error::Error>> {
             stop();
         }
     });
-    owner.wait();
+    owner.wait_until_ended();
     if !stopping.load(Ordering::Relaxed) {
         return Err("stopped because of the error above".into());
     }

@@ -7,7 +7,7 @@
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use sszip_core::lock::locked;
+use sszip_core::lock::lock_ignoring_poison;
 
 use crate::open_store::{OpenStoreError, StoreOpener};
 
@@ -30,14 +30,14 @@ pub struct OpenGate(Arc<(Mutex<GateState>, Condvar)>);
 
 impl OpenGate {
     /// Returns an opener of the store that lets `open` run only while the host waits for it.
-    pub fn guard(&self, mut open: StoreOpener) -> StoreOpener {
+    pub fn guard_opener(&self, mut open: StoreOpener) -> StoreOpener {
         let gate = self.clone();
         Box::new(move |now| {
-            if !gate.enter() {
+            if !gate.enter_gate() {
                 return Err(OpenStoreError::NotYet);
             }
             let opened = open(now);
-            gate.leave(if opened.is_ok() {
+            gate.leave_gate(if opened.is_ok() {
                 GateState::Done
             } else {
                 GateState::Closed
@@ -50,7 +50,7 @@ impl OpenGate {
     /// open.
     pub fn wait_for_open_attempt(&self, limit: Duration) -> bool {
         let (_, changed) = &*self.0;
-        let mut turn = locked(&self.0 .0);
+        let mut turn = lock_ignoring_poison(&self.0 .0);
         if *turn == GateState::Closed {
             *turn = GateState::Open;
         }
@@ -66,8 +66,8 @@ impl OpenGate {
         *turn == GateState::Done
     }
 
-    fn enter(&self) -> bool {
-        let mut turn = locked(&self.0 .0);
+    fn enter_gate(&self) -> bool {
+        let mut turn = lock_ignoring_poison(&self.0 .0);
         let is_open = *turn == GateState::Open;
         if is_open {
             *turn = GateState::Busy;
@@ -75,8 +75,8 @@ impl OpenGate {
         is_open
     }
 
-    fn leave(&self, next: GateState) {
-        *locked(&self.0 .0) = next;
+    fn leave_gate(&self, next: GateState) {
+        *lock_ignoring_poison(&self.0 .0) = next;
         self.0 .1.notify_all();
     }
 }
@@ -88,7 +88,7 @@ mod tests {
     use std::time::Duration;
 
     use super::OpenGate;
-    use crate::clock::now;
+    use crate::clock::read_clocks;
     use crate::open_store::OpenStoreError;
 
     #[test]
@@ -96,15 +96,15 @@ mod tests {
         let gate = OpenGate::default();
         let tries = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&tries);
-        let mut open = gate.guard(Box::new(move |_| {
+        let mut open = gate.guard_opener(Box::new(move |_| {
             counted.fetch_add(1, Ordering::SeqCst);
             Err(OpenStoreError::Locked)
         }));
         for _ in 0..10 {
-            assert_eq!(open(now()).err(), Some(OpenStoreError::NotYet));
+            assert_eq!(open(read_clocks()).err(), Some(OpenStoreError::NotYet));
         }
         let thread = std::thread::spawn(move || {
-            while open(now()).err() != Some(OpenStoreError::Locked) {
+            while open(read_clocks()).err() != Some(OpenStoreError::Locked) {
                 std::thread::yield_now();
             }
             open
@@ -112,20 +112,20 @@ mod tests {
         assert!(!gate.wait_for_open_attempt(Duration::from_secs(60)));
         let mut open = thread.join().unwrap();
         assert_eq!(tries.load(Ordering::SeqCst), 1);
-        assert_eq!(open(now()).err(), Some(OpenStoreError::NotYet));
+        assert_eq!(open(read_clocks()).err(), Some(OpenStoreError::NotYet));
     }
 
     #[test]
     fn wait_ends_at_its_limit_when_the_attempt_hangs() {
         let gate = OpenGate::default();
         let (end, ended) = std::sync::mpsc::channel::<()>();
-        let mut open = gate.guard(Box::new(move |_| {
+        let mut open = gate.guard_opener(Box::new(move |_| {
             // a disk that hangs
             let _ = ended.recv();
             Err(OpenStoreError::Locked)
         }));
         let thread = std::thread::spawn(move || {
-            while open(now()).err() == Some(OpenStoreError::NotYet) {
+            while open(read_clocks()).err() == Some(OpenStoreError::NotYet) {
                 std::thread::yield_now();
             }
         });

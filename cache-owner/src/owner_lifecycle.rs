@@ -18,31 +18,31 @@ use sszip_core::cache::chain::HeightKind;
 use sszip_core::cache::owner::disk::OwnerStore;
 use sszip_core::cache::owner::Owner;
 use sszip_core::cache::vary_key::namespace_for_name;
-use sszip_core::config::head_source::{Api, HeadSource};
+use sszip_core::config::head_source::{HeadSource, NodeApi};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::clock::now;
-use crate::config::Config;
+use crate::clock::read_clocks;
+use crate::config::OwnerConfig;
 use crate::engine::{Engine, MAX_READS, MAX_WRITES};
-use crate::file_limit::raise_limit;
-use crate::follow::{chain::Chain, follower};
-use crate::log::{Level, Log};
+use crate::file_limit::raise_file_limit;
+use crate::follow::{chain::FollowedChain, follower};
+use crate::log::{LogFunction, LogLevel};
 use crate::open_store::{OpenStoreError, StoreOpener};
 use crate::recompressor::Recompressor;
-use crate::request_bodies::Limits;
+use crate::request_bodies::BodyLimits;
 use crate::server;
-use crate::service::Service;
-use crate::socket::Socket;
+use crate::service::OwnerService;
+use crate::socket::SocketFile;
 
 /// Interval between attempts to open another owner's store, in milliseconds.
-const RETRY: u64 = 25;
+const LOCKED_RETRY_MS: u64 = 25;
 
 /// Interval between checks whether the host permits an attempt, in milliseconds.
-const RETRY_SOON: u64 = 2;
+const PERMIT_RETRY_MS: u64 = 2;
 
 /// Pause after another failure to open the store, in milliseconds.
-const RETRY_BROKEN: u64 = 1_000;
+const FAILED_RETRY_MS: u64 = 1_000;
 
 /// Number of threads that may wait for the disk at a time, and a few to spare: without a free one
 /// a read would block the thread that serves. Each node takes one more while the system resolves
@@ -51,7 +51,7 @@ const DISK_THREADS: usize = MAX_READS + MAX_WRITES + 4;
 
 /// The state in the lifecycle of an owner: from waiting for the store to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum OwnerState {
     /// Another owner has the store, or it cannot be opened.
     Waiting,
     /// The owner serves requests.
@@ -66,7 +66,7 @@ pub enum State {
 #[derive(Debug)]
 pub struct RunningOwner {
     stop: watch::Sender<bool>,
-    state: watch::Receiver<State>,
+    owner_state: watch::Receiver<OwnerState>,
     thread: Option<JoinHandle<()>>,
     ended: mpsc::Receiver<()>,
 }
@@ -76,10 +76,14 @@ impl RunningOwner {
     ///
     /// # Errors
     /// The system cannot create a thread.
-    pub fn start(config: Config, open: StoreOpener, log: Log) -> Result<Self, std::io::Error> {
+    pub fn start_owner(
+        config: OwnerConfig,
+        open: StoreOpener,
+        log: LogFunction,
+    ) -> Result<Self, std::io::Error> {
         let (stop, stopped) = watch::channel(false);
         let (end, ended) = mpsc::channel();
-        let (entered, state) = watch::channel(State::Waiting);
+        let (entered, state) = watch::channel(OwnerState::Waiting);
         let life = OwnerLifetime {
             config,
             log,
@@ -90,34 +94,34 @@ impl RunningOwner {
             std::thread::Builder::new()
                 .name("sszip-owner".into())
                 .spawn(move || {
-                    life.run(open);
+                    life.run_owner(open);
                     // the receiver may be gone
                     let _ = end.send(());
                 })
         })?;
         Ok(Self {
             stop,
-            state,
+            owner_state: state,
             thread: Some(thread),
             ended,
         })
     }
 
     /// Returns the present state of the owner.
-    pub fn state(&self) -> State {
-        *self.state.borrow()
+    pub fn owner_state(&self) -> OwnerState {
+        *self.owner_state.borrow()
     }
 
     /// Waits until the owner has an open store and serves, for `limit` at most.
     pub fn wait_while_waiting(&self, limit: Duration) {
         let since = std::time::Instant::now();
-        while self.state() == State::Waiting && since.elapsed() < limit {
+        while self.owner_state() == OwnerState::Waiting && since.elapsed() < limit {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 
     /// Returns a function that stops the owner, from any thread.
-    pub fn stopper(&self) -> impl Fn() + Send + 'static {
+    pub fn stop_function(&self) -> impl Fn() + Send + 'static {
         let stop = self.stop.clone();
         move || {
             // no receiver: the owner has ended
@@ -126,19 +130,19 @@ impl RunningOwner {
     }
 
     /// Waits until the owner has ended, which without a stop happens only if it cannot serve.
-    pub fn wait(&mut self) {
+    pub fn wait_until_ended(&mut self) {
         self.wait_for_end(Duration::MAX);
     }
 
     /// Stops the owner, and waits for `limit` at most. Returns whether it has ended.
     pub fn stop_within(&mut self, limit: Duration) -> bool {
-        self.stopper()();
+        self.stop_function()();
         self.wait_for_end(limit)
     }
 
     fn wait_for_end(&mut self, limit: Duration) -> bool {
         let timeout = Err(mpsc::RecvTimeoutError::Timeout);
-        if self.state() != State::Ended && self.ended.recv_timeout(limit) == timeout {
+        if self.owner_state() != OwnerState::Ended && self.ended.recv_timeout(limit) == timeout {
             return false;
         }
         if let Some(thread) = self.thread.take() {
@@ -160,22 +164,22 @@ fn without_signals<T>(
 }
 
 struct OwnerLifetime {
-    config: Config,
-    log: Log,
+    config: OwnerConfig,
+    log: LogFunction,
     stop: watch::Receiver<bool>,
-    state: watch::Sender<State>,
+    state: watch::Sender<OwnerState>,
 }
 
 impl OwnerLifetime {
-    fn run(&self, open: StoreOpener) {
+    fn run_owner(&self, open: StoreOpener) {
         if let Err(error) = self.wait_and_serve(open) {
-            (self.log)(Level::Error, &error.to_string());
+            (self.log)(LogLevel::Error, &error.to_string());
         }
-        self.state.send_replace(State::Ended);
+        self.state.send_replace(OwnerState::Ended);
     }
 
     fn wait_and_serve(&self, mut open: StoreOpener) -> Result<(), std::io::Error> {
-        raise_limit();
+        raise_file_limit();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(self.config.threads)
             .max_blocking_threads(DISK_THREADS + self.config.threads + self.config.follows.len())
@@ -186,19 +190,19 @@ impl OwnerLifetime {
             return Ok(());
         };
         // no other owner has granted send leases since: the store is open here
-        let owner = Owner::new(disk, self.config.memory, now());
+        let owner = Owner::new(disk, self.config.memory, read_clocks());
         let owner = Arc::new(owner.with_inactivity_period(self.config.inactive));
         let coder = match self.config.recompress {
-            true => Some(Recompressor::start()?),
+            true => Some(Recompressor::start_thread()?),
             false => None,
         };
-        let served = runtime.block_on(self.serve(Arc::clone(&owner), coder));
-        self.state.send_replace(State::Closing);
+        let served = runtime.block_on(self.serve_requests(Arc::clone(&owner), coder));
+        self.state.send_replace(OwnerState::Closing);
         // ends the remaining connections and the calls that wait for the disk
         runtime.shutdown_timeout(Duration::from_millis(500));
-        if let Err(error) = owner.close(now()) {
+        if let Err(error) = owner.store_remaining_entries(read_clocks()) {
             (self.log)(
-                Level::Error,
+                LogLevel::Error,
                 &format!("cannot write all entries to the store before the end: {error}"),
             );
         }
@@ -210,23 +214,23 @@ impl OwnerLifetime {
         let mut stop = self.stop.clone();
         let mut logged = None;
         loop {
-            let why = match open(now()) {
+            let why = match open(read_clocks()) {
                 Ok(disk) => return Some(disk),
                 Err(why) => why,
             };
             let wait = match &why {
-                OpenStoreError::NotYet => RETRY_SOON,
-                OpenStoreError::Locked => RETRY,
-                OpenStoreError::Failed(_) => RETRY_BROKEN,
+                OpenStoreError::NotYet => PERMIT_RETRY_MS,
+                OpenStoreError::Locked => LOCKED_RETRY_MS,
+                OpenStoreError::Failed(_) => FAILED_RETRY_MS,
             };
             // logged once, not at each attempt
             if why != OpenStoreError::NotYet && logged.as_ref() != Some(&why) {
                 match &why {
                     OpenStoreError::Locked => (self.log)(
-                        Level::Notice,
+                        LogLevel::Notice,
                         "another owner has the store; waiting for it to end",
                     ),
-                    OpenStoreError::Failed(text) => (self.log)(Level::Error, text),
+                    OpenStoreError::Failed(text) => (self.log)(LogLevel::Error, text),
                     OpenStoreError::NotYet => {}
                 }
                 logged = Some(why);
@@ -238,37 +242,37 @@ impl OwnerLifetime {
         }
     }
 
-    async fn serve(
+    async fn serve_requests(
         &self,
         owner: Arc<Owner>,
         coder: Option<Recompressor>,
     ) -> Result<(), std::io::Error> {
         let config = &self.config;
         let idle = Duration::from_millis(config.idle_timeout);
-        let limits = Limits {
+        let limits = BodyLimits {
             max_entry: usize::try_from(config.max_entry).unwrap_or(usize::MAX),
             body_timeout: idle,
         };
         let path = config.socket.display();
-        let (socket, listener) =
-            Socket::bind(&config.socket, config.socket_user).map_err(|error| {
+        let (socket, listener) = SocketFile::bind_socket(&config.socket, config.socket_user)
+            .map_err(|error| {
                 std::io::Error::new(error.kind(), format!("cannot listen on {path}: {error}"))
             })?;
-        owner.start_listening(now());
+        owner.start_listening(read_clocks());
         // before any request is served: no block is final until it is known to be
         let follow = |(name, follow): &(String, HeadSource)| {
             let namespace = namespace_for_name(name.as_bytes());
             let heights = match follow.api {
-                Api::Execution => HeightKind::Blocks,
-                Api::Beacon => HeightKind::Slots,
+                NodeApi::Execution => HeightKind::Blocks,
+                NodeApi::Beacon => HeightKind::Slots,
             };
-            owner.follow(namespace, heights, now());
+            owner.follow_chain(namespace, heights, read_clocks());
             owner.set_awaiting_identity(&namespace, true);
-            Arc::new(Chain::new(namespace, name))
+            Arc::new(FollowedChain::new(namespace, name))
         };
         let chains: Vec<_> = config.follows.iter().map(follow).collect();
         let engine = Arc::new(Engine::new(owner, chains.clone(), coder));
-        let service = Arc::new(Service::new(Arc::clone(&engine), limits));
+        let service = Arc::new(OwnerService::new(Arc::clone(&engine), limits));
         // all of them end with this set
         let mut tasks = JoinSet::new();
         tasks.spawn({
@@ -284,16 +288,16 @@ impl OwnerLifetime {
             let engine = Arc::clone(&engine);
             tasks.spawn(async move { engine.run_expiry(inactive).await });
         }
-        self.state.send_replace(State::Serving);
-        (self.log)(Level::Notice, &format!("serving on {path}"));
+        self.state.send_replace(OwnerState::Serving);
+        (self.log)(LogLevel::Notice, &format!("serving on {path}"));
         for (chain, (name, follow)) in chains.into_iter().zip(&config.follows) {
             let line = format!("follows {name} at {}", follow.url_origin());
-            (self.log)(Level::Notice, &line);
+            (self.log)(LogLevel::Notice, &line);
             let (engine, log) = (Arc::clone(&engine), Arc::clone(&self.log));
-            tasks.spawn(follower::run(follow.clone(), chain, engine, log));
+            tasks.spawn(follower::follow_chain(follow.clone(), chain, engine, log));
         }
         // on the pool: this thread would do nothing but accept
-        let served = tokio::spawn(server::serve(
+        let served = tokio::spawn(server::serve_connections(
             listener,
             service,
             idle,

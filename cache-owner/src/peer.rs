@@ -8,35 +8,35 @@ use std::task::{Context, Poll};
 
 use sszip_core::cache::owner::processes::ProcessName;
 use sszip_core::cache::Key;
-use sszip_core::lock::locked;
+use sszip_core::lock::lock_ignoring_poison;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
 
 /// The client of one connection: its request in flight, and the lease that it was granted.
 #[derive(Debug, Default)]
-pub struct Peer(Mutex<State>);
+pub struct ConnectionPeer(Mutex<PeerState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct PeerState {
     granted: Option<(Key, ProcessName)>,
     has_left: bool,
 }
 
-impl Peer {
+impl ConnectionPeer {
     /// Records that a request of the client has started.
     pub fn begin_request(&self) {
-        locked(&self.0).granted = None;
+        lock_ignoring_poison(&self.0).granted = None;
     }
 
     /// Records that the response grants the client a lease on `key`.
-    pub fn is_granted(&self, key: Key, process: ProcessName) {
-        locked(&self.0).granted = Some((key, process));
+    pub fn record_grant(&self, key: Key, process: ProcessName) {
+        lock_ignoring_poison(&self.0).granted = Some((key, process));
     }
 
     /// Returns the lease that the client was granted and has not read, at the end of the
     /// connection.
-    pub fn unread(&self) -> Option<(Key, ProcessName)> {
-        let mut state = locked(&self.0);
+    pub fn take_unread_lease(&self) -> Option<(Key, ProcessName)> {
+        let mut state = lock_ignoring_poison(&self.0);
         state.granted.take().filter(|_| state.has_left)
     }
 }
@@ -47,19 +47,19 @@ impl Peer {
 #[derive(Debug)]
 pub struct WatchedSocket {
     socket: UnixStream,
-    peer: Arc<Peer>,
+    peer: Arc<ConnectionPeer>,
 }
 
 impl WatchedSocket {
     /// Creates the socket whose closing by the client is reported to `peer`.
-    pub fn new(socket: UnixStream, peer: Arc<Peer>) -> Self {
+    pub fn new(socket: UnixStream, peer: Arc<ConnectionPeer>) -> Self {
         Self { socket, peer }
     }
 
     fn check_closed<T>(&self, result: Poll<Result<T, Error>>) -> Poll<Result<T, Error>> {
         if let Poll::Ready(Err(error)) = &result {
             if let ErrorKind::ConnectionReset | ErrorKind::BrokenPipe = error.kind() {
-                locked(&self.peer.0).has_left = true;
+                lock_ignoring_poison(&self.peer.0).has_left = true;
             }
         }
         result

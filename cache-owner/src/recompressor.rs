@@ -8,22 +8,22 @@ use std::sync::mpsc::{sync_channel, SyncSender};
 use std::sync::Arc;
 
 use sszip_core::cache::class::Class;
-use sszip_core::cache::entry::recompress::{is_recompressible, recompress};
+use sszip_core::cache::entry::recompress::{is_recompressible, recompress_entry};
 use sszip_core::cache::owner::memory_tier::MemoryEntry;
 use tokio::sync::oneshot;
 
 /// Maximum number of queued entries.
-const MOST_WAITING: usize = 32;
+const MAX_QUEUED_ENTRIES: usize = 32;
 
 /// The lowest scheduling priority (nice).
-const LOWEST: i32 = 19;
+const LOWEST_PRIORITY: i32 = 19;
 
 /// The handle of the recompression thread, which ends when all handles are dropped.
 #[derive(Clone, Debug)]
-pub struct Recompressor(SyncSender<Job>);
+pub struct Recompressor(SyncSender<RecompressionJob>);
 
 #[derive(Debug)]
-struct Job {
+struct RecompressionJob {
     entry: Arc<MemoryEntry>,
     done: oneshot::Sender<Option<Vec<u8>>>,
 }
@@ -33,17 +33,17 @@ impl Recompressor {
     ///
     /// # Errors
     /// The system cannot create a thread.
-    pub fn start() -> Result<Self, std::io::Error> {
-        let (jobs, wait) = sync_channel::<Job>(MOST_WAITING);
+    pub fn start_thread() -> Result<Self, std::io::Error> {
+        let (jobs, wait) = sync_channel::<RecompressionJob>(MAX_QUEUED_ENTRIES);
         std::thread::Builder::new()
             .name("sszip-coder".into())
             .spawn(move || {
                 // of this thread alone; if it is refused, the thread has the default priority
-                let _ = rustix::process::setpriority_process(None, LOWEST);
-                for Job { entry, done } in wait {
+                let _ = rustix::process::setpriority_process(None, LOWEST_PRIORITY);
+                for RecompressionJob { entry, done } in wait {
                     if !done.is_closed() {
                         // the receiver may be gone
-                        let _ = done.send(recompress(entry.body()));
+                        let _ = done.send(recompress_entry(entry.encoded_bytes()));
                     }
                 }
             })?;
@@ -51,14 +51,16 @@ impl Recompressor {
     }
 
     /// Recompresses an entry at a higher level. Returns `None` if the entry is to stay unchanged.
-    pub async fn recompress(&self, entry: &Arc<MemoryEntry>) -> Option<Vec<u8>> {
+    pub async fn recompress_entry(&self, entry: &Arc<MemoryEntry>) -> Option<Vec<u8>> {
         // entries that may change soon are not worth it
-        if entry.attributes().class != Class::Immutable || !is_recompressible(entry.body()) {
+        if entry.store_attributes().class != Class::Immutable
+            || !is_recompressible(entry.encoded_bytes())
+        {
             return None;
         }
         let (done, coded) = oneshot::channel();
         let entry = Arc::clone(entry);
-        self.0.try_send(Job { entry, done }).ok()?;
+        self.0.try_send(RecompressionJob { entry, done }).ok()?;
         coded.await.ok()?
     }
 }

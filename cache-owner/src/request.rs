@@ -6,29 +6,29 @@ use hyper::{HeaderMap, Method, StatusCode};
 use serde::Deserialize;
 use sszip_core::cache::chain::ShownBlock;
 use sszip_core::cache::class::Class;
-use sszip_core::cache::entry::store_attributes::MAX_METHOD;
+use sszip_core::cache::entry::store_attributes::MAX_METHOD_LENGTH;
 use sszip_core::cache::entry::store_attributes::{PurgeScope, StoreAttributes as EntryAbout};
 use sszip_core::cache::freshness::FinalUpgrade;
 use sszip_core::cache::owner::processes::ProcessName;
 use sszip_core::cache::{Key, Namespace};
-use sszip_core::status::Format;
+use sszip_core::status::ReportFormat;
 
 /// Default and maximum duration of a lease, in milliseconds.
-pub const LEASE: u64 = 10_000;
-const LONGEST_LEASE: u64 = 60_000;
+pub const DEFAULT_LEASE_MS: u64 = 10_000;
+const MAX_LEASE_MS: u64 = 60_000;
 
 /// Maximum time for which a lookup waits for the end of another process's lease, in milliseconds.
-const LONGEST_WAIT: u64 = 60_000;
+const MAX_WAIT_MS: u64 = 60_000;
 
 /// Maximum number of keys in one request.
-const MOST_KEYS: usize = 1_000;
+const MAX_KEYS: usize = 1_000;
 
 /// Maximum length in bytes of a request body that is no entry.
-pub const LONGEST_BODY: usize = 66 * MOST_KEYS;
+pub const MAX_SMALL_BODY_BYTES: usize = 66 * MAX_KEYS;
 
 /// A request of the owner protocol, decoded from its head.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Request {
+pub enum OwnerHttpRequest {
     /// Look up one entry.
     LookUp {
         /// Key of the entry.
@@ -61,7 +61,7 @@ pub enum Request {
     /// Open the event stream.
     Events(ProcessName),
     /// Query the status of the owner.
-    Status(Format),
+    Status(ReportFormat),
 }
 
 /// The head of a request to store an entry: its key, lifetime and attributes.
@@ -101,7 +101,7 @@ pub struct ChainQuery {
 
 /// The reason why the owner rejects a request, as problem details (RFC 9457).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct ProblemDetails {
     /// HTTP status.
     pub status: StatusCode,
     /// The error of this request.
@@ -110,7 +110,7 @@ pub struct Problem {
     pub allow: Option<&'static str>,
 }
 
-impl Problem {
+impl ProblemDetails {
     /// Creates a problem with a text for operators.
     pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         Self {
@@ -121,17 +121,17 @@ impl Problem {
     }
 }
 
-fn bad_request(detail: impl Into<String>) -> Problem {
-    Problem::new(StatusCode::BAD_REQUEST, detail)
+fn bad_request(detail: impl Into<String>) -> ProblemDetails {
+    ProblemDetails::new(StatusCode::BAD_REQUEST, detail)
 }
 
 /// Decodes a request of the owner protocol from its head.
 ///
 /// # Errors
 /// [`Problem`].
-pub fn decode_head(head: &Parts) -> Result<Request, Problem> {
-    let query = Query::read(head.uri.query())?;
-    let nowhere = |detail| Problem::new(StatusCode::NOT_FOUND, detail);
+pub fn decode_head(head: &Parts) -> Result<OwnerHttpRequest, ProblemDetails> {
+    let query = QueryParameters::read(head.uri.query())?;
+    let nowhere = |detail| ProblemDetails::new(StatusCode::NOT_FOUND, detail);
     let path = head.uri.path();
     let path = path
         .strip_prefix("/v1/")
@@ -159,39 +159,42 @@ pub fn decode_head(head: &Parts) -> Result<Request, Problem> {
     };
     if !allowed.split(", ").any(|name| name == head.method.as_str()) {
         let detail = format!("{} is not allowed here; allowed: {allowed}", head.method);
-        return Err(Problem {
+        return Err(ProblemDetails {
             allow: Some(allowed),
-            ..Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)
+            ..ProblemDetails::new(StatusCode::METHOD_NOT_ALLOWED, detail)
         });
     }
-    query.allows(names)?;
-    let key = || key(text.unwrap_or_default());
+    query.check_names(names)?;
+    let key = || parse_key(text.unwrap_or_default());
     Ok(match kind {
-        "entries" if is_put => put(key()?, &head.headers)?,
+        "entries" if is_put => decode_put(key()?, &head.headers)?,
         "entries" => {
-            let (time, wait) = (query.number("for")?, query.number("wait")?);
-            let lease = match query.name("lease")? {
+            let (time, wait) = (
+                query.number_parameter("for")?,
+                query.number_parameter("wait")?,
+            );
+            let lease = match query.name_parameter("lease")? {
                 Some(process) => Some(LeaseRequest {
                     process,
-                    time: time.unwrap_or(LEASE).clamp(1, LONGEST_LEASE),
-                    wait: wait.unwrap_or(0).min(LONGEST_WAIT),
+                    time: time.unwrap_or(DEFAULT_LEASE_MS).clamp(1, MAX_LEASE_MS),
+                    wait: wait.unwrap_or(0).min(MAX_WAIT_MS),
                 }),
                 None if time.is_some() => return Err(bad_request("for= needs lease=PROCESS")),
                 None if wait.is_some() => return Err(bad_request("wait= needs lease=PROCESS")),
                 None => None,
             };
-            Request::LookUp { key: key()?, lease }
+            OwnerHttpRequest::LookUp { key: key()?, lease }
         }
-        "leases" => Request::ReleaseLease {
+        "leases" => OwnerHttpRequest::ReleaseLease {
             key: key()?,
-            process: query.process()?,
+            process: query.process_parameter()?,
         },
-        "acknowledgements" => Request::Acknowledge(query.process()?),
-        "events" => Request::Events(query.process()?),
-        "heads" => Request::ShowBlock {
-            namespace: namespace(query.get("namespace").unwrap_or_default())?,
+        "acknowledgements" => OwnerHttpRequest::Acknowledge(query.process_parameter()?),
+        "events" => OwnerHttpRequest::Events(query.process_parameter()?),
+        "heads" => OwnerHttpRequest::ShowBlock {
+            namespace: parse_namespace(query.get("namespace").unwrap_or_default())?,
             sighting: ShownBlock {
-                height: (query.number("height")?)
+                height: (query.number_parameter("height")?)
                     .ok_or_else(|| bad_request("height= is missing"))?,
                 is_block: match query.get("shown") {
                     Some("block") => true,
@@ -200,12 +203,12 @@ pub fn decode_head(head: &Parts) -> Result<Request, Problem> {
                 },
             },
         },
-        "lookups" => Request::LookUps,
-        "purges" => Request::Purge,
-        _ => Request::Status(match query.get("format") {
+        "lookups" => OwnerHttpRequest::LookUps,
+        "purges" => OwnerHttpRequest::Purge,
+        _ => OwnerHttpRequest::Status(match query.get("format") {
             // the format that processes query
-            None => Format::Json,
-            Some(_) => Format::from_query(head.uri.query().unwrap_or_default().as_bytes())
+            None => ReportFormat::Json,
+            Some(_) => ReportFormat::from_query(head.uri.query().unwrap_or_default().as_bytes())
                 .map_err(bad_request)?,
         }),
     })
@@ -215,10 +218,10 @@ pub fn decode_head(head: &Parts) -> Result<Request, Problem> {
 ///
 /// # Errors
 /// [`Problem`].
-pub fn chain_query(fields: &HeaderMap) -> Result<Option<ChainQuery>, Problem> {
-    let known = number(fields, "sszip-chain-known")?;
-    match text(fields, "sszip-namespace")?
-        .map(namespace)
+pub fn chain_query(fields: &HeaderMap) -> Result<Option<ChainQuery>, ProblemDetails> {
+    let known = header_number(fields, "sszip-chain-known")?;
+    match header_text(fields, "sszip-namespace")?
+        .map(parse_namespace)
         .transpose()?
     {
         Some(namespace) => Ok(Some(ChainQuery { namespace, known })),
@@ -227,9 +230,9 @@ pub fn chain_query(fields: &HeaderMap) -> Result<Option<ChainQuery>, Problem> {
     }
 }
 
-fn put(key: Key, fields: &HeaderMap) -> Result<Request, Problem> {
-    let class =
-        text(fields, "sszip-class")?.ok_or_else(|| bad_request("a PUT needs sszip-class"))?;
+fn decode_put(key: Key, fields: &HeaderMap) -> Result<OwnerHttpRequest, ProblemDetails> {
+    let class = header_text(fields, "sszip-class")?
+        .ok_or_else(|| bad_request("a PUT needs sszip-class"))?;
     // entries of class `nothing` are never stored
     let is_cacheable = |class: &Class| *class != Class::Nothing;
     let named = Class::from_name(class.as_bytes()).filter(is_cacheable);
@@ -241,36 +244,45 @@ fn put(key: Key, fields: &HeaderMap) -> Result<Request, Problem> {
             names.join(" ")
         ))
     })?;
-    let namespace = text(fields, "sszip-namespace")?
+    let namespace = header_text(fields, "sszip-namespace")?
         .ok_or_else(|| bad_request("a PUT needs sszip-namespace"))
-        .and_then(namespace)?;
-    let method = text(fields, "sszip-method")?
+        .and_then(parse_namespace)?;
+    let method = header_text(fields, "sszip-method")?
         .map(|name| method_name(name.to_owned()))
         .transpose()?;
-    let process = text(fields, "sszip-process")?.map(process).transpose()?;
-    let needed =
-        |name| number(fields, name)?.ok_or_else(|| bad_request(format!("a PUT needs {name}")));
-    Ok(Request::Put(PutRequest {
+    let process = header_text(fields, "sszip-process")?
+        .map(parse_process_name)
+        .transpose()?;
+    let needed = |name| {
+        header_number(fields, name)?.ok_or_else(|| bad_request(format!("a PUT needs {name}")))
+    };
+    Ok(OwnerHttpRequest::Put(PutRequest {
         key,
         about: EntryAbout {
             class,
             namespace,
             method,
-            block: number(fields, "sszip-block")?,
+            block: header_number(fields, "sszip-block")?,
             generation: needed("sszip-generation")?,
-            epoch: number(fields, "sszip-epoch")?.unwrap_or(0),
-            height: number(fields, "sszip-height")?,
+            epoch: header_number(fields, "sszip-epoch")?.unwrap_or(0),
+            height: header_number(fields, "sszip-height")?,
         },
         fresh: needed("sszip-fresh")?,
         process,
-        if_final: text(fields, "sszip-if-final")?.map(if_final).transpose()?,
+        if_final: header_text(fields, "sszip-if-final")?
+            .map(parse_final_upgrade)
+            .transpose()?,
     }))
 }
 
-fn if_final(text: &str) -> Result<FinalUpgrade, Problem> {
+fn parse_final_upgrade(text: &str) -> Result<FinalUpgrade, ProblemDetails> {
     let mut words = text.split(' ');
     let mut word = || words.next().unwrap_or_default();
-    let (transaction, last, valid) = (lower_hex(word()), decimal(word()), decimal(word()));
+    let (transaction, last, valid) = (
+        lower_hex(word()),
+        parse_decimal(word()),
+        parse_decimal(word()),
+    );
     match (transaction, last, valid, words.next()) {
         (Some(transaction), Some(last), Some(valid), None) => Ok(FinalUpgrade {
             transaction,
@@ -288,17 +300,17 @@ fn if_final(text: &str) -> Result<FinalUpgrade, Problem> {
 ///
 /// # Errors
 /// [`Problem`].
-pub fn keys(body: &[u8]) -> Result<Vec<Key>, Problem> {
+pub fn parse_keys(body: &[u8]) -> Result<Vec<Key>, ProblemDetails> {
     let text = std::str::from_utf8(body).map_err(|_| bad_request("keys must be hex digits"))?;
     let keys: Vec<Key> = text
         .lines()
-        .take(MOST_KEYS + 1)
-        .map(key)
+        .take(MAX_KEYS + 1)
+        .map(parse_key)
         .collect::<Result<_, _>>()?;
     match keys.len() {
-        1..=MOST_KEYS => Ok(keys),
+        1..=MAX_KEYS => Ok(keys),
         _ => Err(bad_request(format!(
-            "the body must have 1 to {MOST_KEYS} keys"
+            "the body must have 1 to {MAX_KEYS} keys"
         ))),
     }
 }
@@ -307,11 +319,11 @@ pub fn keys(body: &[u8]) -> Result<Vec<Key>, Problem> {
 ///
 /// # Errors
 /// [`Problem`].
-pub fn generation(body: &[u8]) -> Result<u64, Problem> {
+pub fn parse_generation(body: &[u8]) -> Result<u64, ProblemDetails> {
     std::str::from_utf8(body)
         .ok()
         .map(|text| text.trim_ascii_end())
-        .and_then(decimal)
+        .and_then(parse_decimal)
         .ok_or_else(|| bad_request("the body must be a generation in decimal digits"))
 }
 
@@ -328,16 +340,16 @@ struct PurgeObject {
 }
 
 /// Returns the namespace that a purge suspends because its node has another chain.
-pub fn suspends(body: &[u8]) -> Option<Namespace> {
+pub fn suspended_namespace(body: &[u8]) -> Option<Namespace> {
     let object: PurgeObject = serde_json::from_slice(body).ok()?;
-    namespace(&object.wrong_chain?).ok()
+    parse_namespace(&object.wrong_chain?).ok()
 }
 
 /// Parses the scope of the purge that a body describes.
 ///
 /// # Errors
 /// [`Problem`].
-pub fn scope(body: &[u8]) -> Result<PurgeScope, Problem> {
+pub fn parse_purge_scope(body: &[u8]) -> Result<PurgeScope, ProblemDetails> {
     let PurgeObject {
         everything,
         namespace: within,
@@ -348,7 +360,7 @@ pub fn scope(body: &[u8]) -> Result<PurgeScope, Problem> {
     } = serde_json::from_slice(body)
         .map_err(|error| bad_request(format!("the body is not a purge: {error}")))?;
     let within = within.or(wrong_chain);
-    let within = within.as_deref().map(namespace).transpose()?;
+    let within = within.as_deref().map(parse_namespace).transpose()?;
     match (everything, within, method, blocks, one) {
         (Some(true), None, None, None, None) => Ok(PurgeScope::Everything),
         (None, Some(namespace), None, None, None) => Ok(PurgeScope::Namespace(namespace)),
@@ -364,7 +376,7 @@ pub fn scope(body: &[u8]) -> Result<PurgeScope, Problem> {
             })
         }
         (None, None, None, Some(_), None) => Err(bad_request("blocks need a namespace")),
-        (None, None, None, None, Some(text)) => key(&text).map(PurgeScope::Key),
+        (None, None, None, None, Some(text)) => parse_key(&text).map(PurgeScope::Key),
         _ => Err(bad_request(
             "a purge must have everything (true), a namespace, a method (optionally with a \
              namespace), a namespace with blocks (from and to), or a key",
@@ -372,11 +384,11 @@ pub fn scope(body: &[u8]) -> Result<PurgeScope, Problem> {
     }
 }
 
-fn method_name(name: String) -> Result<Box<str>, Problem> {
+fn method_name(name: String) -> Result<Box<str>, ProblemDetails> {
     match name.len() {
-        1..=MAX_METHOD => Ok(name.into()),
+        1..=MAX_METHOD_LENGTH => Ok(name.into()),
         _ => Err(bad_request(format!(
-            "a method must have 1 to {MAX_METHOD} bytes"
+            "a method must have 1 to {MAX_METHOD_LENGTH} bytes"
         ))),
     }
 }
@@ -388,27 +400,30 @@ fn lower_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     (is_lower && hex::decode_to_slice(text, &mut bytes).is_ok()).then_some(bytes)
 }
 
-fn key(text: &str) -> Result<Key, Problem> {
+fn parse_key(text: &str) -> Result<Key, ProblemDetails> {
     lower_hex(text).ok_or_else(|| bad_request("a key must be 64 lower-case hex digits"))
 }
 
-fn namespace(text: &str) -> Result<Namespace, Problem> {
+fn parse_namespace(text: &str) -> Result<Namespace, ProblemDetails> {
     lower_hex(text).ok_or_else(|| bad_request("a namespace must be 32 lower-case hex digits"))
 }
 
-fn process(text: &str) -> Result<ProcessName, Problem> {
+fn parse_process_name(text: &str) -> Result<ProcessName, ProblemDetails> {
     ProcessName::new(text).ok_or_else(|| {
         bad_request("a process must be 1 to 64 letters, digits, dashes, dots and underscores")
     })
 }
 
 /// Parses a number of decimal digits only: `parse` would accept a sign.
-fn decimal(text: &str) -> Option<u64> {
+fn parse_decimal(text: &str) -> Option<u64> {
     let is_digits = text.bytes().all(|byte| byte.is_ascii_digit());
     is_digits.then(|| text.parse().ok()).flatten()
 }
 
-fn text<'a>(fields: &'a HeaderMap, name: &'static str) -> Result<Option<&'a str>, Problem> {
+fn header_text<'a>(
+    fields: &'a HeaderMap,
+    name: &'static str,
+) -> Result<Option<&'a str>, ProblemDetails> {
     let mut values = fields.get_all(name).into_iter();
     match (values.next(), values.next()) {
         (None, _) => Ok(None),
@@ -420,17 +435,19 @@ fn text<'a>(fields: &'a HeaderMap, name: &'static str) -> Result<Option<&'a str>
     }
 }
 
-fn number(fields: &HeaderMap, name: &'static str) -> Result<Option<u64>, Problem> {
-    text(fields, name)?
-        .map(|text| decimal(text).ok_or_else(|| bad_request(format!("{name} is not a number"))))
+fn header_number(fields: &HeaderMap, name: &'static str) -> Result<Option<u64>, ProblemDetails> {
+    header_text(fields, name)?
+        .map(|text| {
+            parse_decimal(text).ok_or_else(|| bad_request(format!("{name} is not a number")))
+        })
         .transpose()
 }
 
 /// The parameters of a query string, which needs no escapes.
-struct Query<'a>(Vec<(&'a str, &'a str)>);
+struct QueryParameters<'a>(Vec<(&'a str, &'a str)>);
 
-impl<'a> Query<'a> {
-    fn read(query: Option<&'a str>) -> Result<Self, Problem> {
+impl<'a> QueryParameters<'a> {
+    fn read(query: Option<&'a str>) -> Result<Self, ProblemDetails> {
         let mut all: Vec<(&str, &str)> = Vec::new();
         for pair in query.unwrap_or_default().split('&') {
             if pair.is_empty() {
@@ -445,7 +462,7 @@ impl<'a> Query<'a> {
         Ok(Self(all))
     }
 
-    fn allows(&self, names: &[&str]) -> Result<(), Problem> {
+    fn check_names(&self, names: &[&str]) -> Result<(), ProblemDetails> {
         match self.0.iter().find(|(name, _)| !names.contains(name)) {
             Some((name, _)) => Err(bad_request(format!("{name}= is not allowed here"))),
             None => Ok(()),
@@ -459,20 +476,20 @@ impl<'a> Query<'a> {
             .map(|(_, value)| *value)
     }
 
-    fn number(&self, name: &str) -> Result<Option<u64>, Problem> {
+    fn number_parameter(&self, name: &str) -> Result<Option<u64>, ProblemDetails> {
         self.get(name)
             .map(|text| {
-                decimal(text).ok_or_else(|| bad_request(format!("{name}= is not a number")))
+                parse_decimal(text).ok_or_else(|| bad_request(format!("{name}= is not a number")))
             })
             .transpose()
     }
 
-    fn name(&self, name: &str) -> Result<Option<ProcessName>, Problem> {
-        self.get(name).map(process).transpose()
+    fn name_parameter(&self, name: &str) -> Result<Option<ProcessName>, ProblemDetails> {
+        self.get(name).map(parse_process_name).transpose()
     }
 
-    fn process(&self) -> Result<ProcessName, Problem> {
-        self.name("process")?
+    fn process_parameter(&self) -> Result<ProcessName, ProblemDetails> {
+        self.name_parameter("process")?
             .ok_or_else(|| bad_request("process=PROCESS is missing"))
     }
 }

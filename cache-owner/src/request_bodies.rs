@@ -9,11 +9,11 @@ use hyper::StatusCode;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use crate::request::Problem;
+use crate::request::ProblemDetails;
 
 /// The limits of one request body: its length and its time.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct BodyLimits {
     /// Maximum length of an entry in bytes.
     pub max_entry: usize,
     /// Maximum time for the body of a request.
@@ -21,24 +21,24 @@ pub struct Limits {
 }
 
 /// Bytes per permit of the semaphore that counts the bodies in flight.
-const PERMIT: usize = 1 << 10;
+const BYTES_PER_PERMIT: usize = 1 << 10;
 
 /// The reader of request bodies, which limits the bytes of all bodies in memory.
 #[derive(Debug)]
 pub struct BodyReader {
     /// The limits of each body.
-    pub limits: Limits,
+    pub limits: BodyLimits,
     room: Semaphore,
 }
 
 impl BodyReader {
     /// Creates a reader with these limits.
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: BodyLimits) -> Self {
         // four of the longest at a time, or very many short ones
         let room = limits.max_entry.saturating_mul(4).max(64 << 20);
         Self {
             limits,
-            room: Semaphore::new((room / PERMIT).min(Semaphore::MAX_PERMITS)),
+            room: Semaphore::new((room / BYTES_PER_PERMIT).min(Semaphore::MAX_PERMITS)),
         }
     }
 
@@ -46,9 +46,13 @@ impl BodyReader {
     ///
     /// # Errors
     /// [`Problem`].
-    pub async fn read_body(&self, body: &mut Incoming, most: usize) -> Result<Vec<u8>, Problem> {
+    pub async fn read_body(
+        &self,
+        body: &mut Incoming,
+        most: usize,
+    ) -> Result<Vec<u8>, ProblemDetails> {
         let too_long = || {
-            Problem::new(
+            ProblemDetails::new(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 format!("the body is longer than {most} bytes"),
             )
@@ -59,27 +63,34 @@ impl BodyReader {
         }
         // all at once: a body without a length may be as long as allowed
         let exact = hint.exact().and_then(|exact| usize::try_from(exact).ok());
-        let permits = u32::try_from(exact.unwrap_or(most).div_ceil(PERMIT)).map_err(|_| busy())?;
-        let _room = self.room.try_acquire_many(permits).map_err(|_| busy())?;
+        let permits = u32::try_from(exact.unwrap_or(most).div_ceil(BYTES_PER_PERMIT))
+            .map_err(|_| memory_exhausted())?;
+        let _room = self
+            .room
+            .try_acquire_many(permits)
+            .map_err(|_| memory_exhausted())?;
         let mut bytes = Vec::new();
         bytes
             .try_reserve_exact(exact.unwrap_or(0))
-            .map_err(|_| busy())?;
+            .map_err(|_| memory_exhausted())?;
         let all = async {
             while let Some(frame) = body.frame().await {
-                let frame = frame
-                    .map_err(|error| Problem::new(StatusCode::BAD_REQUEST, error.to_string()))?;
+                let frame = frame.map_err(|error| {
+                    ProblemDetails::new(StatusCode::BAD_REQUEST, error.to_string())
+                })?;
                 let data = frame.into_data().unwrap_or_default();
                 if bytes.len() + data.len() > most {
                     return Err(too_long());
                 }
-                bytes.try_reserve(data.len()).map_err(|_| busy())?;
+                bytes
+                    .try_reserve(data.len())
+                    .map_err(|_| memory_exhausted())?;
                 bytes.extend_from_slice(&data);
             }
             Ok(())
         };
         timeout(self.limits.body_timeout, all).await.map_err(|_| {
-            Problem::new(
+            ProblemDetails::new(
                 StatusCode::REQUEST_TIMEOUT,
                 "the body was not received in time",
             )
@@ -91,7 +102,7 @@ impl BodyReader {
     /// Reads the rest of the body of a rejected request: most clients read the response only after
     /// they have sent everything, and would miss it if the connection were closed before. The rest
     /// of a much longer body is not read.
-    pub async fn discard(&self, body: &mut Incoming) {
+    pub async fn discard_rest(&self, body: &mut Incoming) {
         let most = self.limits.max_entry.saturating_mul(2);
         let all = async {
             let mut length = 0;
@@ -107,8 +118,8 @@ impl BodyReader {
     }
 }
 
-fn busy() -> Problem {
-    Problem::new(
+fn memory_exhausted() -> ProblemDetails {
+    ProblemDetails::new(
         StatusCode::SERVICE_UNAVAILABLE,
         "too many entries are being received; repeat the request",
     )

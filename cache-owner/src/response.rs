@@ -12,17 +12,17 @@ use hyper::header::{HeaderName, HeaderValue, AGE, ALLOW, CACHE_CONTROL, CONTENT_
 use hyper::{HeaderMap, Response, StatusCode};
 use serde_json::Value;
 use sszip_core::cache::chain::ChainState;
-use sszip_core::cache::owner::leases::Lease;
+use sszip_core::cache::owner::leases::LeaseDecision;
 use sszip_core::cache::owner::memory_tier::MemoryEntry;
 use sszip_core::cache::owner::state::OwnerEntry;
 use sszip_core::cache::owner::CallTime;
 use sszip_core::cache::{owner_event, Key};
-use sszip_core::status::Format;
+use sszip_core::status::ReportFormat;
 
 use crate::engine::PurgeOutcome;
 use crate::events::EventStream;
-use crate::follow::chain::Chain;
-use crate::request::{ChainQuery, Problem};
+use crate::follow::chain::FollowedChain;
+use crate::request::{ChainQuery, ProblemDetails};
 
 /// The body of an owner's response: bytes, the bytes of an entry, or an event stream.
 pub enum ResponseBody {
@@ -68,12 +68,12 @@ impl Body for ResponseBody {
     }
 }
 
-const FRESH: HeaderName = HeaderName::from_static("sszip-fresh");
-const CLASS: HeaderName = HeaderName::from_static("sszip-class");
-const GENERATION: HeaderName = HeaderName::from_static("sszip-generation");
-const CHAIN: HeaderName = HeaderName::from_static("sszip-chain");
-const CHAIN_STATE: HeaderName = HeaderName::from_static("sszip-chain-state");
-const LEASE: HeaderName = HeaderName::from_static("sszip-lease");
+const FRESH_HEADER: HeaderName = HeaderName::from_static("sszip-fresh");
+const CLASS_HEADER: HeaderName = HeaderName::from_static("sszip-class");
+const GENERATION_HEADER: HeaderName = HeaderName::from_static("sszip-generation");
+const CHAIN_HEADER: HeaderName = HeaderName::from_static("sszip-chain");
+const CHAIN_STATE_HEADER: HeaderName = HeaderName::from_static("sszip-chain-state");
+const LEASE_HEADER: HeaderName = HeaderName::from_static("sszip-lease");
 
 /// Sets the headers of every response of an owner: the newest purge that it knows, and the state
 /// of a chain if the request names one. A chain that is not followed has no state.
@@ -83,31 +83,31 @@ pub fn set_reply_headers(
     chain: Option<(ChainQuery, Option<(u64, ChainState)>)>,
 ) {
     fields
-        .entry(GENERATION)
+        .entry(GENERATION_HEADER)
         .or_insert_with(|| generation.into());
     let Some((about, published)) = chain else {
         return;
     };
     let Some((number, state)) = published else {
-        fields.insert(CHAIN, HeaderValue::from_static("none"));
+        fields.insert(CHAIN_HEADER, HeaderValue::from_static("none"));
         return;
     };
-    fields.insert(CHAIN, number.into());
+    fields.insert(CHAIN_HEADER, number.into());
     if about.known != Some(number) {
-        let text = owner_event::chain(&about.namespace, &state);
+        let text = owner_event::serialize_chain_state(&about.namespace, &state);
         // JSON can always be a header
         if let Ok(text) = HeaderValue::try_from(text) {
-            fields.insert(CHAIN_STATE, text);
+            fields.insert(CHAIN_STATE_HEADER, text);
         }
     }
 }
 
 /// Sets the newest purge that was known before the lookup.
 pub fn set_generation_header(fields: &mut HeaderMap, generation: u64) {
-    fields.insert(GENERATION, generation.into());
+    fields.insert(GENERATION_HEADER, generation.into());
 }
 
-fn with_type(
+fn typed_response(
     status: StatusCode,
     media_type: &'static str,
     body: ResponseBody,
@@ -121,42 +121,42 @@ fn with_type(
 }
 
 /// The bytes of an entry in the owner's memory, borrowed by a response.
-struct Shared(Arc<MemoryEntry>);
+struct EntryBytes(Arc<MemoryEntry>);
 
-impl AsRef<[u8]> for Shared {
+impl AsRef<[u8]> for EntryBytes {
     fn as_ref(&self) -> &[u8] {
-        self.0.body()
+        self.0.encoded_bytes()
     }
 }
 
 /// Creates the response with a found entry.
-pub fn entry(found: OwnerEntry, now: CallTime) -> Response<ResponseBody> {
+pub fn entry_response(found: OwnerEntry, now: CallTime) -> Response<ResponseBody> {
     let entry = found.kept;
-    let (fresh, age) = (entry.remaining_ttl(now), entry.age(now) / 1_000);
-    let class = entry.attributes().class.name();
-    let body = ResponseBody::from_bytes(Bytes::from_owner(Shared(entry)));
-    let mut response = with_type(StatusCode::OK, "application/vnd.sszip.entry", body);
+    let (fresh, age) = (entry.remaining_ttl(now), entry.age_ms(now) / 1_000);
+    let class = entry.store_attributes().class.name();
+    let body = ResponseBody::from_bytes(Bytes::from_owner(EntryBytes(entry)));
+    let mut response = typed_response(StatusCode::OK, "application/vnd.sszip.entry", body);
     let fields = response.headers_mut();
-    fields.insert(FRESH, fresh.into());
+    fields.insert(FRESH_HEADER, fresh.into());
     fields.insert(AGE, age.into());
-    fields.insert(CLASS, HeaderValue::from_static(class));
+    fields.insert(CLASS_HEADER, HeaderValue::from_static(class));
     response
 }
 
 /// Creates the response with the found entries of several keys.
-pub fn entries(all: Vec<(Key, OwnerEntry)>, now: CallTime) -> Response<ResponseBody> {
+pub fn entries_response(all: Vec<(Key, OwnerEntry)>, now: CallTime) -> Response<ResponseBody> {
     let mut pieces = VecDeque::with_capacity(2 * all.len());
     for (key, OwnerEntry { kept: entry, .. }) in all {
         let mut head = Vec::with_capacity(48);
         head.extend(key);
         head.extend(entry.remaining_ttl(now).to_be_bytes());
-        head.extend((entry.body().len() as u64).to_be_bytes());
+        head.extend((entry.encoded_bytes().len() as u64).to_be_bytes());
         pieces.push_back(Bytes::from(head));
-        if !entry.body().is_empty() {
-            pieces.push_back(Bytes::from_owner(Shared(entry)));
+        if !entry.encoded_bytes().is_empty() {
+            pieces.push_back(Bytes::from_owner(EntryBytes(entry)));
         }
     }
-    with_type(
+    typed_response(
         StatusCode::OK,
         "application/vnd.sszip.entries",
         ResponseBody::Whole(pieces),
@@ -164,39 +164,40 @@ pub fn entries(all: Vec<(Key, OwnerEntry)>, now: CallTime) -> Response<ResponseB
 }
 
 /// Creates the response to a lookup that found no entry, with the lease if one was requested.
-pub fn missing(lease: Option<Lease>) -> Response<ResponseBody> {
-    let mut response = problem(&Problem::new(StatusCode::NOT_FOUND, "no such entry"));
+pub fn missing_response(lease: Option<LeaseDecision>) -> Response<ResponseBody> {
+    let mut response =
+        problem_response(&ProblemDetails::new(StatusCode::NOT_FOUND, "no such entry"));
     let lease = match lease {
-        Some(Lease::Granted) => "granted",
-        Some(Lease::Pending) => "pending",
-        Some(Lease::Full) | None => return response,
+        Some(LeaseDecision::Granted) => "granted",
+        Some(LeaseDecision::Pending) => "pending",
+        Some(LeaseDecision::Full) | None => return response,
     };
     response
         .headers_mut()
-        .insert(LEASE, HeaderValue::from_static(lease));
+        .insert(LEASE_HEADER, HeaderValue::from_static(lease));
     response
 }
 
 /// Creates a response of this status without a body.
-pub fn empty(status: StatusCode) -> Response<ResponseBody> {
+pub fn empty_response(status: StatusCode) -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::Whole(VecDeque::new()));
     *response.status_mut() = status;
     response
 }
 
 /// Creates the response to a completed purge.
-pub fn purged(purged: PurgeOutcome) -> Response<ResponseBody> {
+pub fn purge_response(purged: PurgeOutcome) -> Response<ResponseBody> {
     let report = serde_json::json!({ "generation": purged.generation, "entries": purged.entries });
     let body = ResponseBody::from_bytes(format!("{report}\n"));
-    let mut response = with_type(StatusCode::OK, "application/json", body);
+    let mut response = typed_response(StatusCode::OK, "application/json", body);
     set_generation_header(response.headers_mut(), purged.generation);
     response
 }
 
 /// Creates the response whose body is a process's event stream.
-pub fn events(stream: EventStream) -> Response<ResponseBody> {
+pub fn event_stream_response(stream: EventStream) -> Response<ResponseBody> {
     let body = ResponseBody::Events(Box::new(stream));
-    let mut response = with_type(StatusCode::OK, "text/event-stream", body);
+    let mut response = typed_response(StatusCode::OK, "text/event-stream", body);
     response
         .headers_mut()
         .insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -204,14 +205,14 @@ pub fn events(stream: EventStream) -> Response<ResponseBody> {
 }
 
 /// Creates the response to a rejected request: problem details (RFC 9457).
-pub fn problem(problem: &Problem) -> Response<ResponseBody> {
+pub fn problem_response(problem: &ProblemDetails) -> Response<ResponseBody> {
     let details = serde_json::json!({
         "title": problem.status.canonical_reason(),
         "status": problem.status.as_u16(),
         "detail": problem.detail,
     });
     let body = ResponseBody::from_bytes(details.to_string());
-    let mut response = with_type(problem.status, "application/problem+json", body);
+    let mut response = typed_response(problem.status, "application/problem+json", body);
     if let Some(allow) = problem.allow {
         response
             .headers_mut()
@@ -221,9 +222,9 @@ pub fn problem(problem: &Problem) -> Response<ResponseBody> {
 }
 
 /// Describes a followed chain in the owner's status.
-fn chain_status(chain: &Chain) -> Value {
-    let status = chain.status();
-    let now = crate::clock::now().monotonic;
+fn chain_status(chain: &FollowedChain) -> Value {
+    let status = chain.follow_status();
+    let now = crate::clock::read_clocks().monotonic;
     let seconds = |at: u64| now.saturating_sub(at) as f64 / 1000.0;
     let last_reorgs = status.last_reorgs.iter().map(|reorg| {
         serde_json::json!({
@@ -246,9 +247,9 @@ fn chain_status(chain: &Chain) -> Value {
 }
 
 /// Adds the followed chains, the uptime in seconds and the connections to the owner's status.
-pub fn status(
+pub fn owner_status(
     mut status: Value,
-    chains: &[Arc<Chain>],
+    chains: &[Arc<FollowedChain>],
     uptime: u64,
     (connections, waits): (usize, usize),
 ) -> Value {
@@ -263,9 +264,9 @@ pub fn status(
 }
 
 /// Creates the response with the owner's status, in the requested format.
-pub fn status_response(format: Format, status: Value) -> Response<ResponseBody> {
-    let body = ResponseBody::from_bytes(format.write_of_owner(status));
-    let mut response = with_type(StatusCode::OK, format.media_type(), body);
+pub fn status_response(format: ReportFormat, status: Value) -> Response<ResponseBody> {
+    let body = ResponseBody::from_bytes(format.write_owner_report(status));
+    let mut response = typed_response(StatusCode::OK, format.media_type(), body);
     let no_store = HeaderValue::from_static("no-store");
     response.headers_mut().insert(CACHE_CONTROL, no_store);
     response

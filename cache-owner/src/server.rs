@@ -13,13 +13,13 @@ use tokio::sync::{watch, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::file_limit::most_connections;
-use crate::log::{Level, Log};
-use crate::peer::{Peer, WatchedSocket};
-use crate::service::Service;
+use crate::file_limit::max_connections;
+use crate::log::{LogFunction, LogLevel};
+use crate::peer::{ConnectionPeer, WatchedSocket};
+use crate::service::OwnerService;
 
 /// Maximum number of connections. Further ones wait to be accepted.
-const MOST_CONNECTIONS: usize = 4_096;
+const CONNECTION_LIMIT: usize = 4_096;
 
 /// Pause of accepting after an error such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -28,24 +28,24 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const STOP_LIMIT: Duration = Duration::from_millis(500);
 
 /// Maximum bytes of a request's head, and of one read.
-const BUFFER: usize = 64 << 10;
+const MAX_HEAD_BYTES: usize = 64 << 10;
 
 /// Maximum number of headers of a request.
-const MOST_FIELDS: usize = 64;
+const MAX_HEADERS: usize = 64;
 
 /// Serves connections until `stop` is true, or its sender is dropped.
 ///
 /// # Errors
 /// The listener cannot be used at all.
-pub async fn serve(
+pub async fn serve_connections(
     listener: StdListener,
-    service: Arc<Service>,
+    service: Arc<OwnerService>,
     idle: Duration,
     mut stop: watch::Receiver<bool>,
-    log: Log,
+    log: LogFunction,
 ) -> Result<(), std::io::Error> {
     let listener = UnixListener::from_std(listener)?;
-    let room = Arc::new(Semaphore::new(most_connections(MOST_CONNECTIONS)));
+    let room = Arc::new(Semaphore::new(max_connections(CONNECTION_LIMIT)));
     let mut fails = false;
     let mut connections = JoinSet::new();
     loop {
@@ -61,7 +61,7 @@ pub async fn serve(
                     let (service, stop) = (Arc::clone(&service), stop.clone());
                     connections.spawn(async move {
                         let _permit = permit;
-                        connection(socket, service, idle, stop).await;
+                        serve_connection(socket, service, idle, stop).await;
                     });
                 }
                 Err(error) => {
@@ -69,7 +69,7 @@ pub async fn serve(
                         let line = format!(
                             "cannot accept connections: {error}; raise the limit of open files"
                         );
-                        log(Level::Error, &line);
+                        log(LogLevel::Error, &line);
                     }
                     sleep(ACCEPT_PAUSE).await;
                 }
@@ -79,27 +79,27 @@ pub async fn serve(
         }
     }
     drop(listener);
-    service.engine.stop();
+    service.engine.stop_serving();
     let all = async { while connections.join_next().await.is_some() {} };
     // connections that have not ended by then are dropped with the set
     let _ = timeout(STOP_LIMIT, all).await;
     Ok(())
 }
 
-async fn connection(
+async fn serve_connection(
     socket: UnixStream,
-    service: Arc<Service>,
+    service: Arc<OwnerService>,
     idle: Duration,
     mut stop: watch::Receiver<bool>,
 ) {
     service.connections.fetch_add(1, Ordering::Relaxed);
-    let peer = Arc::<Peer>::default();
+    let peer = Arc::<ConnectionPeer>::default();
     let socket = WatchedSocket::new(socket, Arc::clone(&peer));
-    let answer = service_fn(|request| Arc::clone(&service).answer(Arc::clone(&peer), request));
+    let answer = service_fn(|request| Arc::clone(&service).respond(Arc::clone(&peer), request));
     let connection = http1::Builder::new()
         .auto_date_header(false)
-        .max_buf_size(BUFFER)
-        .max_headers(MOST_FIELDS)
+        .max_buf_size(MAX_HEAD_BYTES)
+        .max_headers(MAX_HEADERS)
         .timer(TokioTimer::new())
         .header_read_timeout(idle)
         .serve_connection(TokioIo::new(socket), answer);
@@ -112,7 +112,7 @@ async fn connection(
             let _ = connection.await;
         }
     }
-    if let Some((key, process)) = peer.unread() {
+    if let Some((key, process)) = peer.take_unread_lease() {
         service.engine.release_lease(&key, &process);
     }
     service.connections.fetch_sub(1, Ordering::Relaxed);

@@ -7,20 +7,20 @@ use std::sync::Arc;
 use hyper::body::Incoming;
 use hyper::header::EXPECT;
 use hyper::{Request as HttpRequest, Response, StatusCode};
-use sszip_core::cache::owner::leases::Lease;
+use sszip_core::cache::owner::leases::LeaseDecision;
 use sszip_core::cache::owner::state::PutRejection;
 
-use crate::clock::now;
-use crate::engine::{Engine, Failure};
+use crate::clock::read_clocks;
+use crate::engine::{Engine, EngineError};
 use crate::events::EventStream;
-use crate::peer::Peer;
-use crate::request::{self, ChainQuery, Problem, Request};
-use crate::request_bodies::{BodyReader, Limits};
+use crate::peer::ConnectionPeer;
+use crate::request::{self, ChainQuery, OwnerHttpRequest, ProblemDetails};
+use crate::request_bodies::{BodyLimits, BodyReader};
 use crate::response::{self, ResponseBody};
 
 /// The HTTP service of an owner: turns requests into calls of the engine, and outcomes into
 /// responses.
-pub struct Service {
+pub struct OwnerService {
     /// The engine that the requests call.
     pub engine: Arc<Engine>,
     bodies: BodyReader,
@@ -29,13 +29,13 @@ pub struct Service {
     pub connections: AtomicUsize,
 }
 
-impl Service {
+impl OwnerService {
     /// Creates the HTTP service of an engine.
-    pub fn new(engine: Arc<Engine>, limits: Limits) -> Self {
+    pub fn new(engine: Arc<Engine>, limits: BodyLimits) -> Self {
         Self {
             engine,
             bodies: BodyReader::new(limits),
-            started: now().monotonic,
+            started: read_clocks().monotonic,
             connections: AtomicUsize::new(0),
         }
     }
@@ -44,20 +44,20 @@ impl Service {
     ///
     /// # Errors
     /// Never.
-    pub async fn answer(
+    pub async fn respond(
         self: Arc<Self>,
-        peer: Arc<Peer>,
+        peer: Arc<ConnectionPeer>,
         request: HttpRequest<Incoming>,
     ) -> Result<Response<ResponseBody>, Infallible> {
         peer.begin_request();
         let (head, mut body) = request.into_parts();
         // first: an entry may be newer than a purge that the response does not report, but never
         // older than a purge that it reports
-        let generation = self.engine.generation();
+        let generation = self.engine.purge_generation();
         let about = request::chain_query(&head.headers);
         let read = about.and_then(|about| Ok((request::decode_head(&head)?, about)));
         let (answer, about) = match read {
-            Ok((request, about)) => (self.act(request, &peer, &mut body).await, Some(about)),
+            Ok((request, about)) => (self.execute(request, &peer, &mut body).await, Some(about)),
             Err(problem) => (Err(problem), None),
         };
         let mut answer = match answer {
@@ -65,9 +65,9 @@ impl Service {
             Err(problem) => {
                 // a client that expects 100 (Continue) is not invited to send the body
                 if !head.headers.contains_key(EXPECT) {
-                    self.bodies.discard(&mut body).await;
+                    self.bodies.discard_rest(&mut body).await;
                 }
-                response::problem(&problem)
+                response::problem_response(&problem)
             }
         };
         // a request that was not understood gets no headers of an owner: the client may need
@@ -80,34 +80,37 @@ impl Service {
         Ok(answer)
     }
 
-    async fn act(
+    async fn execute(
         &self,
-        request: Request,
-        peer: &Peer,
+        request: OwnerHttpRequest,
+        peer: &ConnectionPeer,
         body: &mut Incoming,
-    ) -> Result<Response<ResponseBody>, Problem> {
+    ) -> Result<Response<ResponseBody>, ProblemDetails> {
         let engine = &self.engine;
         match request {
-            Request::LookUp { key, lease } => {
-                let (generation, found) = engine.lookup(key, lease.as_ref()).await?;
+            OwnerHttpRequest::LookUp { key, lease } => {
+                let (generation, found) = engine.lookup_and_wait(key, lease.as_ref()).await?;
                 let mut answer = match found {
-                    Ok(found) => response::entry(found, now()),
+                    Ok(found) => response::entry_response(found, read_clocks()),
                     Err(granted) => {
-                        if let (Some(Lease::Granted), Some(wanted)) = (granted, lease) {
-                            peer.is_granted(key, wanted.process);
+                        if let (Some(LeaseDecision::Granted), Some(wanted)) = (granted, lease) {
+                            peer.record_grant(key, wanted.process);
                         }
-                        response::missing(granted)
+                        response::missing_response(granted)
                     }
                 };
                 response::set_generation_header(answer.headers_mut(), generation);
                 Ok(answer)
             }
-            Request::LookUps => {
-                let body = self.bodies.read_body(body, request::LONGEST_BODY).await?;
-                let found = engine.lookup_many(request::keys(&body)?).await?;
-                Ok(response::entries(found, now()))
+            OwnerHttpRequest::LookUps => {
+                let body = self
+                    .bodies
+                    .read_body(body, request::MAX_SMALL_BODY_BYTES)
+                    .await?;
+                let found = engine.lookup_many(request::parse_keys(&body)?).await?;
+                Ok(response::entries_response(found, read_clocks()))
             }
-            Request::Put(put) => {
+            OwnerHttpRequest::Put(put) => {
                 let body = match self
                     .bodies
                     .read_body(body, self.bodies.limits.max_entry)
@@ -122,90 +125,104 @@ impl Service {
                         return Err(problem);
                     }
                 };
-                engine.put(put, body).await?.map_err(refused)?;
-                Ok(response::empty(StatusCode::CREATED))
+                engine
+                    .put_entry(put, body)
+                    .await?
+                    .map_err(rejection_problem)?;
+                Ok(response::empty_response(StatusCode::CREATED))
             }
-            Request::ReleaseLease { key, process } => {
+            OwnerHttpRequest::ReleaseLease { key, process } => {
                 engine.release_lease(&key, &process);
-                Ok(response::empty(StatusCode::NO_CONTENT))
+                Ok(response::empty_response(StatusCode::NO_CONTENT))
             }
-            Request::Purge => {
-                let body = self.bodies.read_body(body, request::LONGEST_BODY).await?;
-                let scope = request::scope(&body)?;
-                let suspends = request::suspends(&body);
+            OwnerHttpRequest::Purge => {
+                let body = self
+                    .bodies
+                    .read_body(body, request::MAX_SMALL_BODY_BYTES)
+                    .await?;
+                let scope = request::parse_purge_scope(&body)?;
+                let suspends = request::suspended_namespace(&body);
                 if let Some(namespace) = suspends {
-                    engine.owner.suspend(namespace, now());
-                    engine.wake();
+                    engine.owner.suspend_namespace(namespace, read_clocks());
+                    engine.wake_receivers();
                 }
-                let purged = engine.purge(scope.clone()).await?;
+                let purged = engine.purge_entries(scope.clone()).await?;
                 if suspends.is_none() {
-                    engine.owner.resume(&scope);
-                    engine.wake();
+                    engine.owner.resume_namespaces(&scope);
+                    engine.wake_receivers();
                 }
-                Ok(response::purged(purged))
+                Ok(response::purge_response(purged))
             }
-            Request::Acknowledge(process) => {
-                let body = self.bodies.read_body(body, request::LONGEST_BODY).await?;
-                let generation = request::generation(&body)?;
-                engine.acknowledge(&process, generation).map_err(|_| {
-                    Problem::new(StatusCode::CONFLICT, "no purge has this generation yet")
-                })?;
-                Ok(response::empty(StatusCode::NO_CONTENT))
+            OwnerHttpRequest::Acknowledge(process) => {
+                let body = self
+                    .bodies
+                    .read_body(body, request::MAX_SMALL_BODY_BYTES)
+                    .await?;
+                let generation = request::parse_generation(&body)?;
+                engine
+                    .acknowledge_purges(&process, generation)
+                    .map_err(|_| {
+                        ProblemDetails::new(
+                            StatusCode::CONFLICT,
+                            "no purge has this generation yet",
+                        )
+                    })?;
+                Ok(response::empty_response(StatusCode::NO_CONTENT))
             }
-            Request::ShowBlock {
+            OwnerHttpRequest::ShowBlock {
                 namespace,
                 sighting,
             } => {
                 engine.record_shown_block(&namespace, sighting);
-                Ok(response::empty(StatusCode::NO_CONTENT))
+                Ok(response::empty_response(StatusCode::NO_CONTENT))
             }
-            Request::Events(process) => {
-                let (stream, waker) = engine.connect(&process).map_err(|_| {
-                    Problem::new(
+            OwnerHttpRequest::Events(process) => {
+                let (stream, waker) = engine.open_event_stream(&process).map_err(|_| {
+                    ProblemDetails::new(
                         StatusCode::SERVICE_UNAVAILABLE,
                         "too many processes are connected",
                     )
                 })?;
                 let stream = EventStream::new(Arc::clone(engine), stream, waker);
-                Ok(response::events(stream))
+                Ok(response::event_stream_response(stream))
             }
-            Request::Status(format) => {
+            OwnerHttpRequest::Status(format) => {
                 // values in memory: the status of an owner whose disk hangs is available
-                let status = engine.owner.status();
-                let uptime = now().monotonic.saturating_sub(self.started);
+                let status = engine.owner.status_json();
+                let uptime = read_clocks().monotonic.saturating_sub(self.started);
                 let connections = self.connections.load(Ordering::Relaxed);
-                let counts = (connections, engine.waits.count());
-                let status = response::status(status, &engine.chains, uptime, counts);
+                let counts = (connections, engine.waits.waiting_lookup_count());
+                let status = response::owner_status(status, &engine.chains, uptime, counts);
                 Ok(response::status_response(format, status))
             }
         }
     }
 }
 
-impl From<Failure> for Problem {
-    fn from(failure: Failure) -> Self {
+impl From<EngineError> for ProblemDetails {
+    fn from(failure: EngineError) -> Self {
         let status = match failure {
-            Failure::Disk(_) => StatusCode::INSUFFICIENT_STORAGE,
-            Failure::Broken(_) | Failure::Closed(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            EngineError::Disk(_) => StatusCode::INSUFFICIENT_STORAGE,
+            EngineError::Broken(_) | EngineError::Closed(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Self::new(status, failure.to_string())
     }
 }
 
-fn refused(why: PutRejection) -> Problem {
+fn rejection_problem(why: PutRejection) -> ProblemDetails {
     match why {
-        PutRejection::Purged => Problem::new(
+        PutRejection::Purged => ProblemDetails::new(
             StatusCode::CONFLICT,
             "the entry was purged after its generation, or no purge has this generation yet",
         ),
-        PutRejection::Replaced => Problem::new(
+        PutRejection::Replaced => ProblemDetails::new(
             StatusCode::CONFLICT,
             "the entry depends on the head or on a block that was replaced after its epoch",
         ),
-        PutRejection::TooLong => Problem::new(
+        PutRejection::TooLong => ProblemDetails::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             "the entry is too long for memory, and entries of its class are not written to the disk",
         ),
-        PutRejection::Off(text) => Problem::new(StatusCode::INSUFFICIENT_STORAGE, text),
+        PutRejection::Off(text) => ProblemDetails::new(StatusCode::INSUFFICIENT_STORAGE, text),
     }
 }

@@ -14,28 +14,31 @@ const BACKLOG: i32 = 1_024;
 
 /// The file of the socket. It is removed on drop, unless another owner has replaced it.
 #[derive(Debug)]
-pub struct Socket {
+pub struct SocketFile {
     path: PathBuf,
     file: (u64, u64),
 }
 
-impl Socket {
+impl SocketFile {
     /// Listens on `path`, which only `user` (or the user of this process) may open, and replaces
     /// the socket of an earlier owner. Only the process that has opened the store may call this.
     ///
     /// # Errors
     /// The error of the system, with the path; or the path has a file that is no socket, which
     /// is not changed.
-    pub fn bind(path: &Path, user: Option<(u32, u32)>) -> Result<(Self, UnixListener), io::Error> {
+    pub fn bind_socket(
+        path: &Path,
+        user: Option<(u32, u32)>,
+    ) -> Result<(Self, UnixListener), io::Error> {
         // bound under another name and then renamed: clients that connect in between reach
         // the old socket or the new one
         let temporary = PathBuf::from(format!("{}.{}", path.display(), std::process::id()));
-        remove(&temporary)?;
+        remove_socket(&temporary)?;
         let listener = bind_private(&temporary)?;
         let placed = replace_socket(&temporary, path, user);
         if placed.is_err() {
             // the error of the rename is the one to report
-            let _ = remove(&temporary);
+            let _ = remove_socket(&temporary);
         }
         let socket = Self {
             path: path.to_owned(),
@@ -45,11 +48,11 @@ impl Socket {
     }
 }
 
-impl Drop for Socket {
+impl Drop for SocketFile {
     fn drop(&mut self) {
-        if identity(&self.path).is_ok_and(|file| file == self.file) {
+        if file_identity(&self.path).is_ok_and(|file| file == self.file) {
             // if it is gone already, or cannot be removed, the next owner replaces it
-            let _ = remove(&self.path);
+            let _ = remove_socket(&self.path);
         }
     }
 }
@@ -73,18 +76,18 @@ fn replace_socket(
     if let Some((user, group)) = user {
         chown(from, Some(user), Some(group))?;
     }
-    let file = identity(from)?;
+    let file = file_identity(from)?;
     reject_other_file(to)?;
     std::fs::rename(from, to)?;
     Ok(file)
 }
 
-fn identity(path: &Path) -> Result<(u64, u64), io::Error> {
+fn file_identity(path: &Path) -> Result<(u64, u64), io::Error> {
     let file = std::fs::symlink_metadata(path)?;
     Ok((file.dev(), file.ino()))
 }
 
-fn remove(path: &Path) -> Result<(), io::Error> {
+fn remove_socket(path: &Path) -> Result<(), io::Error> {
     reject_other_file(path)?;
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -114,13 +117,13 @@ mod tests {
     fn later_owner_replaces_the_socket_of_an_earlier_one() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
-        let (first, _listener) = Socket::bind(&path, None).unwrap();
+        let (first, _listener) = SocketFile::bind_socket(&path, None).unwrap();
         let mode = std::fs::symlink_metadata(&path)
             .unwrap()
             .permissions()
             .mode();
         assert_eq!(mode & 0o777, 0o600);
-        let (second, listener) = Socket::bind(&path, None).unwrap();
+        let (second, listener) = SocketFile::bind_socket(&path, None).unwrap();
         drop(first);
         listener.set_nonblocking(false).unwrap();
         let _client = UnixStream::connect(&path).unwrap();
@@ -134,16 +137,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         std::fs::create_dir(&path).unwrap();
-        assert!(Socket::bind(&path, None).is_err());
+        assert!(SocketFile::bind_socket(&path, None).is_err());
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
         let path = folder.path().join("file");
         std::fs::write(&path, "precious").unwrap();
-        let error = Socket::bind(&path, None).unwrap_err();
+        let error = SocketFile::bind_socket(&path, None).unwrap_err();
         assert!(error.to_string().contains("not a socket"), "{error}");
         assert_eq!(std::fs::read(&path).unwrap(), b"precious");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
-        assert!(Socket::bind(&folder.path().join("no/such"), None).is_err());
+        assert!(SocketFile::bind_socket(&folder.path().join("no/such"), None).is_err());
         let long = folder.path().join("x".repeat(120));
-        assert!(Socket::bind(&long, None).is_err());
+        assert!(SocketFile::bind_socket(&long, None).is_err());
     }
 }

@@ -12,7 +12,7 @@ const IO_TIMEOUT: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// No daemon listens there, or it does not respond in time, or with something else.
-pub fn status(socket: &Path) -> Result<String, io::Error> {
+pub fn query_status(socket: &Path) -> Result<String, io::Error> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(IO_TIMEOUT))?;
     stream.set_write_timeout(Some(IO_TIMEOUT))?;
@@ -43,7 +43,7 @@ mod tests {
             assert!(client.read(&mut request).unwrap() > 0);
             client.write_all(answer.as_bytes()).unwrap();
         });
-        let status = status(&path);
+        let status = query_status(&path);
         server.join().unwrap();
         status
     }
@@ -55,6 +55,6 @@ mod tests {
         let other = query("HTTP/1.1 404 Not Found\r\n\r\n{}").unwrap_err();
         assert!(other.to_string().contains("404"), "{other}");
         assert!(query("").is_err());
-        assert!(status(Path::new("/nonexistent/socket")).is_err());
+        assert!(query_status(Path::new("/nonexistent/socket")).is_err());
     }
 }

@@ -9,7 +9,7 @@ use sszip_core::cache::owner::state::OwnerEntry;
 use sszip_core::cache::owner::Owner;
 use sszip_core::cache::Key;
 
-use crate::clock::now;
+use crate::clock::read_clocks;
 use crate::engine::Engine;
 
 /// An entry on its way to the disk. If it does not get there, it is offered again on its next
@@ -31,7 +31,7 @@ impl Engine {
     /// Returns the form of a found entry that may be sent, if any, and stores the entry in the
     /// background if needed. `room` is the number of bytes that may still be [read at
     /// once](crate::engine::INLINE_CHECK_BYTES).
-    pub(crate) fn entry_read(
+    pub(crate) fn sendable_entry(
         self: &Arc<Self>,
         key: Key,
         mut found: OwnerEntry,
@@ -89,7 +89,7 @@ impl Engine {
             return Some(());
         }
         if let Some(coder) = &self.coder {
-            if let Some(body) = coder.recompress(&waits.entry).await {
+            if let Some(body) = coder.recompress_entry(&waits.entry).await {
                 waits.entry = self
                     .owner
                     .replace_by_recompressed(&key, &waits.entry, body)?;
@@ -98,7 +98,7 @@ impl Engine {
         let store = move |owner: &Owner| {
             waits.is_to_be_stored = false;
             // a failure is counted, and the store reports its cause once
-            drop(owner.store(&key, &waits.entry, now()));
+            drop(owner.write_to_store(&key, &waits.entry, read_clocks()));
         };
         self.run_write(store).await.ok()
     }
@@ -110,8 +110,8 @@ impl Engine {
         entry: Arc<MemoryEntry>,
         if_final: FinalUpgrade,
     ) {
-        let chain = self.chain(&entry.attributes().namespace);
-        let Some(node) = chain.and_then(|chain| chain.node()) else {
+        let chain = self.find_chain(&entry.store_attributes().namespace);
+        let Some(node) = chain.and_then(|chain| chain.node_client()) else {
             return;
         };
         // without the query the entry keeps its short lifetime
@@ -123,7 +123,7 @@ impl Engine {
             let _place = place;
             if let Ok(Some(block)) = node.transaction_block(&if_final.transaction).await {
                 if block <= if_final.last {
-                    owner.make_final(&key, &entry, block, if_final.valid, now());
+                    owner.make_final(&key, &entry, block, if_final.valid, read_clocks());
                 }
             }
         });

@@ -4,18 +4,18 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout, Instant};
 
-use crate::clock::now;
+use crate::clock::read_clocks;
 use crate::engine::Engine;
-use crate::log::{Level, Log};
+use crate::log::{LogFunction, LogLevel};
 
 /// Maximum interval between ticks of the owner, in milliseconds.
-const TICK: u64 = 1_000;
+const MAX_TICK_MS: u64 = 1_000;
 
 /// Interval between checks for log lines of the store.
 const EVENT_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Interval between attempts to write to a disk that was full or failed.
-const RETRY: Duration = Duration::from_secs(5);
+const WRITE_RETRY_PAUSE: Duration = Duration::from_secs(5);
 
 /// Minimum and maximum interval between removals of inactive entries, which otherwise is a
 /// sixteenth of the inactivity period. Milliseconds.
@@ -26,20 +26,20 @@ impl Engine {
     /// Expires leases and completes purges. Never returns.
     pub async fn run_timer(&self) {
         loop {
-            let now = now().monotonic;
-            let next = self.owner.next_tick().unwrap_or(u64::MAX);
-            let wait = next.saturating_sub(now).min(TICK);
+            let now = read_clocks().monotonic;
+            let next = self.owner.next_due_time().unwrap_or(u64::MAX);
+            let wait = next.saturating_sub(now).min(MAX_TICK_MS);
             // sooner, if the next tick may have changed
             let _ = timeout(Duration::from_millis(wait), self.stirred.notified()).await;
-            self.tick();
+            self.run_tick();
         }
     }
 
     /// Flushes the store at intervals, and logs its events. Never returns.
-    pub async fn run_flushes(&self, every: Duration, log: &Log) {
+    pub async fn run_flushes(&self, every: Duration, log: &LogFunction) {
         let log_events = || {
-            while let Some(event) = self.owner.disk().next_event() {
-                log(Level::Error, &event);
+            while let Some(event) = self.owner.owner_store().next_log_line() {
+                log(LogLevel::Error, &event);
             }
         };
         let mut flushed_at = Instant::now();
@@ -47,11 +47,17 @@ impl Engine {
             sleep(every.min(EVENT_CHECK_INTERVAL)).await;
             // before a flush succeeds and clears the state
             log_events();
-            let is_off = self.owner.disk().status().off.is_some();
-            if flushed_at.elapsed() >= if is_off { every.min(RETRY) } else { every } {
+            let is_off = self.owner.owner_store().store_status().off.is_some();
+            if flushed_at.elapsed()
+                >= if is_off {
+                    every.min(WRITE_RETRY_PAUSE)
+                } else {
+                    every
+                }
+            {
                 flushed_at = Instant::now();
                 // an event reports the cause, and the next flush tries again
-                drop(self.run_write(|owner| owner.disk().flush()).await);
+                drop(self.run_write(|owner| owner.owner_store().flush()).await);
             }
             log_events();
         }
@@ -64,7 +70,10 @@ impl Engine {
         loop {
             sleep(every).await;
             // it is tried again
-            drop(self.run_write(|owner| owner.expire_inactive(now())).await);
+            drop(
+                self.run_write(|owner| owner.expire_inactive(read_clocks()))
+                    .await,
+            );
         }
     }
 }

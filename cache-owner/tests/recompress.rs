@@ -8,12 +8,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sszip_core::cache::entry::wire::{decode, Encoded};
-use sszip_core::cache::entry::{CacheEntry, CompressionGate, EntryMeta, Envelope, Payload};
-use sszip_owner::config::Config;
-use sszip_owner::log::Log;
-use sszip_owner::open_store::store;
-use sszip_owner::owner_lifecycle::{RunningOwner, State};
+use sszip_core::cache::entry::wire::{decode_entry, EncodedEntry};
+use sszip_core::cache::entry::{
+    CacheEntry, CompressionGate, EntryMeta, EntryPayload, EnvelopeBytes,
+};
+use sszip_owner::config::OwnerConfig;
+use sszip_owner::log::LogFunction;
+use sszip_owner::open_store::store_opener;
+use sszip_owner::owner_lifecycle::{OwnerState, RunningOwner};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -23,20 +25,20 @@ struct Served {
 }
 
 impl Served {
-    fn start(change: impl Fn(&mut Config)) -> Self {
+    fn start(change: impl Fn(&mut OwnerConfig)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let running = Self::run(folder.path(), change);
         Self { folder, running }
     }
 
-    fn run(folder: &Path, change: impl Fn(&mut Config)) -> RunningOwner {
-        let mut config = Config::with_paths(folder.join("socket"), folder.join("store"));
+    fn run(folder: &Path, change: impl Fn(&mut OwnerConfig)) -> RunningOwner {
+        let mut config = OwnerConfig::with_paths(folder.join("socket"), folder.join("store"));
         config.max_size = 64 << 20;
         change(&mut config);
-        let log: Log = Arc::new(|_, _| {});
-        let open = store(&config.path, config.max_size, Arc::clone(&log));
-        let running = RunningOwner::start(config, open, log).unwrap();
-        until(|| running.state() == State::Serving);
+        let log: LogFunction = Arc::new(|_, _| {});
+        let open = store_opener(&config.path, config.max_size, Arc::clone(&log));
+        let running = RunningOwner::start_owner(config, open, log).unwrap();
+        until(|| running.owner_state() == OwnerState::Serving);
         running
     }
 
@@ -125,16 +127,21 @@ fn entry(n: u8, length: usize) -> Vec<u8> {
         level: 1,
     };
     let text = text(n, length);
-    let entry =
-        CacheEntry::compress_payload(Envelope::none(), &text, gate, EntryMeta::default()).unwrap();
-    let encoded = Encoded::from_entry(&entry).unwrap();
+    let entry = CacheEntry::compress_payload(
+        EnvelopeBytes::for_whole_body(),
+        &text,
+        gate,
+        EntryMeta::default(),
+    )
+    .unwrap();
+    let encoded = EncodedEntry::from_entry(&entry).unwrap();
     [&encoded.head[..], &encoded.payload].concat()
 }
 
 fn plain(bytes: &[u8]) -> Vec<u8> {
-    match decode(bytes, 0, 0, 1).unwrap().payload() {
-        Payload::Open(open) => open.inflate().unwrap(),
-        Payload::Raw(bytes) => bytes.to_vec(),
+    match decode_entry(bytes, 0, 0, 1).unwrap().stored_payload() {
+        EntryPayload::Open(open) => open.inflate().unwrap(),
+        EntryPayload::Raw(bytes) => bytes.to_vec(),
     }
 }
 

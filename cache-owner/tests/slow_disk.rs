@@ -15,8 +15,8 @@ use sszip_core::cache::owner::disk::{
 use sszip_core::cache::owner::tracker::{ChainIdentity, ChainRecord, FinalityMark};
 use sszip_core::cache::owner::CallTime;
 use sszip_core::cache::{Key, Namespace};
-use sszip_owner::config::Config;
-use sszip_owner::owner_lifecycle::{RunningOwner, State};
+use sszip_owner::config::OwnerConfig;
+use sszip_owner::owner_lifecycle::{OwnerState, RunningOwner};
 
 /// A gate that blocks reads and writes until it is opened.
 #[derive(Default)]
@@ -40,7 +40,7 @@ impl Gate {
 struct Slow(Arc<Gate>);
 
 impl OwnerStore for Slow {
-    fn generation(&self) -> u64 {
+    fn purge_generation(&self) -> u64 {
         5
     }
 
@@ -76,17 +76,17 @@ impl OwnerStore for Slow {
         key[0] == 0xdd
     }
 
-    fn put(&self, _: &Key, _: &RecordHeader, _: &[u8]) -> Result<(), StoreError> {
+    fn put_entry(&self, _: &Key, _: &RecordHeader, _: &[u8]) -> Result<(), StoreError> {
         self.0.pass();
         Ok(())
     }
 
-    fn purge(&self, _: &PurgeScope) -> Result<u64, StoreError> {
+    fn purge_entries(&self, _: &PurgeScope) -> Result<u64, StoreError> {
         self.0.pass();
         Ok(6)
     }
 
-    fn chain(&self, _: &Namespace) -> Result<ChainRecord, StoreError> {
+    fn read_chain_record(&self, _: &Namespace) -> Result<ChainRecord, StoreError> {
         Ok(ChainRecord::default())
     }
 
@@ -112,11 +112,11 @@ impl OwnerStore for Slow {
 
     fn drop_older_than(&self, _: u64, _: u64, _: CallTime) {}
 
-    fn next_event(&self) -> Option<String> {
+    fn next_log_line(&self) -> Option<String> {
         None
     }
 
-    fn status(&self) -> StoreStatus {
+    fn store_status(&self) -> StoreStatus {
         StoreStatus::default()
     }
 }
@@ -161,19 +161,19 @@ fn requests_that_need_no_disk_are_served_while_it_hangs() {
     let socket = folder.path().join("socket");
     let gate = Arc::new(Gate::default());
     let disk = Arc::clone(&gate);
-    let config = Config {
+    let config = OwnerConfig {
         memory: 1 << 20,
         max_entry: 1 << 20,
-        ..Config::with_paths(socket.clone(), folder.path().join("store"))
+        ..OwnerConfig::with_paths(socket.clone(), folder.path().join("store"))
     };
-    let mut owner = RunningOwner::start(
+    let mut owner = RunningOwner::start_owner(
         config,
         Box::new(move |_| Ok(Box::new(Slow(Arc::clone(&disk))))),
         Arc::new(|_, _| {}),
     )
     .unwrap();
     owner.wait_while_waiting(Duration::from_secs(120));
-    assert_eq!(owner.state(), State::Serving);
+    assert_eq!(owner.owner_state(), OwnerState::Serving);
 
     // more than there are threads, of each kind
     let reads: Vec<_> = (0..100)

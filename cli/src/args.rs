@@ -23,7 +23,7 @@ pub enum Command {
         #[command(flatten)]
         type_arguments: TypeArguments,
         #[command(flatten)]
-        files: Files,
+        files: InputOutputFiles,
         /// Whether the input is the value itself, or a response with it
         #[arg(long, value_enum, default_value_t = JsonForm::Auto)]
         form: JsonForm,
@@ -33,7 +33,7 @@ pub enum Command {
         #[command(flatten)]
         type_arguments: TypeArguments,
         #[command(flatten)]
-        files: Files,
+        files: InputOutputFiles,
         /// Only this part of the value: message.body.attestations[3].data
         #[arg(long, value_name = "PATH")]
         select: Option<String>,
@@ -65,10 +65,10 @@ pub enum Command {
     /// List the known types, or the fields of one
     Types {
         /// The fork [default: the newest]
-        #[arg(long, value_parser = fork)]
+        #[arg(long, value_parser = parse_fork)]
         fork: Option<Fork>,
         /// The preset
-        #[arg(long, value_parser = preset, default_value = "mainnet")]
+        #[arg(long, value_parser = parse_preset, default_value = "mainnet")]
         preset: Preset,
         /// Only this type, with its fields
         #[arg(value_name = "TYPE")]
@@ -86,20 +86,20 @@ pub struct TypeArguments {
     pub name: String,
     /// The fork [default: the response's "version"; any, if the type is the same in all
     /// forks]
-    #[arg(long, value_parser = fork)]
+    #[arg(long, value_parser = parse_fork)]
     pub fork: Option<Fork>,
     /// The preset
-    #[arg(long, value_parser = preset, default_value = "mainnet")]
+    #[arg(long, value_parser = parse_preset, default_value = "mainnet")]
     pub preset: Preset,
     /// Another value for a constant of the type: MAX_WITNESS_HEADERS=512
-    #[arg(long = "limit", value_name = "NAME=NUMBER", value_parser = limit)]
+    #[arg(long = "limit", value_name = "NAME=NUMBER", value_parser = parse_limit)]
     pub limits: Vec<(String, u64)>,
     /// The network of LightClientUpdates
     #[arg(long, value_enum)]
     pub network: Option<NetworkName>,
     /// The fork digest of a fork, for LightClientUpdates of another network:
     /// electra=0xad532ceb
-    #[arg(long = "fork-digest", value_name = "FORK=DIGEST", value_parser = fork_digest)]
+    #[arg(long = "fork-digest", value_name = "FORK=DIGEST", value_parser = parse_fork_digest)]
     pub fork_digests: Vec<(Fork, [u8; 4])>,
 }
 
@@ -113,7 +113,7 @@ pub enum NetworkName {
 
 /// The paths of the input and the output; `-` or absent is a standard stream.
 #[derive(Debug, Args)]
-pub struct Files {
+pub struct InputOutputFiles {
     /// The input file, or - for standard input [default: -]
     #[arg(value_name = "IN")]
     pub input: Option<PathBuf>,
@@ -153,15 +153,15 @@ impl From<JsonForm> for InputForm {
     }
 }
 
-fn fork(name: &str) -> Result<Fork, String> {
+fn parse_fork(name: &str) -> Result<Fork, String> {
     name.parse().map_err(|unknown| format!("{unknown}"))
 }
 
-fn preset(name: &str) -> Result<Preset, String> {
+fn parse_preset(name: &str) -> Result<Preset, String> {
     name.parse().map_err(|unknown| format!("{unknown}"))
 }
 
-fn limit(text: &str) -> Result<(String, u64), String> {
+fn parse_limit(text: &str) -> Result<(String, u64), String> {
     let (name, number) = text.split_once('=').ok_or("expected NAME=NUMBER")?;
     let number = number
         .parse()
@@ -169,10 +169,10 @@ fn limit(text: &str) -> Result<(String, u64), String> {
     Ok((name.into(), number))
 }
 
-fn fork_digest(text: &str) -> Result<(Fork, [u8; 4]), String> {
+fn parse_fork_digest(text: &str) -> Result<(Fork, [u8; 4]), String> {
     let (name, digest) = text.split_once('=').ok_or("expected FORK=DIGEST")?;
     let wrong = || format!("{digest:?} is not a digest of four bytes, such as 0xad532ceb");
     let digits = digest.strip_prefix("0x").ok_or_else(wrong)?;
     let digest = const_hex::decode_to_array(digits).map_err(|_| wrong())?;
-    Ok((fork(name)?, digest))
+    Ok((parse_fork(name)?, digest))
 }

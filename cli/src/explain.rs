@@ -1,19 +1,21 @@
 //! Hints about an input that is not what the command expects.
 
 use serde_json::Value;
-use sszip_core::ssz::{check, version, Fork, InputForm, Preset, SszError, SszErrorKind, ToSsz};
+use sszip_core::ssz::{
+    check_ssz, read_envelope_version, Fork, InputForm, JsonToSsz, Preset, SszError, SszErrorKind,
+};
 
 use crate::args::TypeArguments;
-use crate::input::Pieces;
+use crate::input::InputPieces;
 
 /// Maximum number of characters of a node's error message that are shown.
-const SHOWN: usize = 1000;
+const MAX_SHOWN_CHARACTERS: usize = 1000;
 
 /// Returns the error message for an input that should be JSON, with a hint at its cause.
-pub fn json(
+pub fn explain_json_error(
     type_arguments: &TypeArguments,
     form: InputForm,
-    pieces: &mut Pieces,
+    pieces: &mut InputPieces,
     error: &SszError,
 ) -> String {
     let (json, is_whole) = pieces.read_prefix();
@@ -29,7 +31,7 @@ pub fn json(
     if let Some(text) = node_error(json) {
         return format!("the node's response is an error: {text}");
     }
-    if *error.problem() == SszErrorKind::NoValue {
+    if *error.error_kind() == SszErrorKind::NoValue {
         return match (type_arguments.fork, form) {
             (None, _) => format!("{error}; a value without an envelope needs --fork"),
             (_, InputForm::Either) => {
@@ -38,7 +40,7 @@ pub fn json(
             _ => error.to_string(),
         };
     }
-    if let (Some(fork), Ok(Some(version))) = (type_arguments.fork, version(json)) {
+    if let (Some(fork), Ok(Some(version))) = (type_arguments.fork, read_envelope_version(json)) {
         let named = version.parse::<Fork>().ok();
         if form != InputForm::Bare && named.is_some_and(|named| named != fork) {
             return format!("the response's version is {version:?}, not {fork}");
@@ -47,15 +49,15 @@ pub fn json(
     // older forks omit the fields that they do not have
     let read = |fork, preset| {
         let (schema, ty) = type_arguments.type_in(fork, preset).ok()?;
-        let mut reader = ToSsz::new(&schema, ty, form);
-        reader.push(json).ok()?;
-        reader.end().ok()
+        let mut reader = JsonToSsz::new(&schema, ty, form);
+        reader.push_piece(json).ok()?;
+        reader.finish().ok()
     };
     format!("{error}{}", other_matches(type_arguments, read))
 }
 
 /// Returns the error message for an input that should be SSZ, with a hint at its cause.
-pub fn ssz(type_arguments: &TypeArguments, ssz: &[u8], error: &SszError) -> String {
+pub fn explain_ssz_error(type_arguments: &TypeArguments, ssz: &[u8], error: &SszError) -> String {
     if let Some(nature) = describe_content(ssz) {
         return format!("{error}; the input is {nature}");
     }
@@ -68,7 +70,7 @@ pub fn ssz(type_arguments: &TypeArguments, ssz: &[u8], error: &SszError) -> Stri
     }
     let read = |fork, preset| {
         let (schema, ty) = type_arguments.type_in(fork, preset).ok()?;
-        check(&schema, ty, ssz).ok()
+        check_ssz(&schema, ty, ssz).ok()
     };
     // then the path is wrong
     if type_arguments
@@ -83,7 +85,7 @@ pub fn ssz(type_arguments: &TypeArguments, ssz: &[u8], error: &SszError) -> Stri
 
 /// Returns the error message for an input that should be a JSON array, or `None` if there is no
 /// hint.
-pub fn no_array(json: &[u8]) -> Option<String> {
+pub fn explain_missing_array(json: &[u8]) -> Option<String> {
     if let Some(nature) = describe_content(json) {
         return Some(format!("not an array: the input is {nature}"));
     }
@@ -126,7 +128,7 @@ fn node_error(json: &[u8]) -> Option<String> {
         None => message.into(),
     };
     let shown = |c: char| if c.is_control() { ' ' } else { c };
-    Some(text.chars().take(SHOWN).map(shown).collect())
+    Some(text.chars().take(MAX_SHOWN_CHARACTERS).map(shown).collect())
 }
 
 /// Returns a hint that names the forks, or else the presets, in which the input is a value: the
@@ -152,7 +154,7 @@ fn other_matches<T: PartialEq>(
         .filter(|preset| **preset != type_arguments.preset);
     let presets: Vec<&str> = presets
         .filter(|preset| read(named, **preset).is_some())
-        .map(|preset| preset.name())
+        .map(|preset| preset.preset_name())
         .collect();
     match presets.is_empty() {
         true => String::new(),

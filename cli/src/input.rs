@@ -6,20 +6,20 @@ use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::Failure;
+use crate::CommandError;
 
 /// Number of bytes read at a time.
-pub const PIECE: usize = 1 << 16;
+pub const READ_BYTES: usize = 1 << 16;
 
 /// Number of bytes from which on the progress is shown.
-const LARGE: u64 = 16 << 20;
+const PROGRESS_MIN_BYTES: u64 = 16 << 20;
 
 /// Maximum number of bytes from the start of the input that are buffered, to describe an
 /// invalid one.
 const MAX_PREFIX: usize = 4 << 20;
 
 /// The input file or standard input, read in pieces, with a progress bar if it is large.
-pub struct Pieces {
+pub struct InputPieces {
     from: Box<dyn Read>,
     prefix: Vec<u8>,
     buffers_prefix: bool,
@@ -29,12 +29,12 @@ pub struct Pieces {
     progress: Option<ProgressBar>,
 }
 
-impl Pieces {
+impl InputPieces {
     /// Opens a file, or standard input if `path` is `-` or absent.
-    pub fn open(path: Option<&Path>) -> Result<Self, Failure> {
+    pub fn open_input(path: Option<&Path>) -> Result<Self, CommandError> {
         let path = path.filter(|path| *path != Path::new("-"));
         let name = path.map_or("the input".into(), |path| path.display().to_string());
-        let failed = |error: io::Error| Failure::Data(format!("cannot read {name}: {error}"));
+        let failed = |error: io::Error| CommandError::Data(format!("cannot read {name}: {error}"));
         let (from, len): (Box<dyn Read>, u64) = match path {
             None => (Box::new(io::stdin().lock()), 0),
             Some(path) => {
@@ -43,20 +43,21 @@ impl Pieces {
                 (Box::new(file), len)
             }
         };
-        let progress = (len >= LARGE && io::stderr().is_terminal()).then(|| bar(len));
+        let progress =
+            (len >= PROGRESS_MIN_BYTES && io::stderr().is_terminal()).then(|| progress_bar(len));
         Ok(Self {
             from,
             prefix: Vec::new(),
             buffers_prefix: false,
             name,
-            room: vec![0; PIECE],
+            room: vec![0; READ_BYTES],
             read: 0,
             progress,
         })
     }
 
     /// Reads the next piece, or `None` at the end of the input.
-    pub fn next(&mut self) -> Result<Option<&[u8]>, Failure> {
+    pub fn read_piece(&mut self) -> Result<Option<&[u8]>, CommandError> {
         loop {
             match self.from.read(&mut self.room) {
                 Ok(0) => {
@@ -67,7 +68,7 @@ impl Pieces {
                 }
                 Ok(len) => {
                     self.read += len as u64;
-                    self.show();
+                    self.show_progress();
                     let piece = &self.room[..len];
                     if self.buffers_prefix {
                         let count = piece.len().min(MAX_PREFIX - self.prefix.len());
@@ -77,7 +78,10 @@ impl Pieces {
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
-                    return Err(Failure::Data(format!("cannot read {}: {error}", self.name)))
+                    return Err(CommandError::Data(format!(
+                        "cannot read {}: {error}",
+                        self.name
+                    )))
                 }
             }
         }
@@ -93,7 +97,7 @@ impl Pieces {
     /// Returns the start of the input, and whether that is all of it. Reads on if needed.
     pub fn read_prefix(&mut self) -> (&[u8], bool) {
         while self.read <= MAX_PREFIX as u64 {
-            match self.next() {
+            match self.read_piece() {
                 Ok(Some(_)) => {}
                 Ok(None) => return (&self.prefix, true),
                 Err(_) => break,
@@ -102,10 +106,13 @@ impl Pieces {
         (&self.prefix, false)
     }
 
-    fn show(&mut self) {
+    fn show_progress(&mut self) {
         // the length of standard input is not known in advance
-        if self.progress.is_none() && self.read >= LARGE && self.read < LARGE + PIECE as u64 {
-            self.progress = io::stderr().is_terminal().then(spinner);
+        if self.progress.is_none()
+            && self.read >= PROGRESS_MIN_BYTES
+            && self.read < PROGRESS_MIN_BYTES + READ_BYTES as u64
+        {
+            self.progress = io::stderr().is_terminal().then(progress_spinner);
         }
         if let Some(progress) = &self.progress {
             progress.set_position(self.read);
@@ -114,16 +121,16 @@ impl Pieces {
 }
 
 /// Reads the whole input into memory.
-pub fn whole(path: Option<&Path>) -> Result<Vec<u8>, Failure> {
-    let mut pieces = Pieces::open(path)?;
+pub fn read_input(path: Option<&Path>) -> Result<Vec<u8>, CommandError> {
+    let mut pieces = InputPieces::open_input(path)?;
     let mut all = Vec::new();
-    while let Some(piece) = pieces.next()? {
+    while let Some(piece) = pieces.read_piece()? {
         all.extend_from_slice(piece);
     }
     Ok(all)
 }
 
-fn bar(len: u64) -> ProgressBar {
+fn progress_bar(len: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:40} {bytes}/{total_bytes} {eta}");
     let bar = ProgressBar::new(len);
     match style {
@@ -132,7 +139,7 @@ fn bar(len: u64) -> ProgressBar {
     }
 }
 
-fn spinner() -> ProgressBar {
+fn progress_spinner() -> ProgressBar {
     let style = ProgressStyle::with_template("{spinner} {bytes} {bytes_per_sec}");
     let spinner = ProgressBar::new_spinner();
     match style {

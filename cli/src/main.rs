@@ -13,14 +13,14 @@ mod updates;
 use std::process::ExitCode;
 
 use clap::Parser;
-use sszip_core::ssz::{check, hash_tree_root, select, Fork, SszError, ToJson};
+use sszip_core::ssz::{check_ssz, hash_tree_root, select_path, Fork, SszError, SszToJson};
 
 use crate::args::{Arguments, Command};
-use crate::input::{Pieces, PIECE};
-use crate::output::Output;
+use crate::input::{InputPieces, READ_BYTES};
+use crate::output::CommandOutput;
 
 /// The reason why a command stops before its end, which determines the exit code.
-enum Failure {
+enum CommandError {
     /// An error in the data or the files; exit code 1.
     Data(String),
     /// An error in the arguments; exit code 2.
@@ -31,34 +31,34 @@ enum Failure {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    match run(arguments.command) {
-        Ok(()) | Err(Failure::Pipe) => ExitCode::SUCCESS,
-        Err(Failure::Data(why)) => {
+    match run_command(arguments.command) {
+        Ok(()) | Err(CommandError::Pipe) => ExitCode::SUCCESS,
+        Err(CommandError::Data(why)) => {
             eprintln!("sszip: {why}");
             ExitCode::from(1)
         }
-        Err(Failure::Usage(why)) => {
+        Err(CommandError::Usage(why)) => {
             eprintln!("sszip: {why}");
             ExitCode::from(2)
         }
     }
 }
 
-fn run(command: Command) -> Result<(), Failure> {
+fn run_command(command: Command) -> Result<(), CommandError> {
     match command {
         Command::Json2ssz {
             type_arguments,
             files,
             form,
         } => {
-            let pieces = Pieces::open(files.input.as_deref())?.buffer_prefix();
+            let pieces = InputPieces::open_input(files.input.as_deref())?.buffer_prefix();
             let ssz = match updates::is_updates_type(&type_arguments)? {
                 true => updates::to_ssz(&type_arguments, pieces)?,
                 false => to_ssz::to_ssz(&type_arguments, pieces, form.into())?,
             };
-            let mut output = Output::to(files.output.as_deref())?;
+            let mut output = CommandOutput::create(files.output.as_deref())?;
             output.write(&ssz)?;
-            output.end()
+            output.finish()
         }
         Command::Ssz2json {
             type_arguments,
@@ -69,36 +69,37 @@ fn run(command: Command) -> Result<(), Failure> {
         } => {
             let path = path.as_deref().unwrap_or("");
             if updates::is_updates_type(&type_arguments)? {
-                let octets = input::whole(files.input.as_deref())?;
-                let output = || Output::to(files.output.as_deref());
+                let octets = input::read_input(files.input.as_deref())?;
+                let output = || CommandOutput::create(files.output.as_deref());
                 return updates::to_json(&type_arguments, &octets, path, output);
             }
-            let (schema, ty, fork) = type_arguments.resolve()?;
+            let (schema, ty, fork) = type_arguments.resolve_type()?;
             if envelope && fork.is_none() {
-                return Err(Failure::Usage("--envelope needs --fork".into()));
+                return Err(CommandError::Usage("--envelope needs --fork".into()));
             }
-            let ssz = input::whole(files.input.as_deref())?;
-            let wrong =
-                |error: SszError| Failure::Data(explain::ssz(&type_arguments, &ssz, &error));
-            let (ty, range) = select(&schema, ty, &ssz, path).map_err(wrong)?;
-            let mut json = ToJson::new(&schema, ty, &ssz[range]).map_err(wrong)?;
+            let ssz = input::read_input(files.input.as_deref())?;
+            let wrong = |error: SszError| {
+                CommandError::Data(explain::explain_ssz_error(&type_arguments, &ssz, &error))
+            };
+            let (ty, range) = select_path(&schema, ty, &ssz, path).map_err(wrong)?;
+            let mut json = SszToJson::new(&schema, ty, &ssz[range]).map_err(wrong)?;
             if rlp_keys {
                 json = json.with_rlp_keys();
             }
-            let mut output = Output::to(files.output.as_deref())?;
+            let mut output = CommandOutput::create(files.output.as_deref())?;
             if let (true, Some(fork)) = (envelope, fork) {
                 output.write(format!("{{\"version\":\"{fork}\",\"data\":").as_bytes())?;
             }
-            let mut room = vec![0; PIECE];
+            let mut room = vec![0; READ_BYTES];
             loop {
-                let len = json.write(&mut room).map_err(wrong)?;
+                let len = json.write_next(&mut room).map_err(wrong)?;
                 if len == 0 {
                     break;
                 }
                 output.write(&room[..len])?;
             }
             output.write(if envelope { b"}\n" } else { b"\n" })?;
-            output.end()
+            output.finish()
         }
         Command::Check {
             type_arguments,
@@ -106,12 +107,14 @@ fn run(command: Command) -> Result<(), Failure> {
         } => {
             let input = input.input.as_deref();
             if updates::is_updates_type(&type_arguments)? {
-                return updates::check_all(&type_arguments, &input::whole(input)?);
+                return updates::check_updates(&type_arguments, &input::read_input(input)?);
             }
-            let (schema, ty, _) = type_arguments.resolve()?;
-            let ssz = input::whole(input)?;
-            let checked = check(&schema, ty, &ssz);
-            checked.map_err(|error| Failure::Data(explain::ssz(&type_arguments, &ssz, &error)))
+            let (schema, ty, _) = type_arguments.resolve_type()?;
+            let ssz = input::read_input(input)?;
+            let checked = check_ssz(&schema, ty, &ssz);
+            checked.map_err(|error| {
+                CommandError::Data(explain::explain_ssz_error(&type_arguments, &ssz, &error))
+            })
         }
         Command::Root {
             type_arguments,
@@ -121,26 +124,27 @@ fn run(command: Command) -> Result<(), Failure> {
             let path = path.as_deref().unwrap_or("");
             let input = input.input.as_deref();
             let root = if updates::is_updates_type(&type_arguments)? {
-                updates::root(&type_arguments, path, || input::whole(input))?
+                updates::root_of_part(&type_arguments, path, || input::read_input(input))?
             } else {
-                let (schema, ty, _) = type_arguments.resolve()?;
-                let ssz = input::whole(input)?;
-                let wrong =
-                    |error: SszError| Failure::Data(explain::ssz(&type_arguments, &ssz, &error));
-                let (ty, range) = select(&schema, ty, &ssz, path).map_err(wrong)?;
+                let (schema, ty, _) = type_arguments.resolve_type()?;
+                let ssz = input::read_input(input)?;
+                let wrong = |error: SszError| {
+                    CommandError::Data(explain::explain_ssz_error(&type_arguments, &ssz, &error))
+                };
+                let (ty, range) = select_path(&schema, ty, &ssz, path).map_err(wrong)?;
                 hash_tree_root(&schema, ty, &ssz[range]).map_err(wrong)?
             };
-            let mut output = Output::to(None)?;
+            let mut output = CommandOutput::create(None)?;
             output.write(format!("0x{}\n", const_hex::encode(root)).as_bytes())?;
-            output.end()
+            output.finish()
         }
         Command::Types { fork, preset, name } => {
             let newest = Fork::ALL.last().copied().unwrap_or(Fork::Phase0);
-            let text = types::list(fork.unwrap_or(newest), preset, name.as_deref());
-            let text = text.map_err(Failure::Usage)?;
-            let mut output = Output::to(None)?;
+            let text = types::list_types(fork.unwrap_or(newest), preset, name.as_deref());
+            let text = text.map_err(CommandError::Usage)?;
+            let mut output = CommandOutput::create(None)?;
             output.write(text.as_bytes())?;
-            output.end()
+            output.finish()
         }
     }
 }

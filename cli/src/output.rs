@@ -7,11 +7,11 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use crate::{stdout_state, Failure};
+use crate::{stdout_state, CommandError};
 
 /// The output of a command: standard output, or a file that is replaced at the end.
-pub struct Output {
-    to: BufWriter<Box<dyn Write>>,
+pub struct CommandOutput {
+    writer: BufWriter<Box<dyn Write>>,
     name: String,
     temporary: Option<TemporaryFile>,
 }
@@ -23,55 +23,55 @@ struct TemporaryFile {
     place: PathBuf,
 }
 
-impl Output {
+impl CommandOutput {
     /// Opens the output to a file, or to standard output if `path` is `-` or absent.
-    pub fn to(path: Option<&Path>) -> Result<Self, Failure> {
+    pub fn create(path: Option<&Path>) -> Result<Self, CommandError> {
         let Some(path) = path.filter(|path| *path != Path::new("-")) else {
             if stdout_state::was_stdout_closed() {
-                return Err(Failure::Data(
+                return Err(CommandError::Data(
                     "cannot write the output: it is closed".into(),
                 ));
             }
             return Ok(Self {
-                to: BufWriter::new(Box::new(io::stdout().lock())),
+                writer: BufWriter::new(Box::new(io::stdout().lock())),
                 name: "the output".into(),
                 temporary: None,
             });
         };
         let name = path.display().to_string();
-        let (file, temporary) =
-            open(path).map_err(|error| Failure::Data(format!("cannot write {name}: {error}")))?;
+        let (file, temporary) = open_target(path)
+            .map_err(|error| CommandError::Data(format!("cannot write {name}: {error}")))?;
         Ok(Self {
-            to: BufWriter::new(Box::new(file)),
+            writer: BufWriter::new(Box::new(file)),
             name,
             temporary,
         })
     }
 
     /// Writes bytes to the output.
-    pub fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        let written = self.to.write_all(bytes);
-        written.map_err(|error| self.failure(&error))
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), CommandError> {
+        let written = self.writer.write_all(bytes);
+        written.map_err(|error| self.command_error(&error))
     }
 
     /// Flushes the output, and replaces the output file.
-    pub fn end(mut self) -> Result<(), Failure> {
-        let mut written = self.to.flush();
+    pub fn finish(mut self) -> Result<(), CommandError> {
+        let mut written = self.writer.flush();
         if let Some(temporary) = &self.temporary {
             written = written.and_then(|()| temporary.replace_target());
         }
-        written.map_err(|error| self.failure(&error))
+        written.map_err(|error| self.command_error(&error))
     }
 
-    fn failure(&self, error: &io::Error) -> Failure {
+    fn command_error(&self, error: &io::Error) -> CommandError {
         match error.kind() {
-            io::ErrorKind::BrokenPipe => Failure::Pipe,
-            _ => Failure::Data(format!("cannot write {}: {error}", self.name)),
+            io::ErrorKind::BrokenPipe => CommandError::Pipe,
+            _ => CommandError::Data(format!("cannot write {}: {error}", self.name)),
         }
     }
 }
 
-fn open(path: &Path) -> io::Result<(File, Option<TemporaryFile>)> {
+fn open_target(path: &Path) -> io::Result<(File, Option<TemporaryFile>)> {
     let place = match fs::metadata(path) {
         // a pipe or a device is written in place
         Ok(there) if !there.is_file() => {

@@ -4,7 +4,7 @@ use sszip_core::ssz::schema::SchemaError;
 use sszip_core::ssz::{Fork, Preset, Schema, TypeId};
 
 use crate::args::TypeArguments;
-use crate::Failure;
+use crate::CommandError;
 
 /// Words in type expressions other than names of types and constants.
 const WORDS: [&str; 13] = [
@@ -25,7 +25,7 @@ const WORDS: [&str; 13] = [
 
 impl TypeArguments {
     /// Resolves the arguments to the schema and the type, and the fork that they name, if any.
-    pub fn resolve(&self) -> Result<(Schema, TypeId, Option<Fork>), Failure> {
+    pub fn resolve_type(&self) -> Result<(Schema, TypeId, Option<Fork>), CommandError> {
         let fork = match self.fork {
             Some(fork) => fork,
             None if Schema::is_fork_independent(&self.name) => Fork::Phase0,
@@ -33,7 +33,7 @@ impl TypeArguments {
         };
         let usage = |bad: SchemaError| {
             let meant = suggest_type(&self.name, Some(fork), self.preset);
-            Failure::Usage(format!("{fork}, {}: {bad}{meant}", self.preset))
+            CommandError::Usage(format!("{fork}, {}: {bad}{meant}", self.preset))
         };
         let (schema, ty) = self.type_in(fork, self.preset).map_err(usage)?;
         Ok((schema, ty, self.fork))
@@ -46,30 +46,30 @@ impl TypeArguments {
             .iter()
             .map(|(name, number)| (name.as_str(), *number))
             .collect();
-        let mut schema = Schema::with_limits(fork, preset, &limits)?;
-        let ty = schema.parse(&self.name)?;
+        let mut schema = Schema::with_constants(fork, preset, &limits)?;
+        let ty = schema.parse_type(&self.name)?;
         Ok((schema, ty))
     }
 
     /// Returns the name of the type, if some fork has it.
-    pub fn known_type_name(&self) -> Result<&str, Failure> {
+    pub fn known_type_name(&self) -> Result<&str, CommandError> {
         let name = self.name.as_str();
         if forks_with_type(name, self.preset).next().is_some() {
             return Ok(name);
         }
         let meant = suggest_type(name, None, self.preset);
-        Err(Failure::Usage(format!(
+        Err(CommandError::Usage(format!(
             "no fork has the type {name}{meant}"
         )))
     }
 
-    fn no_fork(&self) -> Failure {
+    fn no_fork(&self) -> CommandError {
         let name = &self.name;
         match suggest_type(name, None, self.preset) {
             meant if meant.is_empty() => {
-                Failure::Usage(format!("{name} differs between forks; add --fork"))
+                CommandError::Usage(format!("{name} differs between forks; add --fork"))
             }
-            meant => Failure::Usage(format!("no fork has the type {name}{meant}")),
+            meant => CommandError::Usage(format!("no fork has the type {name}{meant}")),
         }
     }
 }
@@ -96,7 +96,7 @@ pub fn suggest_type(text: &str, fork: Option<Fork>, preset: Preset) -> String {
         let forks = fork.map_or(Fork::ALL.to_vec(), |fork| vec![fork]);
         let known = forks
             .iter()
-            .flat_map(|fork| Schema::for_fork(*fork, preset).named());
+            .flat_map(|fork| Schema::for_fork(*fork, preset).named_types());
         let known = known.map(|(known, _)| known).chain(WORDS);
         return match nearest_name(name, known) {
             Some(known) => format!("; did you mean {known}?"),
@@ -109,7 +109,7 @@ pub fn suggest_type(text: &str, fork: Option<Fork>, preset: Preset) -> String {
 /// Returns the forks that have a type with this name.
 fn forks_with_type(name: &str, preset: Preset) -> impl Iterator<Item = Fork> + '_ {
     let forks = Fork::ALL.iter().copied();
-    forks.filter(move |fork| Schema::for_fork(*fork, preset).find(name).is_some())
+    forks.filter(move |fork| Schema::for_fork(*fork, preset).find_type(name).is_some())
 }
 
 /// Returns the known name with the smallest edit distance, if that is small enough.

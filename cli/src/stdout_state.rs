@@ -15,10 +15,10 @@ pub fn was_stdout_closed() -> bool {
 #[cfg(target_os = "linux")]
 #[used]
 #[link_section = ".init_array"]
-static ASK: extern "C" fn() = is_stdout_open;
+static CHECK_BEFORE_MAIN: extern "C" fn() = record_closed_stdout;
 
 #[cfg(target_os = "linux")]
-extern "C" fn is_stdout_open() {
+extern "C" fn record_closed_stdout() {
     // SAFETY: it takes numbers only, and changes nothing.
     let flags = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) };
     CLOSED.store(flags == -1, Ordering::Relaxed);

@@ -3,23 +3,24 @@
 use std::fmt;
 
 use sszip_core::ssz::{
-    version, Fork, InputForm, Preset, Schema, SszError, SszErrorKind, ToSsz, TypeId,
+    read_envelope_version, Fork, InputForm, JsonToSsz, Preset, Schema, SszError, SszErrorKind,
+    TypeId,
 };
 
 use crate::args::TypeArguments;
 use crate::explain;
-use crate::input::Pieces;
-use crate::Failure;
+use crate::input::InputPieces;
+use crate::CommandError;
 
 /// The reason why a conversion to SSZ fails: the input cannot be read, or is no value of the type.
 pub enum ConversionError {
     /// The text is no value of the type.
     Value(SszError),
-    Failure(Failure),
+    Failure(CommandError),
 }
 
-impl From<Failure> for ConversionError {
-    fn from(failure: Failure) -> Self {
+impl From<CommandError> for ConversionError {
+    fn from(failure: CommandError) -> Self {
         Self::Failure(failure)
     }
 }
@@ -34,8 +35,8 @@ impl fmt::Display for ConversionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Value(error) => error.fmt(f),
-            Self::Failure(Failure::Data(why) | Failure::Usage(why)) => f.write_str(why),
-            Self::Failure(Failure::Pipe) => Ok(()),
+            Self::Failure(CommandError::Data(why) | CommandError::Usage(why)) => f.write_str(why),
+            Self::Failure(CommandError::Pipe) => Ok(()),
         }
     }
 }
@@ -43,30 +44,33 @@ impl fmt::Display for ConversionError {
 /// Converts JSON to SSZ: a value, or a response with a value.
 pub fn to_ssz(
     type_arguments: &TypeArguments,
-    mut pieces: Pieces,
+    mut pieces: InputPieces,
     form: InputForm,
-) -> Result<Vec<u8>, Failure> {
+) -> Result<Vec<u8>, CommandError> {
     let is_known =
         type_arguments.fork.is_some() || Schema::is_fork_independent(&type_arguments.name);
     let read = match is_known {
         true => {
-            let (schema, ty, fork) = type_arguments.resolve()?;
+            let (schema, ty, fork) = type_arguments.resolve_type()?;
             convert_with_schema(&schema, ty, fork, &mut pieces, form)
         }
         false if !type_arguments.limits.is_empty() => {
-            return Err(Failure::Usage("--limit needs --fork".into()));
+            return Err(CommandError::Usage("--limit needs --fork".into()));
         }
         false if form == InputForm::Bare => {
             let why = "a value without an envelope needs --fork";
-            return Err(Failure::Usage(why.into()));
+            return Err(CommandError::Usage(why.into()));
         }
         false => convert_by_version(type_arguments, &mut pieces),
     };
     read.map_err(|no| match no {
         ConversionError::Failure(failure) => failure,
-        ConversionError::Value(error) => {
-            Failure::Data(explain::json(type_arguments, form, &mut pieces, &error))
-        }
+        ConversionError::Value(error) => CommandError::Data(explain::explain_json_error(
+            type_arguments,
+            form,
+            &mut pieces,
+            &error,
+        )),
     })
 }
 
@@ -74,22 +78,22 @@ fn convert_with_schema(
     schema: &Schema,
     ty: TypeId,
     fork: Option<Fork>,
-    pieces: &mut Pieces,
+    pieces: &mut InputPieces,
     form: InputForm,
 ) -> Result<Vec<u8>, ConversionError> {
-    let mut reader = ToSsz::new(schema, ty, form);
+    let mut reader = JsonToSsz::new(schema, ty, form);
     let mut read = Ok(());
-    while let (Ok(()), Some(piece)) = (&read, pieces.next()?) {
-        read = reader.push(piece);
+    while let (Ok(()), Some(piece)) = (&read, pieces.read_piece()?) {
+        read = reader.push_piece(piece);
     }
-    if let (Some(fork), Some(version)) = (fork, reader.version()) {
+    if let (Some(fork), Some(version)) = (fork, reader.envelope_version()) {
         if version != fork.name() {
             let why = format!("the response's version is {version:?}, not {fork}");
-            return Err(Failure::Data(why).into());
+            return Err(CommandError::Data(why).into());
         }
     }
     read?;
-    Ok(reader.end()?)
+    Ok(reader.finish()?)
 }
 
 /// Converts a value of the fork that the response names. A version before the value lets it be
@@ -97,19 +101,20 @@ fn convert_with_schema(
 /// then.
 fn convert_by_version(
     type_arguments: &TypeArguments,
-    pieces: &mut Pieces,
+    pieces: &mut InputPieces,
 ) -> Result<Vec<u8>, ConversionError> {
-    let mut reader = ToSsz::by_version(type_arguments.preset, type_arguments.known_type_name()?);
+    let mut reader =
+        JsonToSsz::by_version(type_arguments.preset, type_arguments.known_type_name()?);
     let mut buffered = Vec::new();
-    while let Some(piece) = pieces.next()? {
-        if reader.version().is_none() {
+    while let Some(piece) = pieces.read_piece()? {
+        if reader.envelope_version().is_none() {
             buffered.extend_from_slice(piece);
         }
-        match reader.push(piece) {
-            Ok(()) if reader.version().is_some() => buffered = Vec::new(),
+        match reader.push_piece(piece) {
+            Ok(()) if reader.envelope_version().is_some() => buffered = Vec::new(),
             Ok(()) => {}
-            Err(error) if *error.problem() == SszErrorKind::NoVersion => {
-                while let Some(piece) = pieces.next()? {
+            Err(error) if *error.error_kind() == SszErrorKind::NoVersion => {
+                while let Some(piece) = pieces.read_piece()? {
                     buffered.extend_from_slice(piece);
                 }
                 return convert_by_late_version(
@@ -122,7 +127,7 @@ fn convert_by_version(
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(reader.end()?)
+    Ok(reader.finish()?)
 }
 
 /// Converts a value of the fork that the response names anywhere, and returns the fork too.
@@ -131,8 +136,8 @@ pub fn convert_by_late_version(
     name: &str,
     json: &[u8],
 ) -> Result<(Fork, Vec<u8>), ConversionError> {
-    let wrong = |why: String| ConversionError::from(Failure::Data(why));
-    let Some(version) = version(json)? else {
+    let wrong = |why: String| ConversionError::from(CommandError::Data(why));
+    let Some(version) = read_envelope_version(json)? else {
         let why = "the response has no version; add --fork";
         return Err(wrong(why.into()));
     };
@@ -140,10 +145,10 @@ pub fn convert_by_late_version(
         .parse()
         .map_err(|unknown| wrong(format!("the version {unknown}")))?;
     let schema = Schema::for_fork(fork, preset);
-    let Some(ty) = schema.find(name) else {
+    let Some(ty) = schema.find_type(name) else {
         return Err(wrong(format!("{fork} has no type {name}")));
     };
-    let mut reader = ToSsz::new(schema, ty, InputForm::Enveloped);
-    reader.push(json)?;
-    Ok((fork, reader.end()?))
+    let mut reader = JsonToSsz::new(schema, ty, InputForm::Enveloped);
+    reader.push_piece(json)?;
+    Ok((fork, reader.finish()?))
 }

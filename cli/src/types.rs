@@ -2,30 +2,30 @@
 
 use std::fmt::Write;
 
-use sszip_core::ssz::schema::{Kind, Type};
+use sszip_core::ssz::schema::{SszType, TypeKind};
 use sszip_core::ssz::{Fork, Preset, Schema};
 
 use crate::resolve_type::suggest_type;
 
 /// Lists the types with their sizes, or the fields of one.
-pub fn list(fork: Fork, preset: Preset, name: Option<&str>) -> Result<String, String> {
+pub fn list_types(fork: Fork, preset: Preset, name: Option<&str>) -> Result<String, String> {
     let schema = Schema::for_fork(fork, preset);
     let Some(name) = name else {
         let width = schema
-            .named()
+            .named_types()
             .map(|(name, _)| name.len())
             .max()
             .unwrap_or(0);
-        let line = |(name, ty)| format!("{name:width$}  {}\n", size(schema.get(ty)));
-        return Ok(schema.named().map(line).collect());
+        let line = |(name, ty)| format!("{name:width$}  {}\n", type_size(schema.get(ty)));
+        return Ok(schema.named_types().map(line).collect());
     };
-    let Some(ty) = schema.find(name) else {
+    let Some(ty) = schema.find_type(name) else {
         let meant = suggest_type(name, Some(fork), preset);
         return Err(format!("{fork} has no type {name}{meant}"));
     };
     let ty = schema.get(ty);
-    let mut text = format!("{}: {}\n", ty.name, size(ty));
-    if let Kind::Container(container) = &ty.kind {
+    let mut text = format!("{}: {}\n", ty.name, type_size(ty));
+    if let TypeKind::Container(container) = &ty.kind {
         for field in &container.fields {
             let of = &schema.get(field.ty).name;
             // a write to a String does not fail
@@ -35,7 +35,7 @@ pub fn list(fork: Fork, preset: Preset, name: Option<&str>) -> Result<String, St
     Ok(text)
 }
 
-fn size(ty: &Type) -> String {
+fn type_size(ty: &SszType) -> String {
     match ty.size {
         Some(size) => format!("{size} bytes"),
         None => format!("{} bytes or more", ty.min_size),

@@ -7,27 +7,27 @@ use std::ops::Range;
 
 use serde_json::value::RawValue;
 use sszip_core::ssz::{
-    check, hash_tree_root, select, Fork, Preset, Schema, SszError, ToJson, TypeId,
+    check_ssz, hash_tree_root, select_path, Fork, Preset, Schema, SszError, SszToJson, TypeId,
 };
 
 use crate::args::{NetworkName, TypeArguments};
 use crate::explain;
-use crate::input::{Pieces, PIECE};
-use crate::output::Output;
+use crate::input::{InputPieces, READ_BYTES};
+use crate::output::CommandOutput;
 use crate::to_ssz::convert_by_late_version;
-use crate::Failure;
+use crate::CommandError;
 
 /// The name of the sequence on the command line.
-const NAME: &str = "LightClientUpdates";
+const UPDATES_TYPE: &str = "LightClientUpdates";
 /// The type of an update.
-const UPDATE: &str = "LightClientUpdate";
+const UPDATE_TYPE: &str = "LightClientUpdate";
 
-const LENGTH: usize = 8;
-const DIGEST: usize = 4;
+const LENGTH_BYTES: usize = 8;
+const DIGEST_BYTES: usize = 4;
 
 /// Mainnet's fork digests, and their first epochs (`compute_fork_digest` of consensus-specs
 /// v1.7.0-alpha.13; from fulu on each change of the blob limit has another one).
-const MAINNET: [(u64, Fork, [u8; DIGEST]); 8] = [
+const MAINNET_DIGESTS: [(u64, Fork, [u8; DIGEST_BYTES]); 8] = [
     (74_240, Fork::Altair, [0xaf, 0xca, 0xab, 0xa0]),
     (144_896, Fork::Bellatrix, [0x4a, 0x26, 0xc5, 0x8b]),
     (194_048, Fork::Capella, [0xbb, 0xa4, 0xda, 0x96]),
@@ -43,44 +43,47 @@ const SLOTS_PER_EPOCH: u64 = 32;
 ///
 /// # Errors
 /// The other arguments do not fit the type.
-pub fn is_updates_type(type_arguments: &TypeArguments) -> Result<bool, Failure> {
-    if type_arguments.name == NAME {
+pub fn is_updates_type(type_arguments: &TypeArguments) -> Result<bool, CommandError> {
+    if type_arguments.name == UPDATES_TYPE {
         return DigestTable::from_arguments(type_arguments).map(|_| true);
     }
     match type_arguments.network.is_some() || !type_arguments.fork_digests.is_empty() {
         true => {
-            let why = format!("--network and --fork-digest are allowed with {NAME} only");
-            Err(Failure::Usage(why))
+            let why = format!("--network and --fork-digest are allowed with {UPDATES_TYPE} only");
+            Err(CommandError::Usage(why))
         }
         false => Ok(false),
     }
 }
 
 /// Converts light client updates in JSON to octets.
-pub fn to_ssz(type_arguments: &TypeArguments, mut pieces: Pieces) -> Result<Vec<u8>, Failure> {
+pub fn to_ssz(
+    type_arguments: &TypeArguments,
+    mut pieces: InputPieces,
+) -> Result<Vec<u8>, CommandError> {
     let digests = DigestTable::from_arguments(type_arguments)?;
     let mut json = Vec::new();
-    while let Some(piece) = pieces.next()? {
+    while let Some(piece) = pieces.read_piece()? {
         json.extend_from_slice(piece);
     }
     let items: Vec<&RawValue> = match serde_json::from_slice(&json) {
         Ok(items) => items,
         Err(error) => {
-            let why = explain::no_array(&json).unwrap_or_else(|| error.to_string());
-            return Err(Failure::Data(why));
+            let why = explain::explain_missing_array(&json).unwrap_or_else(|| error.to_string());
+            return Err(CommandError::Data(why));
         }
     };
     let mut octets = Vec::new();
     for (n, item) in items.iter().enumerate() {
         let item = item.get().as_bytes();
         let begin = item.as_ptr() as usize - json.as_ptr() as usize;
-        let wrong = |why: String| Failure::Data(format!("[{n}], at byte {begin}: {why}"));
-        let read = convert_by_late_version(type_arguments.preset, UPDATE, item);
+        let wrong = |why: String| CommandError::Data(format!("[{n}], at byte {begin}: {why}"));
+        let read = convert_by_late_version(type_arguments.preset, UPDATE_TYPE, item);
         let (fork, update) = read.map_err(|no| wrong(no.to_string()))?;
         let digest = digests
             .digest_of_update(type_arguments.preset, fork, &update)
             .map_err(wrong)?;
-        let len = (DIGEST + update.len()) as u64;
+        let len = (DIGEST_BYTES + update.len()) as u64;
         octets.extend(len.to_le_bytes());
         octets.extend(digest);
         octets.extend(update);
@@ -93,16 +96,16 @@ pub fn to_json(
     type_arguments: &TypeArguments,
     octets: &[u8],
     path: &str,
-    output: impl FnOnce() -> Result<Output, Failure>,
-) -> Result<(), Failure> {
-    let updates = Update::all(type_arguments, octets)?;
-    let mut room = vec![0; PIECE];
+    output: impl FnOnce() -> Result<CommandOutput, CommandError>,
+) -> Result<(), CommandError> {
+    let updates = LightClientUpdate::parse_all(type_arguments, octets)?;
+    let mut room = vec![0; READ_BYTES];
     if !path.is_empty() {
-        let (update, ty, part) = Update::part(&updates, path)?;
+        let (update, ty, part) = LightClientUpdate::find_part(&updates, path)?;
         let mut output = output()?;
         update.write(ty, part, &mut room, &mut output)?;
         output.write(b"\n")?;
-        return output.end();
+        return output.finish();
     }
     let mut output = output()?;
     output.write(b"[")?;
@@ -114,32 +117,34 @@ pub fn to_json(
         output.write(b"}")?;
     }
     output.write(b"]\n")?;
-    output.end()
+    output.finish()
 }
 
 /// Checks that octets are valid updates.
-pub fn check_all(type_arguments: &TypeArguments, octets: &[u8]) -> Result<(), Failure> {
-    Update::all(type_arguments, octets).map(|_| ())
+pub fn check_updates(type_arguments: &TypeArguments, octets: &[u8]) -> Result<(), CommandError> {
+    LightClientUpdate::parse_all(type_arguments, octets).map(|_| ())
 }
 
 /// Computes the root of a part of the updates: the sequence itself has none.
-pub fn root(
+pub fn root_of_part(
     type_arguments: &TypeArguments,
     path: &str,
-    octets: impl FnOnce() -> Result<Vec<u8>, Failure>,
-) -> Result<[u8; 32], Failure> {
+    octets: impl FnOnce() -> Result<Vec<u8>, CommandError>,
+) -> Result<[u8; 32], CommandError> {
     if path.is_empty() {
-        let why = format!("{NAME} have no root; select one, such as the first with --select '[0]'");
-        return Err(Failure::Usage(why));
+        let why = format!(
+            "{UPDATES_TYPE} have no root; select one, such as the first with --select '[0]'"
+        );
+        return Err(CommandError::Usage(why));
     }
     let octets = octets()?;
-    let updates = Update::all(type_arguments, &octets)?;
-    let (update, ty, part) = Update::part(&updates, path)?;
-    hash_tree_root(update.schema, ty, part).map_err(|error| update.wrong(&error))
+    let updates = LightClientUpdate::parse_all(type_arguments, &octets)?;
+    let (update, ty, part) = LightClientUpdate::find_part(&updates, path)?;
+    hash_tree_root(update.schema, ty, part).map_err(|error| update.invalid_error(&error))
 }
 
 /// One update of the sequence: its fork, its type and its SSZ.
-struct Update<'o> {
+struct LightClientUpdate<'o> {
     n: usize,
     /// Offset of its SSZ.
     at: usize,
@@ -149,8 +154,11 @@ struct Update<'o> {
     ssz: &'o [u8],
 }
 
-impl<'o> Update<'o> {
-    fn all(type_arguments: &TypeArguments, octets: &'o [u8]) -> Result<Vec<Self>, Failure> {
+impl<'o> LightClientUpdate<'o> {
+    fn parse_all(
+        type_arguments: &TypeArguments,
+        octets: &'o [u8],
+    ) -> Result<Vec<Self>, CommandError> {
         let digests = DigestTable::from_arguments(type_arguments)?;
         let mut all = Vec::new();
         let mut rest = octets;
@@ -161,11 +169,11 @@ impl<'o> Update<'o> {
                 let content_hint = explain::describe_content(octets);
                 let content_hint =
                     content_hint.map_or(String::new(), |nature| format!("; the input is {nature}"));
-                Failure::Data(format!("[{n}], byte {at}: {why}{content_hint}"))
+                CommandError::Data(format!("[{n}], byte {at}: {why}{content_hint}"))
             };
-            let Some((len, after)) = rest.split_first_chunk::<LENGTH>() else {
+            let Some((len, after)) = rest.split_first_chunk::<LENGTH_BYTES>() else {
                 return Err(wrong(format!(
-                    "{} bytes in place of a length of {LENGTH}",
+                    "{} bytes in place of a length of {LENGTH_BYTES}",
                     rest.len()
                 )));
             };
@@ -179,23 +187,23 @@ impl<'o> Update<'o> {
                     after.len()
                 )));
             };
-            let Some((digest, ssz)) = item.split_first_chunk::<DIGEST>() else {
+            let Some((digest, ssz)) = item.split_first_chunk::<DIGEST_BYTES>() else {
                 return Err(wrong(format!("{len} bytes have no fork digest")));
             };
-            let fork = digests.fork(*digest).map_err(wrong)?;
+            let fork = digests.fork_for_digest(*digest).map_err(wrong)?;
             let schema = Schema::for_fork(fork, type_arguments.preset);
-            let Some(ty) = schema.find(UPDATE) else {
-                return Err(wrong(format!("{fork} has no type {UPDATE}")));
+            let Some(ty) = schema.find_type(UPDATE_TYPE) else {
+                return Err(wrong(format!("{fork} has no type {UPDATE_TYPE}")));
             };
             let update = Self {
                 n,
-                at: at + LENGTH + DIGEST,
+                at: at + LENGTH_BYTES + DIGEST_BYTES,
                 fork,
                 schema,
                 ty,
                 ssz,
             };
-            check(schema, ty, ssz).map_err(|error| update.wrong(&error))?;
+            check_ssz(schema, ty, ssz).map_err(|error| update.invalid_error(&error))?;
             all.push(update);
             rest = after;
         }
@@ -203,21 +211,24 @@ impl<'o> Update<'o> {
     }
 
     /// Finds the part at a path, such as `[0].attested_header`, with its update and type.
-    fn part<'u>(all: &'u [Self], path: &str) -> Result<(&'u Self, TypeId, &'o [u8]), Failure> {
+    fn find_part<'u>(
+        all: &'u [Self],
+        path: &str,
+    ) -> Result<(&'u Self, TypeId, &'o [u8]), CommandError> {
         let index = path.strip_prefix('[').and_then(|path| path.split_once(']'));
         let number = index.and_then(|(number, _)| number.parse::<usize>().ok());
         let (Some((_, rest)), Some(number)) = (index, number) else {
             let why = format!("{path:?} must begin with an index, such as [0]");
-            return Err(Failure::Data(why));
+            return Err(CommandError::Data(why));
         };
         let Some(update) = all.get(number) else {
             let why = format!("index {number} is out of range: {} elements", all.len());
-            return Err(Failure::Data(why));
+            return Err(CommandError::Data(why));
         };
         let rest = rest.strip_prefix('.').unwrap_or(rest);
         let (ty, range): (TypeId, Range<usize>) =
-            select(update.schema, update.ty, update.ssz, rest)
-                .map_err(|error| update.wrong(&error))?;
+            select_path(update.schema, update.ty, update.ssz, rest)
+                .map_err(|error| update.invalid_error(&error))?;
         Ok((update, ty, &update.ssz[range]))
     }
 
@@ -226,21 +237,21 @@ impl<'o> Update<'o> {
         ty: TypeId,
         ssz: &[u8],
         room: &mut [u8],
-        output: &mut Output,
-    ) -> Result<(), Failure> {
-        let wrong = |error: SszError| self.wrong(&error);
-        let mut json = ToJson::new(self.schema, ty, ssz).map_err(wrong)?;
+        output: &mut CommandOutput,
+    ) -> Result<(), CommandError> {
+        let wrong = |error: SszError| self.invalid_error(&error);
+        let mut json = SszToJson::new(self.schema, ty, ssz).map_err(wrong)?;
         loop {
-            match json.write(room).map_err(wrong)? {
+            match json.write_next(room).map_err(wrong)? {
                 0 => return Ok(()),
                 len => output.write(&room[..len])?,
             }
         }
     }
 
-    fn wrong(&self, error: &SszError) -> Failure {
+    fn invalid_error(&self, error: &SszError) -> CommandError {
         let Self { n, at, fork, .. } = self;
-        Failure::Data(format!("[{n}], of {fork}, at byte {at}: {error}"))
+        CommandError::Data(format!("[{n}], of {fork}, at byte {at}: {error}"))
     }
 }
 
@@ -250,8 +261,8 @@ struct DigestTable<'w> {
 }
 
 impl<'w> DigestTable<'w> {
-    fn from_arguments(type_arguments: &'w TypeArguments) -> Result<Self, Failure> {
-        let usage = |why: &str| Err(Failure::Usage(why.into()));
+    fn from_arguments(type_arguments: &'w TypeArguments) -> Result<Self, CommandError> {
+        let usage = |why: &str| Err(CommandError::Usage(why.into()));
         if type_arguments.fork.is_some() {
             return usage("--fork is not allowed here: each update names its own fork");
         }
@@ -270,18 +281,18 @@ impl<'w> DigestTable<'w> {
     }
 
     /// Iterates over the digests on the command line, then the network's.
-    fn all(&self) -> impl Iterator<Item = (Fork, [u8; DIGEST])> + '_ {
+    fn all_digests(&self) -> impl Iterator<Item = (Fork, [u8; DIGEST_BYTES])> + '_ {
         let named = self.type_arguments.fork_digests.iter().copied();
         let network = self
             .type_arguments
             .network
             .iter()
-            .flat_map(|NetworkName::Mainnet| MAINNET);
+            .flat_map(|NetworkName::Mainnet| MAINNET_DIGESTS);
         named.chain(network.map(|(_, fork, digest)| (fork, digest)))
     }
 
-    fn fork(&self, digest: [u8; DIGEST]) -> Result<Fork, String> {
-        let found = self.all().find(|(_, known)| *known == digest);
+    fn fork_for_digest(&self, digest: [u8; DIGEST_BYTES]) -> Result<Fork, String> {
+        let found = self.all_digests().find(|(_, known)| *known == digest);
         found.map(|(fork, _)| fork).ok_or_else(|| {
             format!(
                 "the fork digest 0x{} is unknown; add --fork-digest",
@@ -296,7 +307,7 @@ impl<'w> DigestTable<'w> {
         preset: Preset,
         fork: Fork,
         ssz: &[u8],
-    ) -> Result<[u8; DIGEST], String> {
+    ) -> Result<[u8; DIGEST_BYTES], String> {
         let mut named = self
             .type_arguments
             .fork_digests
@@ -312,13 +323,16 @@ impl<'w> DigestTable<'w> {
         }
         let schema = Schema::for_fork(fork, preset);
         let slot = schema
-            .find(UPDATE)
-            .and_then(|ty| select(schema, ty, ssz, "attested_header.beacon.slot").ok())
+            .find_type(UPDATE_TYPE)
+            .and_then(|ty| select_path(schema, ty, ssz, "attested_header.beacon.slot").ok())
             .and_then(|(_, range)| ssz.get(range)?.first_chunk())
             .map(|slot| u64::from_le_bytes(*slot))
             .ok_or("no slot")?;
         let epoch = slot / SLOTS_PER_EPOCH;
-        let now = MAINNET.iter().rev().find(|(since, ..)| *since <= epoch);
+        let now = MAINNET_DIGESTS
+            .iter()
+            .rev()
+            .find(|(since, ..)| *since <= epoch);
         match now {
             Some((_, of, digest)) if *of == fork => Ok(*digest),
             Some((_, of, _)) => Err(format!(

@@ -12,10 +12,10 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use sszip_core::cache::process::Process;
+use sszip_core::cache::process::ProcessHandle;
 use sszip_core::config::{ConfigBlock, RouteConfig};
-use sszip_core::exchange::drive::{BodyLength, Driver, RequestBody, Step};
-use sszip_core::exchange::{HeadAction, LookupRequest, RequestHead, ResponseHead};
+use sszip_core::exchange::drive::{BodyLength, ExchangeDriver, HostStep, RequestBody};
+use sszip_core::exchange::{LookupRequest, RequestHead, ResponseHead, ResponseHeadAction};
 
 /// Settings of an operator in addition to `cache on`, separated by `;`.
 const SETTINGS: &[(&str, &str)] = &[
@@ -71,11 +71,11 @@ fn config(settings: &str) -> Arc<RouteConfig> {
         let mut words = line.split(' ');
         let name = words.next().unwrap();
         let values: Vec<&[u8]> = words.map(str::as_bytes).collect();
-        directives.set(name, &values).unwrap();
+        directives.set_directive(name, &values).unwrap();
     }
-    let process = Process::default();
-    process.shared.start(64 << 20, 1 << 20, 1);
-    Arc::new(directives.resolve(process))
+    let process = ProcessHandle::default();
+    process.shared.start_hot_tier(64 << 20, 1 << 20, 1);
+    Arc::new(directives.resolve_route(process))
 }
 
 fn call(n: usize) -> String {
@@ -91,8 +91,8 @@ fn body(calls: usize) -> String {
     }
 }
 
-fn looked_up(config: &Arc<RouteConfig>, body: &[u8]) -> (Driver, Step) {
-    let mut driver = Driver::new(Arc::clone(config));
+fn looked_up(config: &Arc<RouteConfig>, body: &[u8]) -> (ExchangeDriver, HostStep) {
+    let mut driver = ExchangeDriver::new(Arc::clone(config));
     let fields: [(&[u8], &[u8]); 2] = [
         (b"Content-Type", b"application/json"),
         (b"Accept-Encoding", b"gzip"),
@@ -109,7 +109,9 @@ fn looked_up(config: &Arc<RouteConfig>, body: &[u8]) -> (Driver, Step) {
         coding_allowed: true,
         ..LookupRequest::default()
     };
-    let step = driver.lookup(RequestBody::Whole(body), asked).unwrap();
+    let step = driver
+        .lookup_under_policy(RequestBody::Whole(body), asked)
+        .unwrap();
     (driver, step)
 }
 
@@ -117,12 +119,12 @@ fn looked_up(config: &Arc<RouteConfig>, body: &[u8]) -> (Driver, Step) {
 fn store(config: &Arc<RouteConfig>, calls: usize) {
     for n in 1..=calls {
         let (mut driver, step) = looked_up(config, call(n).as_bytes());
-        assert!(matches!(step, Step::Forward));
+        assert!(matches!(step, HostStep::Forward));
         let fields: [(&[u8], &[u8]); 1] = [(b"Content-Type", b"application/json")];
         let filler = "0123456789abcdef".repeat(100);
         let said =
             format!(r#"{{"jsonrpc":"2.0","id":{n},"result":{{"number":"0x1","x":"{filler}"}}}}"#);
-        driver.with_exchange(|exchange| {
+        driver.update_exchange(|exchange| {
             let head = ResponseHead {
                 status: 200,
                 content_length: Some(said.len() as u64),
@@ -134,18 +136,21 @@ fn store(config: &Arc<RouteConfig>, calls: usize) {
                 host_writes_vary: false,
                 now: 0,
             };
-            assert_eq!(exchange.response_head(head).unwrap(), HeadAction::Tee);
-            exchange.observe(said.as_bytes()).unwrap();
+            assert_eq!(
+                exchange.response_head(head).unwrap(),
+                ResponseHeadAction::Tee
+            );
+            exchange.observe_passed_piece(said.as_bytes()).unwrap();
             let mut fill = exchange.take_fill().unwrap();
-            fill.build();
-            fill.publish(0);
+            fill.build_collected_entries();
+            fill.publish_entries(0);
         });
     }
 }
 
 fn hit(config: &Arc<RouteConfig>, body: &[u8]) -> usize {
     let (driver, step) = looked_up(config, body);
-    assert!(matches!(step, Step::Respond));
-    let exchange = driver.exchange().unwrap();
-    exchange.body().map(<[u8]>::len).sum()
+    assert!(matches!(step, HostStep::Respond));
+    let exchange = driver.available_exchange().unwrap();
+    exchange.body_slices().map(<[u8]>::len).sum()
 }

@@ -3,13 +3,13 @@
 
 use std::hint::black_box;
 
-use sszip_core::jsonrpc::request::{parse, Request};
-use sszip_core::jsonrpc::rules::{RuleAction, RuleDecision, Rules};
+use sszip_core::jsonrpc::method_rules::{MethodRuleAction, MethodRuleDecision, MethodRules};
+use sszip_core::jsonrpc::request::{parse_request, JsonRpcRequest};
 
 fn main() {
     let times = std::env::args().nth(1);
     let times: usize = times.and_then(|times| times.parse().ok()).unwrap_or(100);
-    let mut rules = Rules::default();
+    let mut rules = MethodRules::default();
     for name in [
         "debug_*",
         "admin_*",
@@ -32,7 +32,10 @@ fn main() {
         "eth_submitHashrate",
         "eth_newFilter",
     ] {
-        if rules.add(name.as_bytes(), RuleAction::Deny).is_err() {
+        if rules
+            .add_rule(name.as_bytes(), MethodRuleAction::Deny)
+            .is_err()
+        {
             std::process::exit(1);
         }
     }
@@ -45,10 +48,17 @@ fn main() {
     let body = format!("[{}]", calls.join(","));
     let mut denied = 0;
     for _ in 0..times {
-        if let Ok(Request::Batch(calls)) = parse(black_box(body.as_bytes()), usize::MAX) {
+        if let Ok(JsonRpcRequest::Batch(calls)) =
+            parse_request(black_box(body.as_bytes()), usize::MAX)
+        {
             denied += calls
                 .iter()
-                .filter(|call| matches!(rules.evaluate(call.method), RuleDecision::Denied))
+                .filter(|call| {
+                    matches!(
+                        rules.evaluate_method(call.method),
+                        MethodRuleDecision::Denied
+                    )
+                })
                 .count();
         }
     }

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sszip_core::cache::entry::batch::{batch_gzip, BatchElement};
-use sszip_core::cache::entry::{CacheEntry, CompressionGate, EntryMeta, Envelope, IdPosition};
-use sszip_core::gzip::splice::Body;
+use sszip_core::cache::entry::{CacheEntry, CompressionGate, EntryMeta, EnvelopeBytes, IdPosition};
+use sszip_core::gzip::splice::SlicedBody;
 
 const SIZES: [usize; 9] = [
     0, 1, 100, 2_000, 32_768, 65_536, 300_000, 3_000_000, 20_000_000,
@@ -74,7 +74,9 @@ fn main() -> Result<(), Box<dyn Error>> {
                     write(
                         &directory,
                         &name,
-                        &entry.gzip(id.as_bytes()).ok_or("memory")?,
+                        &entry
+                            .response_for_gzip_client(id.as_bytes())
+                            .ok_or("memory")?,
                         &plain,
                     )?;
                 }
@@ -132,7 +134,7 @@ fn entry(id: IdPosition, end: &str, result: &[u8], level: u8) -> Result<CacheEnt
         IdPosition::BeforeResult => b"{\"jsonrpc\":\"2.0\",\"id\":",
         _ => b"{\"jsonrpc\":\"2.0\",\"result\":",
     };
-    let envelope = Envelope {
+    let envelope = EnvelopeBytes {
         id,
         before: before.into(),
         between: between.into(),
@@ -146,7 +148,7 @@ fn entry(id: IdPosition, end: &str, result: &[u8], level: u8) -> Result<CacheEnt
 }
 
 fn answer(entry: &CacheEntry, result: &[u8], id: &str) -> Vec<u8> {
-    let envelope = entry.envelope();
+    let envelope = entry.envelope_bytes();
     let (first, second) = match envelope.id {
         IdPosition::BeforeResult => (id.as_bytes(), result),
         _ => (result, id.as_bytes()),
@@ -162,7 +164,7 @@ fn answer(entry: &CacheEntry, result: &[u8], id: &str) -> Vec<u8> {
 }
 
 /// Writes a body and its content, if the body was compressed.
-fn write(directory: &Path, name: &str, body: &Body, plain: &[u8]) -> std::io::Result<()> {
+fn write(directory: &Path, name: &str, body: &SlicedBody, plain: &[u8]) -> std::io::Result<()> {
     if body.is_gzip() {
         std::fs::write(directory.join(format!("{name}.gz")), body.to_vec())?;
         std::fs::write(directory.join(format!("{name}.plain")), plain)?;

@@ -17,9 +17,9 @@ use std::io::{self, BufRead, Read, Write};
 
 use serde::Deserialize;
 use serde_json::{json, Value};
-use sszip_core::ssz::schema::Kind;
-use sszip_core::ssz::to_json::MIN_ROOM;
-use sszip_core::ssz::{self, Fork, InputForm, Preset, Schema, ToJson, ToSsz, TypeId};
+use sszip_core::ssz::schema::TypeKind;
+use sszip_core::ssz::to_json::MIN_JSON_BUFFER;
+use sszip_core::ssz::{self, Fork, InputForm, JsonToSsz, Preset, Schema, SszToJson, TypeId};
 
 #[derive(Deserialize)]
 struct OracleRequest {
@@ -52,7 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 output.write_all(&bytes)?;
             }
             Err(error) => {
-                let (text, at) = (error.to_string(), error.at());
+                let (text, at) = (error.to_string(), error.byte_offset());
                 writeln!(output, "{}", json!({"error": text, "at": at, "length": 0}))?;
             }
         }
@@ -86,10 +86,10 @@ fn answer(
         return Ok(Ok(describe(schema).to_string().into_bytes()));
     }
     let ty = schema
-        .find(&question.ty)
+        .find_type(&question.ty)
         .ok_or_else(|| format!("no type {}", question.ty))?;
     Ok(match question.op.as_str() {
-        "check" => ssz::check(schema, ty, bytes).map(|()| Vec::new()),
+        "check" => ssz::check_ssz(schema, ty, bytes).map(|()| Vec::new()),
         "root" => ssz::hash_tree_root(schema, ty, bytes).map(Vec::from),
         "to_json" => to_json(schema, ty, bytes, question.piece),
         "to_ssz" => to_ssz(schema, ty, bytes, question.piece),
@@ -98,11 +98,11 @@ fn answer(
 }
 
 fn to_json(schema: &Schema, ty: TypeId, ssz: &[u8], piece: usize) -> OracleResponse {
-    let mut writer = ToJson::new(schema, ty, ssz)?;
-    let mut room = vec![0; piece.max(MIN_ROOM)];
+    let mut writer = SszToJson::new(schema, ty, ssz)?;
+    let mut room = vec![0; piece.max(MIN_JSON_BUFFER)];
     let mut json = Vec::new();
     loop {
-        match writer.write(&mut room)? {
+        match writer.write_next(&mut room)? {
             0 => return Ok(json),
             len => json.extend_from_slice(&room[..len]),
         }
@@ -110,17 +110,17 @@ fn to_json(schema: &Schema, ty: TypeId, ssz: &[u8], piece: usize) -> OracleRespo
 }
 
 fn to_ssz(schema: &Schema, ty: TypeId, json: &[u8], piece: usize) -> OracleResponse {
-    let mut reader = ToSsz::new(schema, ty, InputForm::Bare);
+    let mut reader = JsonToSsz::new(schema, ty, InputForm::Bare);
     for piece in json.chunks(piece.max(1)) {
-        reader.push(piece)?;
+        reader.push_piece(piece)?;
     }
-    reader.end()
+    reader.finish()
 }
 
 fn describe(schema: &Schema) -> Value {
     let name = |id: TypeId| schema.get(id).name.to_string();
-    let types = schema.named().map(|(called, id)| {
-        let Kind::Container(container) = &schema.get(id).kind else {
+    let types = schema.named_types().map(|(called, id)| {
+        let TypeKind::Container(container) = &schema.get(id).kind else {
             return (called.to_owned(), json!({"is": name(id)}));
         };
         let fields: Vec<Value> = container

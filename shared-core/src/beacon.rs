@@ -4,16 +4,16 @@
 use crate::cache::chain::{DispatchMark, HeightKind};
 use crate::cache::class::Class;
 use crate::cache::freshness::{Classification, Lifetimes};
-use crate::jsonrpc::response::{content, member, ResultContent};
+use crate::jsonrpc::response::{classify_result, first_object_member, ResultContent};
 use crate::jsonrpc::scan;
 use crate::ssz::EnvelopeFlags;
 
 /// Prefix of all paths, before the version.
-const ROOT: &[u8] = b"/eth/";
+const API_PATH_ROOT: &[u8] = b"/eth/";
 
 /// The kind of data that a route responds with, which determines the lifetime of the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Route {
+pub enum BeaconRoute {
     /// Constants of the chain: equal for every request.
     Constant,
     /// Build and settings of the node, including the scheduled forks.
@@ -31,12 +31,12 @@ pub enum Route {
 }
 
 /// Whether a target (path and query) belongs to the Beacon API.
-pub fn is_beacon(target: &[u8]) -> bool {
-    path(target).is_some()
+pub fn is_beacon_target(target: &[u8]) -> bool {
+    split_api_path(target).is_some()
 }
 
 /// First segments of routes, after the version.
-const PARTS: [&[u8]; 7] = [
+const ROUTE_GROUPS: [&[u8]; 7] = [
     b"beacon",
     b"builder",
     b"config",
@@ -48,18 +48,20 @@ const PARTS: [&[u8]; 7] = [
 
 /// Whether a target is a route: below one of the parts of the API. Other paths only look like
 /// one (`/eth/v1/a-key`).
-pub fn is_route(target: &[u8]) -> bool {
-    let part = path(target).and_then(|(_, mut segments)| segments.next());
-    part.is_some_and(|part| PARTS.contains(&part))
+pub fn is_beacon_route(target: &[u8]) -> bool {
+    let part = split_api_path(target).and_then(|(_, mut segments)| segments.next());
+    part.is_some_and(|part| ROUTE_GROUPS.contains(&part))
 }
 
 /// Returns the version of a path of the Beacon API (`v1`), and the segments after it. A prefix
 /// that the host removes may precede it: a name of the chain, a key.
-pub(crate) fn path(target: &[u8]) -> Option<(&[u8], impl Iterator<Item = &[u8]> + Clone)> {
+pub(crate) fn split_api_path(
+    target: &[u8],
+) -> Option<(&[u8], impl Iterator<Item = &[u8]> + Clone)> {
     let path = target.split(|byte| *byte == b'?').next().unwrap_or(target);
     let mut segments = path.split(|byte| *byte == b'/').skip(1).peekable();
     while let Some(segment) = segments.next() {
-        let version = segments.next_if(|next| segment == b"eth" && is_version(next));
+        let version = segments.next_if(|next| segment == b"eth" && is_api_version(next));
         if let Some(version) = version {
             return Some((version, segments));
         }
@@ -88,28 +90,28 @@ pub(crate) fn matches_route<'a>(
 
 /// Returns the prefix of a target before the Beacon API's path; `None` if the target is not in
 /// the API.
-pub(crate) fn path_prefix(target: &[u8]) -> Option<&[u8]> {
-    let (version, _) = path(target)?;
+pub(crate) fn api_path_prefix(target: &[u8]) -> Option<&[u8]> {
+    let (version, _) = split_api_path(target)?;
     let at = version.as_ptr() as usize - target.as_ptr() as usize;
-    target.get(..at.checked_sub(ROOT.len())?)
+    target.get(..at.checked_sub(API_PATH_ROOT.len())?)
 }
 
 /// Returns the path of another `route`, below `/eth/`, under the prefix of this target.
 pub(crate) fn sibling_route(target: &[u8], route: &str) -> Option<Vec<u8>> {
-    let before = path_prefix(target)?;
-    Some([before, ROOT, route.as_bytes()].concat())
+    let before = api_path_prefix(target)?;
+    Some([before, API_PATH_ROOT, route.as_bytes()].concat())
 }
 
-impl Route {
+impl BeaconRoute {
     /// Returns the kind of data that a target (path and query) requests, as the client sent it.
     pub fn from_target(target: &[u8]) -> Self {
-        let Some((_version, mut segments)) = path(target) else {
-            return Route::Other;
+        let Some((_version, mut segments)) = split_api_path(target) else {
+            return BeaconRoute::Other;
         };
         let mut next = || segments.next().unwrap_or_default();
         match (next(), next()) {
-            (b"config", b"deposit_contract") | (b"beacon", b"genesis") => Route::Constant,
-            (b"config", b"spec" | b"fork_schedule") => Route::Config,
+            (b"config", b"deposit_contract") | (b"beacon", b"genesis") => BeaconRoute::Constant,
+            (b"config", b"spec" | b"fork_schedule") => BeaconRoute::Config,
             (
                 b"beacon",
                 b"states" | b"headers" | b"blocks" | b"blinded_blocks" | b"blob_sidecars"
@@ -120,15 +122,15 @@ impl Route {
                 route_for_id(next())
             }
             (b"debug", b"beacon") if next() == b"states" => route_for_id(next()),
-            _ => Route::Other,
+            _ => BeaconRoute::Other,
         }
     }
 
     /// Returns the slot in the path of a target whose response shows a block. `None` for other
     /// targets; `Some(None)` without a slot. The response to other routes may contain a slot
     /// that the client chose.
-    pub fn shows_slot(target: &[u8]) -> Option<Option<u64>> {
-        let (_version, mut segments) = path(target)?;
+    pub fn shown_slot(target: &[u8]) -> Option<Option<u64>> {
+        let (_version, mut segments) = split_api_path(target)?;
         let mut next = || segments.next().unwrap_or_default();
         let id = match (next(), next()) {
             (b"beacon", b"headers" | b"blocks" | b"blinded_blocks") => next(),
@@ -136,7 +138,7 @@ impl Route {
             _ => return None,
         };
         match route_for_id(id) {
-            Route::Named(slot) => Some(slot),
+            BeaconRoute::Named(slot) => Some(slot),
             _ => Some(None),
         }
     }
@@ -144,26 +146,26 @@ impl Route {
     /// Whether the response depends on the head while the namespace follows an execution node,
     /// so that a new slot would not be noticed.
     pub fn depends_on_other_api(self, mark: Option<&DispatchMark>) -> bool {
-        self == Route::Moving && mark.is_some_and(|mark| mark.heights != HeightKind::Slots)
+        self == BeaconRoute::Moving && mark.is_some_and(|mark| mark.heights != HeightKind::Slots)
     }
 
     /// Returns the class and lifetime of a response's body; `None` if it is not cached. `mark` is
     /// the state of the chain when the request was sent to the node, if its slots are followed.
-    pub fn classify(
+    pub fn classify_response(
         self,
         body: &[u8],
         valid: &Lifetimes,
         mark: Option<&DispatchMark>,
     ) -> Option<Classification> {
-        if self == Route::Other || scan::check(body).is_err() {
+        if self == BeaconRoute::Other || scan::check_json(body).is_err() {
             return None;
         }
-        let flag = |name| match member(body, name) {
+        let flag = |name| match first_object_member(body, name) {
             Some(b"true") => Some(true),
             Some(b"false") => Some(false),
             _ => None,
         };
-        let is_empty = match content(member(body, "data")?) {
+        let is_empty = match classify_result(first_object_member(body, "data")?) {
             ResultContent::Null => return None,
             ResultContent::EmptyArray => true,
             _ => false,
@@ -190,10 +192,10 @@ impl Route {
         let known = mark.map(|mark| mark.is_known);
         let mark = mark.filter(|mark| mark.heights == HeightKind::Slots);
         let class = match self {
-            Route::Other => return None,
-            Route::Constant => Class::Immutable,
-            Route::Config => Class::Config,
-            Route::Named(_) | Route::Moving | Route::Checkpoint => {
+            BeaconRoute::Other => return None,
+            BeaconRoute::Constant => Class::Immutable,
+            BeaconRoute::Config => Class::Config,
+            BeaconRoute::Named(_) | BeaconRoute::Moving | BeaconRoute::Checkpoint => {
                 // blocks that the execution client has not verified may be invalid
                 let (false, finalized) = (flags.execution_optimistic?, flags.finalized?) else {
                     return None;
@@ -201,10 +203,12 @@ impl Route {
                 match self {
                     // the node may be syncing or lag; the members of an empty list may have been
                     // pruned
-                    Route::Named(slot) if finalized && !is_empty && is_final(slot, mark) => {
+                    BeaconRoute::Named(slot)
+                        if finalized && !is_empty && is_slot_final(slot, mark) =>
+                    {
                         Class::Immutable
                     }
-                    Route::Named(_) => Class::Unfinalized,
+                    BeaconRoute::Named(_) => Class::Unfinalized,
                     _ => Class::Tip,
                 }
             }
@@ -215,13 +219,15 @@ impl Route {
             (class, _) => class,
         };
         let slot = match self {
-            Route::Named(slot) => slot,
+            BeaconRoute::Named(slot) => slot,
             _ => None,
         };
         let milliseconds = match self {
             // no event reports a change of these
-            Route::Checkpoint => valid.class(class).min(class.default_lifetime()),
-            _ => valid.class(class),
+            BeaconRoute::Checkpoint => valid
+                .lifetime_for_class(class)
+                .min(class.default_lifetime()),
+            _ => valid.lifetime_for_class(class),
         };
         (milliseconds > 0).then_some(Classification {
             class,
@@ -237,7 +243,7 @@ impl Route {
 }
 
 /// Whether a slot that the node reports as final is considered final.
-fn is_final(slot: Option<u64>, mark: Option<&DispatchMark>) -> bool {
+fn is_slot_final(slot: Option<u64>, mark: Option<&DispatchMark>) -> bool {
     match (slot, mark) {
         (_, None) => true,
         (Some(slot), Some(mark)) => mark.is_final(slot),
@@ -247,36 +253,37 @@ fn is_final(slot: Option<u64>, mark: Option<&DispatchMark>) -> bool {
 }
 
 /// Whether a segment of a path is a version of the API, such as `v1`.
-fn is_version(segment: &[u8]) -> bool {
+fn is_api_version(segment: &[u8]) -> bool {
     matches!(segment, [b'v', digits @ ..] if !digits.is_empty() && digits.iter().all(u8::is_ascii_digit))
 }
 
 /// Returns the kind of data for the identifier of a state or block in a path.
-fn route_for_id(id: &[u8]) -> Route {
+fn route_for_id(id: &[u8]) -> BeaconRoute {
     let is_slot = !id.is_empty() && id.iter().all(u8::is_ascii_digit);
     let is_root =
         id.len() == 66 && id.starts_with(b"0x") && id[2..].iter().all(u8::is_ascii_hexdigit);
     match std::str::from_utf8(id) {
-        Ok("genesis") => Route::Named(Some(0)),
-        Ok("justified" | "finalized") => Route::Checkpoint,
+        Ok("genesis") => BeaconRoute::Named(Some(0)),
+        Ok("justified" | "finalized") => BeaconRoute::Checkpoint,
         Ok(slot) if is_slot => match slot.parse() {
-            Ok(slot) => Route::Named(Some(slot)),
+            Ok(slot) => BeaconRoute::Named(Some(slot)),
             // no such slot exists
-            Err(_) => Route::Moving,
+            Err(_) => BeaconRoute::Moving,
         },
-        _ if is_root => Route::Named(None),
-        _ => Route::Moving,
+        _ if is_root => BeaconRoute::Named(None),
+        _ => BeaconRoute::Moving,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Class, HeightKind, Lifetimes, Route};
+    use super::{BeaconRoute, Class, HeightKind, Lifetimes};
     use crate::cache::chain::{Chain, ChainState};
 
     #[test]
     fn head_of_a_namespace_that_follows_an_execution_node_is_not_stored() {
-        let mark = |heights| Chain::new(ChainState::unknown(heights, 0)).mark();
+        let mark =
+            |heights| Chain::new(ChainState::without_known_blocks(heights, 0)).dispatch_mark();
         let body = br#"{"execution_optimistic":false,"finalized":false,"data":{}}"#;
         for (target, heights, is_other) in [
             ("/eth/v1/beacon/headers/head", HeightKind::Blocks, true),
@@ -284,23 +291,24 @@ mod tests {
             ("/eth/v1/beacon/headers/7", HeightKind::Blocks, false),
             ("/eth/v1/beacon/genesis", HeightKind::Blocks, false),
         ] {
-            let (route, mark) = (Route::from_target(target.as_bytes()), mark(heights));
+            let (route, mark) = (BeaconRoute::from_target(target.as_bytes()), mark(heights));
             assert_eq!(
                 route.depends_on_other_api(Some(&mark)),
                 is_other,
                 "{target}"
             );
-            let judged = route.classify(body, &Lifetimes::default(), Some(&mark));
+            let judged = route.classify_response(body, &Lifetimes::default(), Some(&mark));
             assert_eq!(judged.is_none(), is_other, "{target}");
             assert!(!route.depends_on_other_api(None));
         }
     }
 
-    const ROOT: &str = "0xaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    const API_PATH_ROOT: &str =
+        "0xaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 
     fn class(target: &str, body: &str) -> Option<Class> {
-        Route::from_target(target.as_bytes())
-            .classify(body.as_bytes(), &Lifetimes::default(), None)
+        BeaconRoute::from_target(target.as_bytes())
+            .classify_response(body.as_bytes(), &Lifetimes::default(), None)
             .map(|judged| judged.class)
     }
 
@@ -311,7 +319,7 @@ mod tests {
                 "{{\"execution_optimistic\":{optimistic},\"finalized\":{finalized},\"data\":{{}}}}"
             )
         };
-        for id in ["123", ROOT, "genesis"] {
+        for id in ["123", API_PATH_ROOT, "genesis"] {
             let target = format!("/eth/v2/beacon/blocks/{id}?x=1");
             assert_eq!(class(&target, &body(false, true)), Some(Class::Immutable));
             assert_eq!(
@@ -335,7 +343,8 @@ mod tests {
         for (id, expected) in [("head", 12_000), ("justified", 1_000), ("finalized", 1_000)] {
             for route in ["states/ID/root", "headers/ID", "rewards/blocks/ID"] {
                 let target = format!("/eth/v1/beacon/{}", route.replace("ID", id));
-                let judged = Route::from_target(target.as_bytes()).classify(body, &valid, None);
+                let judged = BeaconRoute::from_target(target.as_bytes())
+                    .classify_response(body, &valid, None);
                 assert_eq!(
                     judged.map(|judged| judged.valid),
                     Some(expected),
@@ -352,7 +361,7 @@ mod tests {
             "/eth/v2/beacon/blocks?x",
             "/gnosis/a-key/eth/v12/validator/duties/ptc/1",
         ] {
-            assert!(super::is_route(target.as_bytes()), "{target}");
+            assert!(super::is_beacon_route(target.as_bytes()), "{target}");
         }
         for target in [
             "/",
@@ -364,7 +373,7 @@ mod tests {
             "/eth/v1/mainnet/beacon",
             "/beacon/eth/v1",
         ] {
-            assert!(!super::is_route(target.as_bytes()), "{target}");
+            assert!(!super::is_beacon_route(target.as_bytes()), "{target}");
         }
     }
 
@@ -435,7 +444,7 @@ mod tests {
             assert_eq!(class(target, "{\"code\":200}"), None);
         }
         let minutes = 10 * 60 * 1_000;
-        assert!(Lifetimes::default().class(Class::Config) <= minutes);
+        assert!(Lifetimes::default().lifetime_for_class(Class::Config) <= minutes);
         for target in [
             "/eth/v1/node/syncing",
             "/eth/v1/node/health",

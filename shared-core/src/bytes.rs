@@ -12,24 +12,24 @@ const MIN_VISIBLE_RATIO: usize = 64;
 
 /// Immutable bytes in an allocation that clones share; a few bytes at its beginning may be hidden.
 #[derive(Clone, Debug)]
-pub struct Bytes {
+pub struct SharedBytes {
     all: Arc<Box<[u8]>>,
     /// Number of hidden bytes before the visible ones.
     start: usize,
 }
 
-impl Bytes {
+impl SharedBytes {
     /// Returns a copy without spare capacity. `None` if memory is refused.
-    pub fn copy_of(bytes: &[u8]) -> Option<Self> {
-        copy_of(bytes).map(Self::from)
+    pub fn try_copy_from(bytes: &[u8]) -> Option<Self> {
+        try_copy(bytes).map(Self::from)
     }
 
     /// Returns `bytes` from `start` on, without a copy if few bytes precede it. `None` if memory
     /// is refused, or `bytes` are shorter than `start`.
-    pub fn rest_of(bytes: Vec<u8>, start: usize) -> Option<Self> {
+    pub fn try_from_offset(bytes: Vec<u8>, start: usize) -> Option<Self> {
         let rest = bytes.get(start..)?;
         if rest.len() / MIN_VISIBLE_RATIO < start {
-            return Self::copy_of(rest);
+            return Self::try_copy_from(rest);
         }
         Some(Self {
             start,
@@ -43,15 +43,15 @@ impl Bytes {
     }
 }
 
-impl PartialEq for Bytes {
+impl PartialEq for SharedBytes {
     fn eq(&self, other: &Self) -> bool {
         **self == **other
     }
 }
 
-impl Eq for Bytes {}
+impl Eq for SharedBytes {}
 
-impl From<Vec<u8>> for Bytes {
+impl From<Vec<u8>> for SharedBytes {
     /// Takes over the allocation, without its spare capacity.
     fn from(bytes: Vec<u8>) -> Self {
         Self {
@@ -61,7 +61,7 @@ impl From<Vec<u8>> for Bytes {
     }
 }
 
-impl Deref for Bytes {
+impl Deref for SharedBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -71,12 +71,12 @@ impl Deref for Bytes {
 }
 
 /// Copies bytes into a new vector. `None` if memory is refused.
-pub(crate) fn copy_of(bytes: &[u8]) -> Option<Vec<u8>> {
-    concat([bytes])
+pub(crate) fn try_copy(bytes: &[u8]) -> Option<Vec<u8>> {
+    try_concat([bytes])
 }
 
 /// Joins `pieces` in a new vector. `None` if memory is refused.
-pub(crate) fn concat<const N: usize>(pieces: [&[u8]; N]) -> Option<Vec<u8>> {
+pub(crate) fn try_concat<const N: usize>(pieces: [&[u8]; N]) -> Option<Vec<u8>> {
     let mut all = Vec::new();
     all.try_reserve_exact(pieces.iter().map(|piece| piece.len()).sum())
         .ok()?;
@@ -87,14 +87,14 @@ pub(crate) fn concat<const N: usize>(pieces: [&[u8]; N]) -> Option<Vec<u8>> {
 }
 
 /// Appends `more` to a vector. `None` if memory is refused; `bytes` are unchanged then.
-pub(crate) fn extend(bytes: &mut Vec<u8>, more: &[u8]) -> Option<()> {
+pub(crate) fn try_extend(bytes: &mut Vec<u8>, more: &[u8]) -> Option<()> {
     bytes.try_reserve(more.len()).ok()?;
     bytes.extend_from_slice(more);
     Some(())
 }
 
 /// Appends `one` to a vector. `None` if memory is refused.
-pub(crate) fn push<T>(all: &mut Vec<T>, one: T) -> Option<()> {
+pub(crate) fn try_push<T>(all: &mut Vec<T>, one: T) -> Option<()> {
     all.try_reserve(1).ok()?;
     all.push(one);
     Some(())
@@ -102,7 +102,7 @@ pub(crate) fn push<T>(all: &mut Vec<T>, one: T) -> Option<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Bytes, MIN_VISIBLE_RATIO};
+    use super::{SharedBytes, MIN_VISIBLE_RATIO};
 
     #[test]
     fn rest_of_bytes_is_copied_only_if_little_is_left() {
@@ -113,15 +113,15 @@ mod tests {
             (4, true),
             (201, true),
         ] {
-            let rest = Bytes::rest_of(bytes.clone(), start).unwrap();
+            let rest = SharedBytes::try_from_offset(bytes.clone(), start).unwrap();
             assert!(rest.is_same_allocation(&rest.clone()));
             assert_eq!(&rest[..], &bytes[start..]);
-            assert_eq!(rest, Bytes::copy_of(&bytes[start..]).unwrap());
+            assert_eq!(rest, SharedBytes::try_copy_from(&bytes[start..]).unwrap());
             assert_eq!(
                 rest.all.len(),
                 bytes.len() - if is_copied { start } else { 0 }
             );
         }
-        assert!(Bytes::rest_of(bytes, 202).is_none());
+        assert!(SharedBytes::try_from_offset(bytes, 202).is_none());
     }
 }

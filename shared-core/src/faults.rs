@@ -39,13 +39,13 @@ pub(crate) enum Fault {
 /// Whether `fault` is injected in this process.
 #[cfg(not(feature = "faults"))]
 #[inline(always)]
-pub(crate) fn injected(_fault: Fault) -> bool {
+pub(crate) fn is_fault_injected(_fault: Fault) -> bool {
     false
 }
 
 /// Whether `fault` is injected in this process.
 #[cfg(feature = "faults")]
-pub(crate) fn injected(fault: Fault) -> bool {
+pub(crate) fn is_fault_injected(fault: Fault) -> bool {
     use std::sync::OnceLock;
 
     static CHOSEN: OnceLock<Option<Fault>> = OnceLock::new();
@@ -74,8 +74,8 @@ pub(crate) fn injected(fault: Fault) -> bool {
 /// Panics if `fault` is injected.
 #[inline(always)]
 #[allow(clippy::panic)] // the purpose of this function
-pub(crate) fn panic_if(fault: Fault) {
-    if injected(fault) {
+pub(crate) fn panic_if_injected(fault: Fault) {
+    if is_fault_injected(fault) {
         panic!("injected fault: {fault:?}");
     }
 }
@@ -83,8 +83,8 @@ pub(crate) fn panic_if(fault: Fault) {
 /// Aborts the process if `fault` is injected, as `kill -9` would.
 #[cfg(feature = "store")]
 #[inline(always)]
-pub(crate) fn die_if(fault: Fault) {
-    if injected(fault) {
+pub(crate) fn abort_if_injected(fault: Fault) {
+    if is_fault_injected(fault) {
         std::process::abort();
     }
 }
@@ -92,9 +92,9 @@ pub(crate) fn die_if(fault: Fault) {
 /// Whether `fault` is injected; `true` for the first call only.
 #[cfg(feature = "store")]
 #[inline(always)]
-pub(crate) fn injected_once(fault: Fault) -> bool {
+pub(crate) fn is_fault_injected_once(fault: Fault) -> bool {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     static HAPPENED: AtomicBool = AtomicBool::new(false);
-    injected(fault) && !HAPPENED.swap(true, Ordering::Relaxed)
+    is_fault_injected(fault) && !HAPPENED.swap(true, Ordering::Relaxed)
 }

@@ -32,6 +32,6 @@ impl BuildHasher for ProcessKeys {
 }
 
 /// Creates the keys, on a thread that may allocate thread-local variables.
-pub(crate) fn prepare() {
+pub(crate) fn create_hash_keys() {
     LazyLock::force(&KEYS);
 }

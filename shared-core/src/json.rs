@@ -5,7 +5,7 @@
 ///
 /// A body that ends with its connection looks the same whether its sender has finished or
 /// failed; this distinguishes most truncated bodies from complete ones.
-pub fn is_closed(body: &[u8]) -> bool {
+pub fn is_closed_json(body: &[u8]) -> bool {
     let mut depth = 0usize;
     let mut bytes = body.iter();
     while let Some(byte) = bytes.next() {
@@ -17,14 +17,14 @@ pub fn is_closed(body: &[u8]) -> bool {
             b'}' | b']' if depth > 1 => depth -= 1,
             b' ' | b'\t' | b'\n' | b'\r' => {}
             _ if depth == 0 => return false,
-            b'"' if !end_of_string(&mut bytes) => return false,
+            b'"' if !skip_json_string(&mut bytes) => return false,
             _ => {}
         }
     }
     false
 }
 
-fn end_of_string(bytes: &mut std::slice::Iter<'_, u8>) -> bool {
+fn skip_json_string(bytes: &mut std::slice::Iter<'_, u8>) -> bool {
     while let Some(byte) = bytes.next() {
         match byte {
             b'"' => return true,
@@ -39,7 +39,7 @@ fn end_of_string(bytes: &mut std::slice::Iter<'_, u8>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_closed;
+    use super::is_closed_json;
 
     #[test]
     fn complete_text_closes() {
@@ -49,7 +49,7 @@ mod tests {
             r#"{"a":"}","b":["\"]",{}]}"#,
             "[\"\\\\\"]\n",
         ] {
-            assert!(is_closed(text.as_bytes()), "{text}");
+            assert!(is_closed_json(text.as_bytes()), "{text}");
         }
     }
 
@@ -57,14 +57,14 @@ mod tests {
     fn truncated_text_does_not_close() {
         let text = r#"{"jsonrpc":"2.0","id":"a}","result":[{"x":"\"]}"},[]]}"#;
         for cut in 0..text.len() {
-            assert!(!is_closed(&text.as_bytes()[..cut]), "{}", &text[..cut]);
+            assert!(!is_closed_json(&text.as_bytes()[..cut]), "{}", &text[..cut]);
         }
     }
 
     #[test]
     fn text_that_is_no_object_or_array_does_not_close() {
         for text in ["", " ", "1", "null", "}", "]{", "{}{}", "[] x", "\"[]\""] {
-            assert!(!is_closed(text.as_bytes()), "{text}");
+            assert!(!is_closed_json(text.as_bytes()), "{text}");
         }
     }
 }

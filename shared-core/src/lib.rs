@@ -50,12 +50,13 @@ pub mod json;
 pub mod jsonrpc;
 pub mod lock;
 pub mod log;
+pub mod log_variable;
 pub mod memory;
 pub mod metrics;
-pub mod mode;
 pub mod negotiate;
 mod panics;
 pub mod request_coding;
+pub mod response_mode;
 pub mod script;
 pub mod ssz;
 #[cfg(not(target_family = "wasm"))]
@@ -65,9 +66,8 @@ pub mod status;
 mod support;
 pub mod time_constants;
 pub mod transcode;
-pub mod variable;
 pub mod zstd;
 
 #[cfg(all(test, feature = "ffi"))]
 #[global_allocator]
-static ALLOCATOR: allocator::Allocator = allocator::Allocator;
+static ALLOCATOR: allocator::ReserveAllocator = allocator::ReserveAllocator;

@@ -6,13 +6,15 @@ use std::borrow::Cow;
 
 /// Returns `text` with an escape for each character that is not visible: `
 /// `, `\u{1b}`.
-pub fn escaped(text: &str) -> Cow<'_, str> {
-    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) || !text.contains(is_hidden) {
+pub fn escape_log_text(text: &str) -> Cow<'_, str> {
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
+        || !text.contains(is_invisible_character)
+    {
         return Cow::Borrowed(text);
     }
     let mut line = String::with_capacity(text.len() + 16);
     for character in text.chars() {
-        match is_hidden(character) {
+        match is_invisible_character(character) {
             true => line.extend(character.escape_default()),
             false => line.push(character),
         }
@@ -21,13 +23,13 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
 }
 
 /// Escapes bytes that need not be UTF-8, as [`escaped`] does.
-pub fn escaped_bytes(text: &[u8]) -> String {
-    escaped(&String::from_utf8_lossy(text)).into_owned()
+pub fn escape_log_bytes(text: &[u8]) -> String {
+    escape_log_text(&String::from_utf8_lossy(text)).into_owned()
 }
 
 /// Whether the character is a control character, a line separator, changes the direction of
 /// writing, or has no width.
-fn is_hidden(character: char) -> bool {
+fn is_invisible_character(character: char) -> bool {
     character.is_control()
         || matches!(
             character,
@@ -45,7 +47,7 @@ fn is_hidden(character: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{escaped, escaped_bytes};
+    use super::{escape_log_bytes, escape_log_text};
 
     #[test]
     fn escaped_text_is_one_visible_line() {
@@ -59,8 +61,8 @@ mod tests {
                 "\\u{85}\\u{2028}\\u{202e}\\u{feff}",
             ),
         ] {
-            assert_eq!(escaped(text), line);
+            assert_eq!(escape_log_text(text), line);
         }
-        assert_eq!(escaped_bytes(b"a\xff\n"), "a\u{fffd}\\n");
+        assert_eq!(escape_log_bytes(b"a\xff\n"), "a\u{fffd}\\n");
     }
 }

@@ -11,20 +11,20 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;
 
 /// Whether memory was refused to an allocation that can't fail.
-static SHORT: AtomicBool = AtomicBool::new(false);
+static MEMORY_IS_SHORT: AtomicBool = AtomicBool::new(false);
 
 /// Whether the system has no memory left, not even for small allocations: nothing is buffered,
 /// looked up or stored then, and responses are passed unchanged.
 ///
 /// Only the allocator of the process detects this (feature `ffi`); with another allocator the
 /// result is always `false`.
-pub fn is_short() -> bool {
-    SHORT.load(Ordering::Relaxed)
+pub fn is_memory_short() -> bool {
+    MEMORY_IS_SHORT.load(Ordering::Relaxed)
 }
 
 /// Sets the result of [`is_short`]. Called by the allocator of the process.
-pub fn set_short(short: bool) {
-    SHORT.store(short, Ordering::Relaxed);
+pub fn set_memory_short(short: bool) {
+    MEMORY_IS_SHORT.store(short, Ordering::Relaxed);
 }
 
 /// Whether `bytes` could be allocated now. For callers that are about to allocate them in a way
@@ -38,7 +38,7 @@ pub fn can_allocate(bytes: usize) -> bool {
 /// Releases the unused capacity of a body. An allocator that would have to move the block may
 /// refuse; the capacity stays as it is then.
 #[allow(unsafe_code)]
-pub fn release_unused(body: &mut Vec<u8>) {
+pub fn release_unused_capacity(body: &mut Vec<u8>) {
     let (length, room) = (body.len(), body.capacity());
     let Ok(layout) = Layout::array::<u8>(room) else {
         return;
@@ -61,16 +61,16 @@ pub fn release_unused(body: &mut Vec<u8>) {
 pub const SMALL: usize = 64 << 10;
 
 /// Length in bytes from which the memory of a body is released while it is drained.
-pub(crate) const LONG: usize = 8 << 20;
+pub(crate) const DRAINED_BODY_BYTES: usize = 8 << 20;
 
 /// Length in bytes of the pieces in which a body is drained.
-const PIECE: usize = 1 << 20;
+const DRAIN_PIECE_BYTES: usize = 1 << 20;
 
 /// Passes a long body, or a part of one, to a host that copies it. Its memory is released piece
 /// by piece, so that little of it exists twice; the contents of `bytes` are undefined
 /// afterwards.
-pub(crate) fn drain(bytes: &mut [u8], mut to: impl FnMut(&[u8])) {
-    for piece in bytes.chunks_mut(PIECE) {
+pub(crate) fn drain_body_bytes(bytes: &mut [u8], mut to: impl FnMut(&[u8])) {
+    for piece in bytes.chunks_mut(DRAIN_PIECE_BYTES) {
         to(piece);
         release_pages(piece);
     }
@@ -101,7 +101,7 @@ pub(crate) fn release_pages(bytes: &mut [u8]) {
 
 /// A memory budget: the bytes that are reserved by the exchanges that share it. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Budget(Arc<BudgetState>);
+pub struct MemoryBudget(Arc<BudgetState>);
 
 /// The counts that all clones of a budget share.
 #[derive(Debug, Default)]
@@ -111,40 +111,40 @@ struct BudgetState {
     holders: AtomicUsize,
 }
 
-impl Budget {
+impl MemoryBudget {
     /// Returns a budget without reservations.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Number of bytes that are reserved now.
-    pub fn used(&self) -> usize {
+    pub fn reserved_bytes(&self) -> usize {
         self.0.bytes.load(Ordering::Relaxed)
     }
 
     /// Number of reservations.
-    pub fn holders(&self) -> usize {
+    pub fn reservation_count(&self) -> usize {
         self.0.holders.load(Ordering::Relaxed)
     }
 
     /// Reserves `bytes`, unless more than `limit` would then be in use.
-    pub fn reserve(&self, bytes: usize, limit: usize) -> Option<Reservation> {
-        self.take(bytes, limit).then(|| {
+    pub fn reserve_bytes(&self, bytes: usize, limit: usize) -> Option<MemoryReservation> {
+        self.take_bytes(bytes, limit).then(|| {
             self.0.holders.fetch_add(1, Ordering::Relaxed);
-            Reservation {
-                budget: self.clone(),
-                bytes,
+            MemoryReservation {
+                memory_budget: self.clone(),
+                reserved_bytes: bytes,
             }
         })
     }
 
     /// Adds `bytes` to those in use, unless more than `limit` would then be in use.
-    fn take(&self, bytes: usize, limit: usize) -> bool {
-        self.take_leaving(bytes, limit, 0)
+    fn take_bytes(&self, bytes: usize, limit: usize) -> bool {
+        self.take_bytes_leaving(bytes, limit, 0)
     }
 
     /// Adds `bytes` to those in use, unless less than `left` of `limit` would then be free.
-    fn take_leaving(&self, bytes: usize, limit: usize, left: usize) -> bool {
+    fn take_bytes_leaving(&self, bytes: usize, limit: usize, left: usize) -> bool {
         let limit = limit.saturating_sub(left);
         let more = |used: usize| used.checked_add(bytes).filter(|total| *total <= limit);
         let used = &self.0.bytes;
@@ -155,29 +155,29 @@ impl Budget {
 
 /// Bytes of a [`Budget`], returned to it when dropped.
 #[derive(Debug)]
-pub struct Reservation {
-    budget: Budget,
-    bytes: usize,
+pub struct MemoryReservation {
+    memory_budget: MemoryBudget,
+    reserved_bytes: usize,
 }
 
-impl Reservation {
+impl MemoryReservation {
     /// Budget that the bytes are returned to.
-    pub fn budget(&self) -> &Budget {
-        &self.budget
+    pub fn memory_budget(&self) -> &MemoryBudget {
+        &self.memory_budget
     }
 
     /// Number of reserved bytes.
-    pub fn bytes(&self) -> usize {
-        self.bytes
+    pub fn reserved_bytes(&self) -> usize {
+        self.reserved_bytes
     }
 
     /// Grows the reservation to `bytes`, unless more than `limit` would then be in use: `false`.
     /// Never shrinks it.
     pub fn grow_to(&mut self, bytes: usize, limit: usize) -> bool {
-        let more = bytes.saturating_sub(self.bytes);
-        let grows = self.budget.take(more, limit);
+        let more = bytes.saturating_sub(self.reserved_bytes);
+        let grows = self.memory_budget.take_bytes(more, limit);
         if grows {
-            self.bytes += more;
+            self.reserved_bytes += more;
         }
         grows
     }
@@ -186,28 +186,31 @@ impl Reservation {
     /// then be free for all others: one holder gets half of the memory at most, and each of `n`
     /// equal holders one part of `n + 1`.
     pub fn grow_to_share(&mut self, bytes: usize, limit: usize) -> bool {
-        let more = bytes.saturating_sub(self.bytes);
-        let grows = more == 0 || self.budget.take_leaving(more, limit, bytes);
+        let more = bytes.saturating_sub(self.reserved_bytes);
+        let grows = more == 0 || self.memory_budget.take_bytes_leaving(more, limit, bytes);
         if grows {
-            self.bytes += more;
+            self.reserved_bytes += more;
         }
         grows
     }
 
     /// Shrinks the reservation to `bytes`. Never grows it.
     pub fn shrink_to(&mut self, bytes: usize) {
-        if bytes < self.bytes {
-            let released = self.bytes - bytes;
-            self.budget.0.bytes.fetch_sub(released, Ordering::Relaxed);
-            self.bytes = bytes;
+        if bytes < self.reserved_bytes {
+            let released = self.reserved_bytes - bytes;
+            self.memory_budget
+                .0
+                .bytes
+                .fetch_sub(released, Ordering::Relaxed);
+            self.reserved_bytes = bytes;
         }
     }
 }
 
-impl Drop for Reservation {
+impl Drop for MemoryReservation {
     fn drop(&mut self) {
         self.shrink_to(0);
-        self.budget.0.holders.fetch_sub(1, Ordering::Relaxed);
+        self.memory_budget.0.holders.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -219,7 +222,7 @@ mod tests {
             let mut body = Vec::with_capacity(1 << 20);
             body.extend((0..length).map(|at| at as u8));
             let before = body.clone();
-            super::release_unused(&mut body);
+            super::release_unused_capacity(&mut body);
             assert!(body == before && body.capacity() == length);
         }
     }
@@ -236,7 +239,7 @@ mod tests {
             5000..9000,
         ] {
             let (mut body, mut copy) = (all.clone(), Vec::new());
-            super::drain(&mut body[part.clone()], |piece| {
+            super::drain_body_bytes(&mut body[part.clone()], |piece| {
                 copy.extend_from_slice(piece);
             });
             assert!(copy == all[part.clone()]);
@@ -252,40 +255,45 @@ mod tests {
         }
     }
 
-    use super::Budget;
+    use super::MemoryBudget;
 
     #[test]
     fn budget_is_never_exceeded_and_returns_to_zero() {
-        let budget = Budget::new();
-        let mut first = budget.reserve(60, 100).unwrap();
-        assert!(budget.reserve(41, 100).is_none());
-        let second = budget.reserve(40, 100).unwrap();
-        assert_eq!(budget.used(), 100);
+        let budget = MemoryBudget::new();
+        let mut first = budget.reserve_bytes(60, 100).unwrap();
+        assert!(budget.reserve_bytes(41, 100).is_none());
+        let second = budget.reserve_bytes(40, 100).unwrap();
+        assert_eq!(budget.reserved_bytes(), 100);
         first.shrink_to(10);
-        assert_eq!(budget.used(), 50);
+        assert_eq!(budget.reserved_bytes(), 50);
         first.shrink_to(90);
-        assert_eq!(budget.used(), 50);
-        assert_eq!(budget.holders(), 2);
+        assert_eq!(budget.reserved_bytes(), 50);
+        assert_eq!(budget.reservation_count(), 2);
         drop(first);
         drop(second);
-        assert_eq!((budget.used(), budget.holders()), (0, 0));
+        assert_eq!(
+            (budget.reserved_bytes(), budget.reservation_count()),
+            (0, 0)
+        );
     }
 
     #[test]
     fn reservation_grows_within_the_limit_only() {
-        let budget = Budget::new();
-        let mut reservation = budget.reserve(10, 100).unwrap();
+        let budget = MemoryBudget::new();
+        let mut reservation = budget.reserve_bytes(10, 100).unwrap();
         assert!(reservation.grow_to(100, 100) && !reservation.grow_to(101, 100));
         assert!(reservation.grow_to(50, 100));
-        assert_eq!(budget.used(), 100);
+        assert_eq!(budget.reserved_bytes(), 100);
         drop(reservation);
-        assert_eq!(budget.used(), 0);
+        assert_eq!(budget.reserved_bytes(), 0);
     }
 
     #[test]
     fn holders_with_a_share_leave_as_much_free_as_each_has() {
-        let budget = Budget::new();
-        let mut holders: Vec<_> = (0..17).map(|_| budget.reserve(0, 1800).unwrap()).collect();
+        let budget = MemoryBudget::new();
+        let mut holders: Vec<_> = (0..17)
+            .map(|_| budget.reserve_bytes(0, 1800).unwrap())
+            .collect();
         assert!(holders[0].grow_to_share(900, 1800) && !holders[0].grow_to_share(901, 1800));
         holders[0].shrink_to(0);
         for bytes in 1..=1000 {
@@ -293,14 +301,14 @@ mod tests {
                 holder.grow_to_share(bytes, 1800);
             }
         }
-        assert!(holders.iter().all(|holder| holder.bytes() == 100));
-        assert_eq!(budget.used(), 1700);
+        assert!(holders.iter().all(|holder| holder.reserved_bytes() == 100));
+        assert_eq!(budget.reserved_bytes(), 1700);
     }
 
     #[test]
     fn sum_beyond_the_address_space_is_refused() {
-        let budget = Budget::new();
-        let _reservation = budget.reserve(1, usize::MAX).unwrap();
-        assert!(budget.reserve(usize::MAX, usize::MAX).is_none());
+        let budget = MemoryBudget::new();
+        let _reservation = budget.reserve_bytes(1, usize::MAX).unwrap();
+        assert!(budget.reserve_bytes(usize::MAX, usize::MAX).is_none());
     }
 }

@@ -4,17 +4,17 @@
 //! Every name is defined here or in a table of this crate: no client can create one.
 
 use crate::cache::process::owner_client::OwnerClient;
-use crate::cache::process::upstream_errors::{UpstreamError, KINDS};
-use crate::cache::process::{Process, Shared};
+use crate::cache::process::upstream_errors::{UpstreamError, ERROR_KINDS};
+use crate::cache::process::{ProcessHandle, ProcessState};
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
 use crate::jsonrpc::methods;
-use crate::mode::Mode;
+use crate::response_mode::ResponseMode;
 
 /// The counters that are not one of a family such as modes, reasons or methods. The first five are
 /// also counters of Envoy's compressor.
 #[derive(Clone, Copy)]
-enum Total {
+enum TotalCounter {
     Compressed,
     NotCompressed,
     TooSmall,
@@ -33,7 +33,7 @@ enum Total {
     Verified,
 }
 
-const TOTALS: [&str; 18] = [
+const TOTAL_NAMES: [&str; 18] = [
     "response.compressed",
     "response.not_compressed",
     "response.content_length_too_small",
@@ -54,30 +54,30 @@ const TOTALS: [&str; 18] = [
     "verified.unanswered",
 ];
 
-const MODES: usize = TOTALS.len();
-const STATUSES: usize = MODES + Mode::ALL.len();
-const REASONS: usize = STATUSES + CacheStatus::ALL.len();
-const METHODS: usize = REASONS + Reason::ALL.len();
-const METHOD_HITS: usize = METHODS + methods::NUMBER + 1;
-const METHOD_NODE: usize = METHOD_HITS + methods::NUMBER + 1;
-const METHOD_TIMES: usize = METHOD_NODE + methods::NUMBER + 1;
-const NODE_STATUSES: usize = METHOD_TIMES + methods::NUMBER + 1;
-const NODE_ERRORS: usize = NODE_STATUSES + STATUS_CLASSES.len();
+const FIRST_MODE_COUNTER: usize = TOTAL_NAMES.len();
+const FIRST_STATUS_COUNTER: usize = FIRST_MODE_COUNTER + ResponseMode::ALL.len();
+const FIRST_REASON_COUNTER: usize = FIRST_STATUS_COUNTER + CacheStatus::ALL.len();
+const FIRST_METHOD_COUNTER: usize = FIRST_REASON_COUNTER + Reason::ALL.len();
+const FIRST_METHOD_HIT: usize = FIRST_METHOD_COUNTER + methods::METHOD_COUNT + 1;
+const FIRST_METHOD_FORWARD: usize = FIRST_METHOD_HIT + methods::METHOD_COUNT + 1;
+const FIRST_METHOD_LATENCY: usize = FIRST_METHOD_FORWARD + methods::METHOD_COUNT + 1;
+const FIRST_UPSTREAM_STATUS: usize = FIRST_METHOD_LATENCY + methods::METHOD_COUNT + 1;
+const FIRST_UPSTREAM_ERROR: usize = FIRST_UPSTREAM_STATUS + STATUS_CLASSES.len();
 
 /// Number of counters.
-pub const COUNTERS: usize = NODE_ERRORS + KINDS;
+pub const COUNTER_COUNT: usize = FIRST_UPSTREAM_ERROR + ERROR_KINDS;
 
 /// Numbers of the counters in the history of a metrics board: requests, requests that the node has
 /// answered, hits by cache status, and misses by cache status.
 #[cfg(not(target_family = "wasm"))]
 pub(crate) const HISTORY: [usize; 7] = [
-    Total::Requests as usize,
-    Total::NodeRequests as usize,
-    STATUSES + CacheStatus::Hit as usize,
-    STATUSES + CacheStatus::Updating as usize,
-    STATUSES + CacheStatus::Stale as usize,
-    STATUSES + CacheStatus::Miss as usize,
-    STATUSES + CacheStatus::Revalidated as usize,
+    TotalCounter::Requests as usize,
+    TotalCounter::NodeRequests as usize,
+    FIRST_STATUS_COUNTER + CacheStatus::Hit as usize,
+    FIRST_STATUS_COUNTER + CacheStatus::Updating as usize,
+    FIRST_STATUS_COUNTER + CacheStatus::Stale as usize,
+    FIRST_STATUS_COUNTER + CacheStatus::Miss as usize,
+    FIRST_STATUS_COUNTER + CacheStatus::Revalidated as usize,
 ];
 
 /// Classes of status codes (RFC 9110, 15).
@@ -89,44 +89,49 @@ const MAX_COUNTERS: usize = 18;
 /// Returns the names of all counters that a host exports to its own metrics, in the order of
 /// their numbers. `None` for a number that is not exported: hits and latencies by method are
 /// shown on the status page only.
-pub fn counters() -> impl Iterator<Item = Option<String>> {
-    let is_shown = |number| !(METHOD_HITS..NODE_STATUSES).contains(&number);
+pub fn exported_counter_names() -> impl Iterator<Item = Option<String>> {
+    let is_shown = |number| !(FIRST_METHOD_HIT..FIRST_UPSTREAM_STATUS).contains(&number);
     let shown = move |(number, name): (usize, Option<String>)| name.filter(|_| is_shown(number));
-    names().enumerate().map(shown)
+    all_counter_names().enumerate().map(shown)
 }
 
 /// Returns the names of all counters. `None` for a number that no exchange adds to.
-pub(crate) fn names() -> impl Iterator<Item = Option<String>> {
-    let totals = TOTALS.into_iter().map(|name| Some(name.to_owned()));
-    let modes = Mode::ALL.into_iter().filter(|mode| *mode != Mode::Off);
+pub(crate) fn all_counter_names() -> impl Iterator<Item = Option<String>> {
+    let totals = TOTAL_NAMES.into_iter().map(|name| Some(name.to_owned()));
+    let modes = ResponseMode::ALL
+        .into_iter()
+        .filter(|mode| *mode != ResponseMode::Off);
     let modes = [None]
         .into_iter()
-        .chain(modes.map(|mode| named("mode", mode.name())));
+        .chain(modes.map(|mode| counter_name("mode", mode.mode_name())));
     let statuses = CacheStatus::ALL.iter().map(|status| status.name());
     let reasons = Reason::ALL.iter().map(|reason| reason.name());
     let errors = UpstreamError::ALL.iter();
     // method names keep their case
     let of_methods = |family: &'static str| {
-        let names = methods::all().iter().map(|row| row.name).chain([OTHER]);
+        let names = methods::all_method_rows()
+            .iter()
+            .map(|row| row.name)
+            .chain([OTHER_METHODS_NAME]);
         names.map(move |name| Some(format!("{family}.{name}")))
     };
     totals
         .chain(modes)
-        .chain(statuses.map(|name| named("cache", name)))
-        .chain(reasons.map(|name| named("cache.reason", name)))
+        .chain(statuses.map(|name| counter_name("cache", name)))
+        .chain(reasons.map(|name| counter_name("cache.reason", name)))
         .chain(of_methods("rpc"))
         .chain(of_methods("rpc_hit"))
         .chain(of_methods("rpc_node"))
         .chain(of_methods("rpc_microseconds"))
-        .chain(STATUS_CLASSES.map(|class| named("node.status", class)))
-        .chain(errors.map(|error| named("node.error", error.name())))
+        .chain(STATUS_CLASSES.map(|class| counter_name("node.status", class)))
+        .chain(errors.map(|error| counter_name("node.error", error.name())))
 }
 
 /// Name for all methods that are in no table.
-pub const OTHER: &str = "other";
+pub const OTHER_METHODS_NAME: &str = "other";
 
 /// Returns the name of a counter in its family; `None` for an empty name, which is not counted.
-fn named(family: &str, name: &str) -> Option<String> {
+fn counter_name(family: &str, name: &str) -> Option<String> {
     let name = name.to_lowercase();
     (!name.is_empty()).then(|| format!("{family}.{name}"))
 }
@@ -148,28 +153,28 @@ pub const GAUGES: [&str; 8] = [
 
 /// Returns the present values, in the order of [`GAUGES`]; `waiting` is the number of jobs that
 /// wait for a thread of the host.
-pub fn gauges(process: &Process, waiting: usize) -> [u64; GAUGES.len()] {
-    let hot = process.shared.hot();
+pub fn gauge_values(process: &ProcessHandle, waiting: usize) -> [u64; GAUGES.len()] {
+    let hot = process.shared.hot_tier();
     [
-        process.budget.used() as u64,
-        process.budget.holders() as u64,
-        hot.map_or(0, |hot| hot.bytes()),
-        hot.map_or(0, |hot| hot.count() as u64),
-        process.transcodings.used() as u64,
+        process.budget.reserved_bytes() as u64,
+        process.budget.reservation_count() as u64,
+        hot.map_or(0, |hot| hot.total_weight()),
+        hot.map_or(0, |hot| hot.entry_count() as u64),
+        process.transcodings.reserved_bytes() as u64,
         waiting as u64,
         process
             .shared
-            .owner()
+            .owner_client()
             .is_some_and(OwnerClient::is_up)
             .into(),
-        process.shared.flights.waiting() as u64,
+        process.shared.flights.waiter_count() as u64,
     ]
 }
 
 /// The properties of a response that are counted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExchangeMetrics<'a> {
-    pub(crate) mode: Mode,
+    pub(crate) mode: ResponseMode,
     pub(crate) is_compressed: bool,
     /// Bytes of the body before compression.
     pub(crate) received: u64,
@@ -231,19 +236,19 @@ impl BatchCallMetrics {
 
 /// Returns the position of a method in the method table.
 fn method_index(method: &[u8]) -> usize {
-    methods::position(method).unwrap_or(methods::NUMBER)
+    methods::method_row_index(method).unwrap_or(methods::METHOD_COUNT)
 }
 
 /// The numbers that one exchange adds to the counters and histograms when it ends.
 #[derive(Clone, Debug, Default)]
 pub struct ExchangeTally {
-    counts: [(u16, u64); MAX_COUNTERS],
+    counter_increments: [(u16, u64); MAX_COUNTERS],
     number: usize,
     /// Counters of the calls of a batch.
     more: Vec<(u16, u64)>,
     length: Option<u64>,
-    time: Option<(LatencyKind, u64)>,
-    age: Option<u64>,
+    response_latency: Option<(LatencyKind, u64)>,
+    hit_age: Option<u64>,
 }
 
 /// The kinds of responses whose latency is recorded.
@@ -260,7 +265,7 @@ impl LatencyKind {
     pub const ALL: [Self; 2] = [Self::Hit, Self::Miss];
 
     /// Name in metrics.
-    pub const fn name(self) -> &'static str {
+    pub const fn metrics_name(self) -> &'static str {
         match self {
             Self::Hit => "hit",
             Self::Miss => "miss",
@@ -272,89 +277,89 @@ impl ExchangeTally {
     /// Returns the metrics of an exchange that has ended.
     pub(crate) fn from_exchange(answered: &ExchangeMetrics<'_>) -> Self {
         let mut tally = Self::default();
-        if answered.mode != Mode::Off {
-            tally.add(MODES + answered.mode as usize, 1);
-            tally.add_body(answered);
+        if answered.mode != ResponseMode::Off {
+            tally.add_counter(FIRST_MODE_COUNTER + answered.mode as usize, 1);
+            tally.add_body_lengths(answered);
         }
-        if answered.mode != Mode::Off || answered.status != CacheStatus::None {
-            tally.total(Total::Requests, 1);
-            tally.total(Total::NodeRequests, answered.is_answered().into());
-            tally.add_node(answered);
+        if answered.mode != ResponseMode::Off || answered.status != CacheStatus::None {
+            tally.add_total(TotalCounter::Requests, 1);
+            tally.add_total(TotalCounter::NodeRequests, answered.is_answered().into());
+            tally.add_upstream_response(answered);
             let kind = match (answered.is_forwarded, answered.is_hit()) {
                 (true, _) => Some(LatencyKind::Miss),
                 (false, true) => Some(LatencyKind::Hit),
                 // the client has disconnected
                 (false, false) => None,
             };
-            tally.time = kind.zip(answered.elapsed);
+            tally.response_latency = kind.zip(answered.elapsed);
             let is_one = kind == Some(LatencyKind::Hit) && answered.calls.is_none();
-            tally.age = answered.age.filter(|_| is_one).map(|age| age / 100);
+            tally.hit_age = answered.age.filter(|_| is_one).map(|age| age / 100);
         }
-        tally.add_cache(answered);
+        tally.add_cache_result(answered);
         tally
     }
 
-    fn add_node(&mut self, answered: &ExchangeMetrics<'_>) {
+    fn add_upstream_response(&mut self, answered: &ExchangeMetrics<'_>) {
         let class = answered.node_status.map(|status| usize::from(status / 100));
         if let Some(class @ 1..=5) = class {
-            self.add(NODE_STATUSES + class - 1, 1);
+            self.add_counter(FIRST_UPSTREAM_STATUS + class - 1, 1);
         }
-        let cut = NODE_ERRORS + UpstreamError::Cut as usize;
-        self.add(cut, answered.is_cut.into());
+        let cut = FIRST_UPSTREAM_ERROR + UpstreamError::Cut as usize;
+        self.add_counter(cut, answered.is_cut.into());
     }
 
-    fn add_body(&mut self, answered: &ExchangeMetrics<'_>) {
+    fn add_body_lengths(&mut self, answered: &ExchangeMetrics<'_>) {
         match answered.mode {
-            Mode::Hit => self.total(Total::HitBytes, answered.sent),
-            _ if answered.is_compressed => self.total(Total::Compressed, 1),
-            _ => self.total(Total::NotCompressed, 1),
+            ResponseMode::Hit => self.add_total(TotalCounter::HitBytes, answered.sent),
+            _ if answered.is_compressed => self.add_total(TotalCounter::Compressed, 1),
+            _ => self.add_total(TotalCounter::NotCompressed, 1),
         }
         match answered.mode {
-            Mode::TooSmall => self.total(Total::TooSmall, 1),
-            Mode::Oneshot | Mode::Stream => {
-                self.total(Total::UncompressedBytes, answered.received);
-                self.total(Total::CompressedBytes, answered.sent);
+            ResponseMode::TooSmall => self.add_total(TotalCounter::TooSmall, 1),
+            ResponseMode::Oneshot | ResponseMode::Stream => {
+                self.add_total(TotalCounter::UncompressedBytes, answered.received);
+                self.add_total(TotalCounter::CompressedBytes, answered.sent);
             }
             _ => {}
         }
         self.length = (answered.received > 0).then_some(answered.received);
     }
 
-    fn add_cache(&mut self, answered: &ExchangeMetrics<'_>) {
+    fn add_cache_result(&mut self, answered: &ExchangeMetrics<'_>) {
         if answered.status != CacheStatus::None {
-            self.add(STATUSES + answered.status as usize, 1);
+            self.add_counter(FIRST_STATUS_COUNTER + answered.status as usize, 1);
         }
         if answered.reason != Reason::None {
-            self.add(REASONS + answered.reason as usize, 1);
+            self.add_counter(FIRST_REASON_COUNTER + answered.reason as usize, 1);
         }
         match answered.calls {
             Some(calls) => {
-                self.total(Total::Batches, 1);
-                self.total(Total::BatchCalls, calls as u64);
-                self.total(Total::BatchHits, answered.hits as u64);
-                self.total(Total::CallsSaved, answered.hits as u64);
+                self.add_total(TotalCounter::Batches, 1);
+                self.add_total(TotalCounter::BatchCalls, calls as u64);
+                self.add_total(TotalCounter::BatchHits, answered.hits as u64);
+                self.add_total(TotalCounter::CallsSaved, answered.hits as u64);
             }
             None => {
                 let is_saved = answered.is_hit() && !answered.is_forwarded;
-                self.total(Total::CallsSaved, is_saved.into());
+                self.add_total(TotalCounter::CallsSaved, is_saved.into());
             }
         }
         if !answered.method.is_empty() {
             let row = method_index(answered.method);
-            self.add(METHODS + row, 1);
+            self.add_counter(FIRST_METHOD_COUNTER + row, 1);
             if answered.is_forwarded {
                 if let (Some(elapsed), true) = (answered.node_elapsed, answered.is_answered()) {
-                    self.add(METHOD_NODE + row, 1);
-                    self.add(METHOD_TIMES + row, elapsed);
+                    self.add_counter(FIRST_METHOD_FORWARD + row, 1);
+                    self.add_counter(FIRST_METHOD_LATENCY + row, elapsed);
                 }
             } else if answered.is_hit() {
-                self.add(METHOD_HITS + row, 1);
+                self.add_counter(FIRST_METHOD_HIT + row, 1);
             }
         }
         for call in answered.each {
             let row = usize::from(call.method);
-            let of_hits = call.is_hit.then_some(METHOD_HITS + row);
-            let places = [Some(METHODS + row), of_hits];
+            let of_hits = call.is_hit.then_some(FIRST_METHOD_HIT + row);
+            let places = [Some(FIRST_METHOD_COUNTER + row), of_hits];
             let places = places.into_iter().flatten();
             self.more.extend(places.map(|place| (place as u16, 1)));
         }
@@ -362,24 +367,24 @@ impl ExchangeTally {
 
     /// Returns the values that the process has recorded outside of exchanges since the last
     /// call, if there are any: verified hits, upstream errors.
-    pub fn from_process(shared: &Shared) -> Option<Self> {
+    pub fn from_process(shared: &ProcessState) -> Option<Self> {
         let mut tally = Self::default();
         tally.add_process(shared);
         (!tally.more.is_empty()).then_some(tally)
     }
 
     /// Adds the values that the process has recorded outside of exchanges.
-    pub(crate) fn add_process(&mut self, shared: &Shared) {
+    pub(crate) fn add_process(&mut self, shared: &ProcessState) {
         if let Some(counts) = shared.verified.take_counts() {
-            self.add_from(Total::Verified as usize, counts);
+            self.add_consecutive_counters(TotalCounter::Verified as usize, counts);
         }
         if let Some(counts) = shared.upstream_errors.take_counts() {
-            self.add_from(NODE_ERRORS, counts);
+            self.add_consecutive_counters(FIRST_UPSTREAM_ERROR, counts);
         }
     }
 
     /// Adds counts to the consecutive counters that begin with number `first`.
-    fn add_from<const N: usize>(&mut self, first: usize, counts: [u64; N]) {
+    fn add_consecutive_counters<const N: usize>(&mut self, first: usize, counts: [u64; N]) {
         let counted = (first..).zip(counts).filter(|(_, count)| *count > 0);
         self.more
             .extend(counted.map(|(place, count)| (place as u16, count)));
@@ -388,7 +393,7 @@ impl ExchangeTally {
     /// Adds the number of entries that were evicted from the hot tier since the last call.
     pub(crate) fn add_evicted(&mut self, count: u64) {
         if count > 0 {
-            self.more.push((Total::Evicted as u16, count));
+            self.more.push((TotalCounter::Evicted as u16, count));
         }
     }
 
@@ -396,35 +401,37 @@ impl ExchangeTally {
     /// response.
     pub(crate) fn add_invalid(&mut self, count: u64) {
         if count > 0 {
-            self.more.push((Total::Invalid as u16, count));
+            self.more.push((TotalCounter::Invalid as u16, count));
         }
     }
 
-    fn total(&mut self, total: Total, count: u64) {
-        self.add(total as usize, count);
+    fn add_total(&mut self, total: TotalCounter, count: u64) {
+        self.add_counter(total as usize, count);
     }
 
-    fn add(&mut self, counter: usize, count: u64) {
+    fn add_counter(&mut self, counter: usize, count: u64) {
         if count > 0 && self.number < MAX_COUNTERS {
-            self.counts[self.number] = (counter as u16, count);
+            self.counter_increments[self.number] = (counter as u16, count);
             self.number += 1;
         }
     }
 
     /// Numbers of counters, with their increments.
-    pub fn counts(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
-        let counts = self.counts[..self.number].iter().chain(&self.more);
+    pub fn counter_increments(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        let counts = self.counter_increments[..self.number]
+            .iter()
+            .chain(&self.more);
         counts.map(|(counter, count)| (usize::from(*counter), *count))
     }
 
     /// Latency in microseconds, if the host measures it.
-    pub fn time(&self) -> Option<(LatencyKind, u64)> {
-        self.time
+    pub fn response_latency(&self) -> Option<(LatencyKind, u64)> {
+        self.response_latency
     }
 
     /// Age of the entry of a hit, in tenths of a second.
-    pub fn age(&self) -> Option<u64> {
-        self.age
+    pub fn hit_age(&self) -> Option<u64> {
+        self.hit_age
     }
 
     /// Values for each of [`HISTOGRAMS`], if there is one.
@@ -437,18 +444,27 @@ impl ExchangeTally {
 mod tests {
     use crate::hash_keys::HashSet;
 
-    use super::{counters, names, COUNTERS, GAUGES, HISTOGRAMS, METHODS, METHOD_HITS};
+    use super::{
+        all_counter_names, exported_counter_names, COUNTER_COUNT, FIRST_METHOD_COUNTER,
+        FIRST_METHOD_HIT, GAUGES, HISTOGRAMS,
+    };
     use crate::jsonrpc::methods;
 
     #[test]
     fn counters_have_distinct_names() {
-        let names: Vec<_> = names().collect();
-        assert_eq!((names.len(), counters().count()), (COUNTERS, COUNTERS));
+        let names: Vec<_> = all_counter_names().collect();
         assert_eq!(
-            names[METHODS + methods::NUMBER].as_deref(),
+            (names.len(), exported_counter_names().count()),
+            (COUNTER_COUNT, COUNTER_COUNT)
+        );
+        assert_eq!(
+            names[FIRST_METHOD_COUNTER + methods::METHOD_COUNT].as_deref(),
             Some("rpc.other")
         );
-        assert_eq!(names[METHOD_HITS - 1], names[METHODS + methods::NUMBER]);
+        assert_eq!(
+            names[FIRST_METHOD_HIT - 1],
+            names[FIRST_METHOD_COUNTER + methods::METHOD_COUNT]
+        );
         let mut seen = HashSet::default();
         let others = GAUGES.into_iter().chain(HISTOGRAMS).map(str::to_owned);
         for name in names.into_iter().flatten().chain(others) {

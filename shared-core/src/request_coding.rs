@@ -1,33 +1,33 @@
 //! Request bodies that clients have compressed (RFC 9110, 8.4), and their decompression.
 
-use crate::gzip::inflate::{gunzip_beginning, gunzip_within, InflateError};
-use crate::negotiate::list_header::members;
-use crate::zstd::{unzstd, unzstd_beginning};
+use crate::gzip::inflate::{gunzip_available, gunzip_within, InflateError};
+use crate::negotiate::list_header::list_members;
+use crate::zstd::{decompress_truncated_zstd, decompress_zstd};
 
 /// A content coding that sszip can decompress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RequestCoding {
+pub enum SupportedCoding {
     /// gzip (RFC 1952); `x-gzip` is an alias (RFC 9110, 8.4.1.3).
     Gzip,
     /// zstd (RFC 8878).
     Zstd,
 }
 
-impl RequestCoding {
+impl SupportedCoding {
     fn from_name(name: &[u8]) -> Option<Self> {
         let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
         match () {
-            () if is("gzip") || is("x-gzip") => Some(RequestCoding::Gzip),
-            () if is("zstd") => Some(RequestCoding::Zstd),
+            () if is("gzip") || is("x-gzip") => Some(SupportedCoding::Gzip),
+            () if is("zstd") => Some(SupportedCoding::Zstd),
             () => None,
         }
     }
 
     /// Number of the coding, below 32.
-    pub fn index(self) -> usize {
+    pub fn coding_bit_index(self) -> usize {
         match self {
-            RequestCoding::Gzip => 0,
-            RequestCoding::Zstd => 1,
+            SupportedCoding::Gzip => 0,
+            SupportedCoding::Zstd => 1,
         }
     }
 
@@ -36,15 +36,15 @@ impl RequestCoding {
     ///
     /// # Errors
     /// [`InflateError`].
-    pub fn decode(
+    pub fn decompress_body(
         self,
         body: &[u8],
         cap: usize,
         may_take: impl FnMut(usize) -> bool,
     ) -> Result<Vec<u8>, InflateError> {
         match self {
-            RequestCoding::Gzip => gunzip_within(body, cap, may_take),
-            RequestCoding::Zstd => unzstd(body, cap, may_take),
+            SupportedCoding::Gzip => gunzip_within(body, cap, may_take),
+            SupportedCoding::Zstd => decompress_zstd(body, cap, may_take),
         }
     }
 
@@ -53,15 +53,15 @@ impl RequestCoding {
     /// # Errors
     /// The errors of [`decode`](Self::decode); [`InflateError::Bad`] if the body contains other
     /// data.
-    pub fn decode_beginning(
+    pub fn decode_truncated(
         self,
         body: &[u8],
         cap: usize,
         may_take: impl FnMut(usize) -> bool,
     ) -> Result<Vec<u8>, InflateError> {
         match self {
-            RequestCoding::Gzip => gunzip_beginning(body, cap, may_take),
-            RequestCoding::Zstd => unzstd_beginning(body, cap, may_take),
+            SupportedCoding::Gzip => gunzip_available(body, cap, may_take),
+            SupportedCoding::Zstd => decompress_truncated_zstd(body, cap, may_take),
         }
     }
 }
@@ -73,16 +73,16 @@ pub enum BodyCoding {
     #[default]
     None,
     /// A coding that is decompressed.
-    Coded(RequestCoding),
+    Coded(SupportedCoding),
     /// Another coding, or several: the body can't be read.
     Other,
 }
 
 impl BodyCoding {
     /// Updates the coding with one line of `Content-Encoding`; a second coding makes it `Other`.
-    pub fn read(&mut self, value: &[u8]) {
-        for name in members(value) {
-            *self = match (*self, RequestCoding::from_name(name)) {
+    pub fn add_content_encoding_line(&mut self, value: &[u8]) {
+        for name in list_members(value) {
+            *self = match (*self, SupportedCoding::from_name(name)) {
                 (BodyCoding::None, Some(coded)) => BodyCoding::Coded(coded),
                 _ => BodyCoding::Other,
             };
@@ -94,16 +94,18 @@ impl BodyCoding {
         let mut coding = BodyCoding::None;
         for (name, value) in fields {
             if name.eq_ignore_ascii_case(b"content-encoding") {
-                let names = members(value);
+                let names = list_members(value);
                 let is_coding = |name: &&[u8]| !name.eq_ignore_ascii_case(b"identity");
-                names.filter(is_coding).for_each(|name| coding.read(name));
+                names
+                    .filter(is_coding)
+                    .for_each(|name| coding.add_content_encoding_line(name));
             }
         }
         coding
     }
 
     /// Returns the coding, if it is one that is decompressed.
-    pub fn supported(self) -> Option<RequestCoding> {
+    pub fn supported_coding(self) -> Option<SupportedCoding> {
         match self {
             BodyCoding::Coded(coded) => Some(coded),
             BodyCoding::None | BodyCoding::Other => None,
@@ -113,13 +115,15 @@ impl BodyCoding {
 
 #[cfg(test)]
 mod tests {
-    use super::{BodyCoding, RequestCoding};
+    use super::{BodyCoding, SupportedCoding};
 
     #[test]
     fn single_known_coding_is_decompressed() {
         let of = |lines: &[&str]| {
             let mut coding = BodyCoding::None;
-            lines.iter().for_each(|line| coding.read(line.as_bytes()));
+            lines
+                .iter()
+                .for_each(|line| coding.add_content_encoding_line(line.as_bytes()));
             coding
         };
         for lines in [&[][..], &[""], &[" , "]] {
@@ -128,11 +132,11 @@ mod tests {
         for lines in [&["gzip"][..], &["X-GZip"], &["", " gzip ,"]] {
             assert_eq!(
                 of(lines),
-                BodyCoding::Coded(RequestCoding::Gzip),
+                BodyCoding::Coded(SupportedCoding::Gzip),
                 "{lines:?}"
             );
         }
-        assert_eq!(of(&["Zstd"]), BodyCoding::Coded(RequestCoding::Zstd));
+        assert_eq!(of(&["Zstd"]), BodyCoding::Coded(SupportedCoding::Zstd));
         for lines in [
             &["br"][..],
             &["zstd, gzip"],

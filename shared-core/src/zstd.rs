@@ -9,18 +9,18 @@ use zstd_safe::zstd_sys::ZSTD_ErrorCode::ZSTD_error_dstSize_tooSmall;
 use zstd_safe::{decompress_bound, DCtx, DParameter, ErrorCode, InBuffer, OutBuffer};
 
 use crate::gzip::inflate::{grow_output, InflateError};
-use crate::memory::release_unused;
+use crate::memory::release_unused_capacity;
 
 /// Maximum memory of the library in addition to the output: tables, and the literals of one
 /// block. Bytes.
-const CONTEXT: usize = 128 << 10;
+const CONTEXT_MEMORY_BYTES: usize = 128 << 10;
 
 /// Decompresses all frames of `coded` (RFC 8878, section 3.1) into at most `cap` bytes;
 /// `may_take` is called with the total length before memory is allocated.
 ///
 /// # Errors
 /// [`InflateError`]; the input is unchanged.
-pub fn unzstd(
+pub fn decompress_zstd(
     coded: &[u8],
     cap: usize,
     mut may_take: impl FnMut(usize) -> bool,
@@ -32,7 +32,7 @@ pub fn unzstd(
     let claimed = decompress_bound(coded).map_err(|_| InflateError::Bad)?;
     let claimed = usize::try_from(claimed).unwrap_or(usize::MAX);
     let most = claimed.min(cap);
-    let mut may_take = |room: usize| match may_take(room.saturating_add(CONTEXT)) {
+    let mut may_take = |room: usize| match may_take(room.saturating_add(CONTEXT_MEMORY_BYTES)) {
         true => Ok(()),
         false => Err(InflateError::OutOfMemory),
     };
@@ -46,10 +46,10 @@ pub fn unzstd(
             .map_err(|_| InflateError::OutOfMemory)?;
         match context.decompress(&mut body, coded) {
             Ok(_) => {
-                release_unused(&mut body);
+                release_unused_capacity(&mut body);
                 return Ok(body);
             }
-            Err(code) if !is_too_small(code) => return Err(InflateError::Bad),
+            Err(code) if !is_output_too_small(code) => return Err(InflateError::Bad),
             Err(_) if room < most => {
                 room = room.saturating_mul(2).min(most);
                 may_take(room)?;
@@ -62,9 +62,9 @@ pub fn unzstd(
 
 /// Longest window of a truncated stream in bytes. RFC 9659 allows no longer one in a content
 /// coding. `STREAM` adds the library's own buffers.
-const WINDOW: usize = 8 << 20;
-const WINDOW_LOG: u32 = 23;
-const STREAM: usize = WINDOW + (512 << 10);
+const MAX_WINDOW_BYTES: usize = 8 << 20;
+const MAX_WINDOW_LOG: u32 = 23;
+const STREAM_MEMORY_BYTES: usize = MAX_WINDOW_BYTES + (512 << 10);
 
 /// Decompresses the available part of truncated frames into at most `cap` bytes; `may_take` is
 /// called with the total length before memory is allocated.
@@ -72,20 +72,20 @@ const STREAM: usize = WINDOW + (512 << 10);
 /// # Errors
 /// The errors of [`unzstd`]; [`InflateError::Bad`] if the body is damaged and not only
 /// truncated.
-pub fn unzstd_beginning(
+pub fn decompress_truncated_zstd(
     coded: &[u8],
     cap: usize,
     mut may_take: impl FnMut(usize) -> bool,
 ) -> Result<Vec<u8>, InflateError> {
     let mut context = DCtx::try_create().ok_or(InflateError::OutOfMemory)?;
     context
-        .set_parameter(DParameter::WindowLogMax(WINDOW_LOG))
+        .set_parameter(DParameter::WindowLogMax(MAX_WINDOW_LOG))
         .map_err(|_| InflateError::Bad)?;
     let mut input = InBuffer::around(coded);
     let (mut body, mut length) = (Vec::new(), 0);
     loop {
         grow_output(&mut body, length, coded.len(), cap, |room| {
-            may_take(room.saturating_add(STREAM))
+            may_take(room.saturating_add(STREAM_MEMORY_BYTES))
         })?;
         let read = input.pos();
         let mut output = OutBuffer::around_pos(&mut body[..], length);
@@ -101,12 +101,12 @@ pub fn unzstd_beginning(
         }
     }
     body.truncate(length);
-    release_unused(&mut body);
+    release_unused_capacity(&mut body);
     Ok(body)
 }
 
 /// Whether the output has no room for the decompressed bytes.
-fn is_too_small(code: ErrorCode) -> bool {
+fn is_output_too_small(code: ErrorCode) -> bool {
     code.wrapping_neg() == ZSTD_error_dstSize_tooSmall as usize
 }
 
@@ -117,12 +117,14 @@ mod tests {
     use proptest::prelude::*;
     use zstd::stream::Encoder;
 
-    use super::{unzstd, unzstd_beginning, DCtx, InflateError, CONTEXT};
+    use super::{
+        decompress_truncated_zstd, decompress_zstd, DCtx, InflateError, CONTEXT_MEMORY_BYTES,
+    };
 
     const CAP: usize = 8 << 20;
 
     fn decode(coded: &[u8]) -> Result<Vec<u8>, InflateError> {
-        unzstd(coded, CAP, |_| true)
+        decompress_zstd(coded, CAP, |_| true)
     }
 
     /// Compresses a body as clients do that know its length, or as clients that send it in
@@ -168,22 +170,22 @@ mod tests {
         for is_sized in [true, false] {
             let coded = compress(&vec![0; 100_000], is_sized);
             let mut requested = Vec::new();
-            let taken = unzstd(&coded, 1 << 30, |length| {
+            let taken = decompress_zstd(&coded, 1 << 30, |length| {
                 requested.push(length);
                 true
             });
             assert_eq!(taken.unwrap().len(), 100_000);
             let most = *requested.last().unwrap();
             assert!(
-                requested.is_sorted() && most <= 2 * 100_000 + CONTEXT,
+                requested.is_sorted() && most <= 2 * 100_000 + CONTEXT_MEMORY_BYTES,
                 "{most}"
             );
             for most in requested {
-                let refused = unzstd(&coded, 1 << 30, |length| length < most);
+                let refused = decompress_zstd(&coded, 1 << 30, |length| length < most);
                 assert_eq!(refused, Err(InflateError::OutOfMemory));
             }
         }
-        assert!(DCtx::create().sizeof() <= CONTEXT);
+        assert!(DCtx::create().sizeof() <= CONTEXT_MEMORY_BYTES);
     }
 
     #[test]
@@ -196,12 +198,12 @@ mod tests {
         let long = [0, 0, 0, 0, 0, 0x10, 0, 0];
         let long = [&[0x28, 0xB5, 0x2F, 0xFD, 0xE0], &long[..], &block].concat();
         let mut most = 0;
-        let decoded = unzstd(&long, CAP, |length| {
+        let decoded = decompress_zstd(&long, CAP, |length| {
             most = most.max(length);
             true
         });
         assert_eq!(decoded, Err(InflateError::Bad));
-        assert!(most <= 1000 + CONTEXT, "{most}");
+        assert!(most <= 1000 + CONTEXT_MEMORY_BYTES, "{most}");
     }
 
     #[test]
@@ -237,24 +239,24 @@ mod tests {
             let all = [&body[..], b"end"].concat();
             let mut longest = 0;
             for cut in 0..=coded.len() {
-                let beginning = unzstd_beginning(&coded[..cut], CAP, |_| true).unwrap();
+                let beginning = decompress_truncated_zstd(&coded[..cut], CAP, |_| true).unwrap();
                 assert!(all.starts_with(&beginning), "cut at {cut}");
                 longest = longest.max(beginning.len());
             }
             assert_eq!(longest, all.len());
-            let of = |coded: &[u8], cap: usize| unzstd_beginning(coded, cap, |_| true);
+            let of = |coded: &[u8], cap: usize| decompress_truncated_zstd(coded, cap, |_| true);
             assert_eq!(of(&coded, all.len() - 1), Err(InflateError::TooLarge));
             assert_eq!(
                 of(&[&coded[..], b"more"].concat(), CAP),
                 Err(InflateError::Bad)
             );
-            let refused = unzstd_beginning(&coded, CAP, |_| false);
+            let refused = decompress_truncated_zstd(&coded, CAP, |_| false);
             assert_eq!(refused, Err(InflateError::OutOfMemory));
         }
         // a window of 2 GB less an eighth
         let window = [0x28, 0xB5, 0x2F, 0xFD, 0x00, 0xA7, (3 << 3) | 1, 0, 0, b'a'];
         assert_eq!(
-            unzstd_beginning(&window, CAP, |_| true),
+            decompress_truncated_zstd(&window, CAP, |_| true),
             Err(InflateError::Bad)
         );
     }
@@ -281,7 +283,7 @@ mod tests {
             let body = part.repeat(times);
             let coded = compress(&body, is_sized);
             prop_assert!(decode(&coded).as_ref() == Ok(&body));
-            let capped = unzstd(&coded, cap, |_| true);
+            let capped = decompress_zstd(&coded, cap, |_| true);
             match body.len() <= cap {
                 true => prop_assert!(capped == Ok(body)),
                 false => prop_assert_eq!(capped, Err(InflateError::TooLarge)),

@@ -7,19 +7,19 @@ use std::io::Write;
 use std::sync::Arc;
 
 use sszip_core::allocator::faulty::peak_allocation;
-use sszip_core::allocator::Allocator;
-use sszip_core::cache::process::wake::Queue;
+use sszip_core::allocator::ReserveAllocator;
+use sszip_core::cache::process::wake::WakeQueue;
 use sszip_core::config::{ConfigBlock, RouteConfig};
-use sszip_core::exchange::drive::{BodyLength, Driver, RequestBody, Step};
+use sszip_core::exchange::drive::{BodyLength, ExchangeDriver, HostStep, RequestBody};
 use sszip_core::exchange::{LookupRequest, RequestHead, ResponseHead};
-use sszip_core::memory::Budget;
+use sszip_core::memory::MemoryBudget;
 
 #[path = "support/driven.rs"]
 mod driven;
 use driven::{client_body, run_job, stored, End};
 
 #[global_allocator]
-static ALLOCATOR: Allocator = Allocator;
+static ALLOCATOR: ReserveAllocator = ReserveAllocator;
 
 const MIB: usize = 1 << 20;
 const MEMORY: usize = 8 * MIB;
@@ -41,11 +41,14 @@ fn config(lines: &[&str]) -> Arc<RouteConfig> {
         let mut words = line.split(' ');
         let name = words.next().unwrap();
         let values: Vec<&[u8]> = words.map(str::as_bytes).collect();
-        directives.set(name, &values).unwrap();
+        directives.set_directive(name, &values).unwrap();
     }
-    let config = directives.resolve(Budget::new());
-    config.process.shared.start(1 << 20, 1 << 20, 1);
-    config.process.shared.event_loop(Arc::new(Queue::default()));
+    let config = directives.resolve_route(MemoryBudget::new());
+    config.process.shared.start_hot_tier(1 << 20, 1 << 20, 1);
+    config
+        .process
+        .shared
+        .add_event_loop(Arc::new(WakeQueue::default()));
     Arc::new(config)
 }
 
@@ -77,7 +80,7 @@ const CALL_BEGINS: &[u8] = br#"{"jsonrpc":"2.0","id":1,"method":"eth_getCode","p
 const CALL: &[u8] = br#"{"jsonrpc":"2.0","id":1,"method":"eth_getTransactionByHash","params":["0x0000000000000000000000000000000000000000000000000000000000000001"]}"#;
 
 /// Returns decompression bombs as responses: one member, several, and trailers with a wrong length.
-fn bombs() -> Vec<Vec<u8>> {
+fn decompression_bombs() -> Vec<Vec<u8>> {
     let one = gzip(ANSWER_BEGINS, BOMB, b"\"}");
     let several = [gzip(ANSWER_BEGINS, BOMB, b""), gzip(b"\"}", 0, b"")].concat();
     let claims = |bomb: &[u8], length: u32| {
@@ -90,8 +93,14 @@ fn bombs() -> Vec<Vec<u8>> {
 }
 
 /// Runs an exchange of a client that accepts `accept`, with `answer` as the node's response.
-fn answered(config: &Arc<RouteConfig>, accept: &str, request: &[u8], coded: &[u8], answer: &[u8]) {
-    let mut driver = Driver::new(Arc::clone(config));
+fn run_exchange(
+    config: &Arc<RouteConfig>,
+    accept: &str,
+    request: &[u8],
+    coded: &[u8],
+    answer: &[u8],
+) {
+    let mut driver = ExchangeDriver::new(Arc::clone(config));
     let text = std::str::from_utf8(coded).unwrap();
     let fields = [
         ("Content-Type", "application/json"),
@@ -111,11 +120,11 @@ fn answered(config: &Arc<RouteConfig>, accept: &str, request: &[u8], coded: &[u8
         ..LookupRequest::default()
     };
     let step = driver
-        .lookup(RequestBody::Whole(request), lookup_request)
+        .lookup_under_policy(RequestBody::Whole(request), lookup_request)
         .unwrap();
     if !matches!(
         run_job(&mut driver, step),
-        Step::Forward | Step::ForwardRewritten
+        HostStep::Forward | HostStep::ForwardRewritten
     ) {
         return;
     }
@@ -143,16 +152,16 @@ fn answered(config: &Arc<RouteConfig>, accept: &str, request: &[u8], coded: &[u8
     );
     stored(&mut driver, 1);
     drop(driver);
-    assert_eq!(config.process.budget.used(), 0);
+    assert_eq!(config.process.budget.reserved_bytes(), 0);
 }
 
 #[test]
 fn gzip_responses_never_allocate_more_than_the_memory_limit() {
-    let bombs = bombs();
+    let bombs = decompression_bombs();
     for (bomb, answer) in bombs.iter().enumerate() {
         for line in ["cache_max_entry 1m", "cache_max_entry 512m"] {
             for accept in ["gzip", "identity", ""] {
-                let run = || answered(&config(&[line]), accept, CALL, b"", answer);
+                let run = || run_exchange(&config(&[line]), accept, CALL, b"", answer);
                 // encoders are created once per thread
                 run();
                 let peak = peak_allocation(run);
@@ -175,7 +184,7 @@ fn compressed_requests_never_allocate_more_than_the_memory_limit() {
         for line in ["cache_max_request 16k", "cache_max_request 64m"] {
             let none = gzip(b"", 0, b"");
             let coding = coding.as_bytes();
-            let run = || answered(&config(&[line]), "gzip", request, coding, &none);
+            let run = || run_exchange(&config(&[line]), "gzip", request, coding, &none);
             run();
             let peak = peak_allocation(run);
             assert!(peak <= MEMORY + SLACK, "{line}: {peak} bytes");

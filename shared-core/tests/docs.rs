@@ -13,9 +13,9 @@ use std::path::Path;
 use sszip_core::cache::class::Class;
 use sszip_core::cache::freshness::Lifetimes;
 use sszip_core::config::directive_page;
-use sszip_core::config::schema::schema;
-use sszip_core::jsonrpc::method_spec::{to_spec, FORMS};
-use sszip_core::jsonrpc::methods::{self, BlockParam, Method, ResultBlockPath};
+use sszip_core::config::json_schema::settings_schema;
+use sszip_core::jsonrpc::method_spec::{format_row, ROW_WORD_FORMS};
+use sszip_core::jsonrpc::methods::{self, BlockParam, MethodRow, ResultBlockPath};
 
 const INTRODUCTION: &str = "\
 <!-- Generated from shared-core/src/jsonrpc/methods.rs by the test `docs`; do not edit. -->
@@ -111,21 +111,21 @@ fn time(milliseconds: u64) -> String {
     format!("`{}{name}`", milliseconds / unit)
 }
 
-fn class(row: &Method) -> &'static str {
+fn class(row: &MethodRow) -> &'static str {
     match row.class {
-        methods::Class::Immutable => "immutable",
-        methods::Class::ByFinality => "by finality",
-        methods::Class::Tip => "tip",
-        methods::Class::Config => "config",
-        methods::Class::Never => "never",
+        methods::MethodClass::Immutable => "immutable",
+        methods::MethodClass::ByFinality => "by finality",
+        methods::MethodClass::Tip => "tip",
+        methods::MethodClass::Config => "config",
+        methods::MethodClass::Never => "never",
     }
 }
 
-fn is_never(row: &Method) -> bool {
-    row.class == methods::Class::Never
+fn is_never(row: &MethodRow) -> bool {
+    row.class == methods::MethodClass::Never
 }
 
-fn block(row: &Method) -> String {
+fn block(row: &MethodRow) -> String {
     match row.at {
         _ if is_never(row) => String::new(),
         BlockParam::None if row.in_result == ResultBlockPath::Itself => {
@@ -146,11 +146,11 @@ fn block(row: &Method) -> String {
     }
 }
 
-fn finality(row: &Method) -> &'static str {
+fn finality(row: &MethodRow) -> &'static str {
     match (row.class, row.at) {
-        (methods::Class::Never, _) => "",
-        (methods::Class::Tip | methods::Class::Config, _) => "-",
-        (methods::Class::Immutable, BlockParam::None) => "always final",
+        (methods::MethodClass::Never, _) => "",
+        (methods::MethodClass::Tip | methods::MethodClass::Config, _) => "-",
+        (methods::MethodClass::Immutable, BlockParam::None) => "always final",
         (_, BlockParam::Hash(_)) => "the hash",
         (_, BlockParam::Number(_)) => "final number",
         (_, BlockParam::Range(..)) => {
@@ -165,17 +165,17 @@ fn finality(row: &Method) -> &'static str {
     }
 }
 
-fn lifetime(row: &Method) -> String {
+fn lifetime(row: &MethodRow) -> String {
     let valid = Lifetimes::default();
-    let of = |class| time(valid.class(class));
+    let of = |class| time(valid.lifetime_for_class(class));
     let immutable = of(Class::Immutable);
     let unfinalized = of(Class::Unfinalized);
     let tip = of(Class::Tip);
     match (row.class, row.at) {
-        (methods::Class::Never, _) => String::new(),
-        (methods::Class::Tip, _) => tip,
-        (methods::Class::Config, _) => of(Class::Config),
-        (methods::Class::Immutable, _) | (_, BlockParam::Hash(_)) => immutable,
+        (methods::MethodClass::Never, _) => String::new(),
+        (methods::MethodClass::Tip, _) => tip,
+        (methods::MethodClass::Config, _) => of(Class::Config),
+        (methods::MethodClass::Immutable, _) | (_, BlockParam::Hash(_)) => immutable,
         (_, BlockParam::Result) => format!("{unfinalized}, final {immutable}"),
         _ => format!("{unfinalized}, final {immutable}, at a tag {tip}"),
     }
@@ -184,7 +184,7 @@ fn lifetime(row: &Method) -> String {
 fn page() -> String {
     let mut page = String::from(INTRODUCTION);
     page.push_str(OWN_METHODS);
-    for (form, meaning) in FORMS {
+    for (form, meaning) in ROW_WORD_FORMS {
         writeln!(page, "| `{form}` | {meaning} |").unwrap();
     }
     page.push_str(RULES);
@@ -192,14 +192,14 @@ fn page() -> String {
         "| Method | Class | Block | Finality | Default time | Row of `sszip_cache_method` |\n",
     );
     page.push_str("|---|---|---|---|---|---|\n");
-    for row in methods::all() {
+    for row in methods::all_method_rows() {
         let (class, block) = (class(row), block(row));
         let (finality, lifetime) = (finality(row), lifetime(row));
         writeln!(
             page,
             "| `{}` | {class} | {block} | {finality} | {lifetime} | `{}` |",
             row.name,
-            to_spec(row)
+            format_row(row)
         )
         .unwrap();
     }
@@ -252,7 +252,7 @@ fn heads_of_the_directives_equal_the_settings() {
 fn committed_schema_equals_the_generated_schema() {
     let name = "configs/envoy/sszip.schema.json";
     assert!(
-        is_current(name, &format!("{:#}\n", schema())),
+        is_current(name, &format!("{:#}\n", settings_schema())),
         "{name} differs from the settings table: SSZIP_WRITE_DOCS=1 cargo test --test docs"
     );
 }

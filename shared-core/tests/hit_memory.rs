@@ -5,15 +5,15 @@
 
 use std::sync::Arc;
 
-use sszip_core::cache::process::Process;
+use sszip_core::cache::process::ProcessHandle;
 use sszip_core::cache::reason::Reason;
 use sszip_core::config::{ConfigBlock, RouteConfig};
 use sszip_core::exchange::{
-    Exchange, HeadAction, Header, LookupAction, LookupRequest, PieceAction, RequestHead,
-    ResponseHead,
+    BodyPieceAction, Exchange, Header, LookupAction, LookupRequest, RequestHead, ResponseHead,
+    ResponseHeadAction,
 };
-use sszip_core::gzip::inflate::gunzip;
-use sszip_core::mode::Mode;
+use sszip_core::gzip::inflate::gunzip_reserved;
+use sszip_core::response_mode::ResponseMode;
 
 const MIB: usize = 1 << 20;
 const MEMORY: usize = 4 * MIB;
@@ -22,7 +22,7 @@ const LONG: usize = 3 * MIB / 2;
 
 struct Host {
     config: Arc<RouteConfig>,
-    process: Process,
+    process: ProcessHandle,
 }
 
 impl Host {
@@ -32,11 +32,11 @@ impl Host {
             let mut words = line.split(' ');
             let name = words.next().unwrap();
             let values: Vec<&[u8]> = words.map(str::as_bytes).collect();
-            directives.set(name, &values).unwrap();
+            directives.set_directive(name, &values).unwrap();
         }
-        let process = Process::default();
-        process.shared.start(64 << 20, 64 << 20, 1);
-        let config = Arc::new(directives.resolve(process.clone()));
+        let process = ProcessHandle::default();
+        process.shared.start_hot_tier(64 << 20, 64 << 20, 1);
+        let config = Arc::new(directives.resolve_route(process.clone()));
         Self { config, process }
     }
 
@@ -44,11 +44,13 @@ impl Host {
     fn store(&self, block: usize, length: usize) {
         let (mut exchange, found) = self.request(&call(block), "");
         assert_eq!(found, LookupAction::Forward);
-        assert_eq!(head(&mut exchange), HeadAction::Tee);
-        exchange.observe(answer(block, length).as_bytes()).unwrap();
+        assert_eq!(head(&mut exchange), ResponseHeadAction::Tee);
+        exchange
+            .observe_passed_piece(answer(block, length).as_bytes())
+            .unwrap();
         let mut fill = exchange.take_fill().unwrap();
-        fill.build();
-        fill.publish(0);
+        fill.build_collected_entries();
+        fill.publish_entries(0);
     }
 
     fn request(&self, body: &str, accept: &str) -> (Exchange, LookupAction) {
@@ -62,22 +64,22 @@ impl Host {
             })
             .unwrap();
         let found = exchange
-            .lookup(LookupRequest {
+            .lookup_in_cache(LookupRequest {
                 body: body.as_bytes(),
                 coding_allowed: true,
                 ..LookupRequest::default()
             })
             .unwrap();
         if found == LookupAction::RespondOffLoop {
-            exchange.compress().unwrap();
-            assert_eq!(exchange.status(), 200);
+            exchange.run_body_stages().unwrap();
+            assert_eq!(exchange.stored_response_status(), 200);
             return (exchange, LookupAction::Respond);
         }
         (exchange, found)
     }
 
     fn used(&self) -> usize {
-        self.process.budget.used()
+        self.process.budget.reserved_bytes()
     }
 }
 
@@ -99,7 +101,7 @@ fn batch(blocks: std::ops::Range<usize>) -> String {
     format!("[{}]", calls.join(","))
 }
 
-fn head(exchange: &mut Exchange) -> HeadAction {
+fn head(exchange: &mut Exchange) -> ResponseHeadAction {
     exchange
         .response_head(ResponseHead {
             status: 200,
@@ -116,7 +118,7 @@ fn head(exchange: &mut Exchange) -> HeadAction {
 }
 
 fn body_of(exchange: &Exchange) -> Vec<u8> {
-    exchange.body().flatten().copied().collect()
+    exchange.body_slices().flatten().copied().collect()
 }
 
 fn is_gzip(exchange: &Exchange) -> bool {
@@ -141,7 +143,7 @@ fn clients_of_the_same_entry_share_its_decompressed_body() {
         .iter()
         .all(|client| body_of(client) == answer(1, LONG).as_bytes()));
     // the hot tier may evict the entry: it stays allocated until the last client has it
-    host.process.shared.hot().unwrap().clear();
+    host.process.shared.hot_tier().unwrap().clear();
     assert!(host.used() >= LONG);
     drop(clients);
     assert_eq!(host.used(), 0);
@@ -166,7 +168,7 @@ fn hit_is_sent_as_gzip_or_forwarded_when_identity_exceeds_the_budget() {
     assert_eq!(found, LookupAction::Respond);
     assert!(is_gzip(&exchange));
     assert_eq!(
-        gunzip(&body_of(&exchange), 2 * LONG).unwrap(),
+        gunzip_reserved(&body_of(&exchange), 2 * LONG).unwrap(),
         answer(4, LONG).as_bytes()
     );
     // short responses are sent as usual
@@ -194,12 +196,12 @@ fn stored_entries_are_unchanged_while_the_budget_is_exhausted() {
         let (mut exchange, found) = host.request(&body, "");
         assert_eq!(found, LookupAction::Forward);
         // a copy of the response could be neither compressed nor stored
-        assert_eq!(head(&mut exchange), HeadAction::Pass);
+        assert_eq!(head(&mut exchange), ResponseHeadAction::Pass);
         assert!(exchange.head_edits().iter().any(|edit| {
             edit.name == "Cache-Status"
                 && edit.value.as_deref() == Some(b"sszip; fwd=miss; detail=memory")
         }));
-        assert_eq!(exchange.reason(), Reason::Memory);
+        assert_eq!(exchange.cache_reason(), Reason::Memory);
     }
     drop(clients);
     assert_eq!(entry(3), before);
@@ -241,14 +243,17 @@ fn client_that_refuses_identity_receives_gzip_of_uncompressed_entries() {
         assert_eq!(found, LookupAction::Respond);
         assert!(is_gzip(&hit), "{accept}");
         assert_eq!(
-            gunzip(&body_of(&hit), 1000).unwrap(),
+            gunzip_reserved(&body_of(&hit), 1000).unwrap(),
             answer(1, 10).as_bytes()
         );
         let (hit, found) = host.request(&batch(1..3), accept);
         assert_eq!(found, LookupAction::Respond);
         assert!(is_gzip(&hit), "{accept}");
         let expected = format!("[{},{}]", answer(1, 10), answer(2, 10));
-        assert_eq!(gunzip(&body_of(&hit), 1000).unwrap(), expected.as_bytes());
+        assert_eq!(
+            gunzip_reserved(&body_of(&hit), 1000).unwrap(),
+            expected.as_bytes()
+        );
     }
     assert!(!is_gzip(&host.request(&call(1), "gzip").0));
 }
@@ -260,17 +265,17 @@ fn part_of_a_batch_is_never_sent_as_the_whole() {
     let (mut exchange, found) = host.request(&batch(1..3), "");
     assert_eq!(found, LookupAction::ForwardRewritten);
     // the head of the upstream response could not be evaluated
-    exchange.send_original(Mode::Failed).unwrap();
+    exchange.send_original(ResponseMode::Failed).unwrap();
     let part = format!("[{}]", answer(2, 10));
     assert_eq!(
-        exchange.piece(part.as_bytes()).unwrap(),
-        PieceAction::Buffered
+        exchange.body_piece(part.as_bytes()).unwrap(),
+        BodyPieceAction::Buffered
     );
     assert_eq!(
-        exchange.end().unwrap(),
-        sszip_core::exchange::EndAction::Fail
+        exchange.body_end().unwrap(),
+        sszip_core::exchange::BodyEndAction::Fail
     );
-    assert_eq!(exchange.body().count(), 0);
+    assert_eq!(exchange.body_slices().count(), 0);
 }
 
 #[test]
@@ -279,18 +284,21 @@ fn upstream_part_of_a_batch_is_not_copied_with_each_piece() {
     host.store(1, 10);
     let (mut exchange, found) = host.request(&batch(1..3), "");
     assert_eq!(found, LookupAction::ForwardRewritten);
-    assert_eq!(head(&mut exchange), HeadAction::Buffer);
+    assert_eq!(head(&mut exchange), ResponseHeadAction::Buffer);
     let part = format!("[{}]", answer(2, LONG));
     let mut grown = 0;
     for piece in part.as_bytes().chunks(1000) {
         let before = host.used();
-        assert_eq!(exchange.piece(piece).unwrap(), PieceAction::Buffered);
+        assert_eq!(
+            exchange.body_piece(piece).unwrap(),
+            BodyPieceAction::Buffered
+        );
         grown += usize::from(host.used() > before);
     }
     // the body has about 1,500 pieces
     assert!(grown < 30, "{grown}");
-    exchange.end().unwrap();
-    exchange.compress().unwrap();
+    exchange.body_end().unwrap();
+    exchange.run_body_stages().unwrap();
     let expected = format!("[{},{}]", answer(1, 10), answer(2, LONG));
     assert!(body_of(&exchange) == expected.as_bytes());
 }

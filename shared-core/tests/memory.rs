@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use sszip_core::config::ConfigBlock;
 use sszip_core::exchange::{Exchange, RequestHead, ResponseHead};
-use sszip_core::memory::Budget;
-use sszip_core::mode::Mode;
+use sszip_core::memory::MemoryBudget;
+use sszip_core::response_mode::ResponseMode;
 
 /// Resident memory of this process in bytes, from proc(5).
 fn resident() -> usize {
@@ -39,22 +39,24 @@ fn respond(config: &Arc<sszip_core::config::RouteConfig>, body: &[u8]) {
             now: 0,
         })
         .unwrap();
-    exchange.piece(body).unwrap();
-    exchange.end().unwrap();
-    exchange.compress().unwrap();
-    assert_eq!(exchange.mode(), Mode::Oneshot);
+    exchange.body_piece(body).unwrap();
+    exchange.body_end().unwrap();
+    exchange.run_body_stages().unwrap();
+    assert_eq!(exchange.response_mode(), ResponseMode::Oneshot);
 }
 
 #[test]
 fn resident_memory_is_stable_after_a_million_responses() {
-    let budget = Budget::new();
+    let budget = MemoryBudget::new();
     let configs: Vec<_> = [b"1", b"6", b"9"]
         .iter()
         .map(|level| {
             let mut directives = ConfigBlock::default();
-            directives.set("enable", &[b"on"]).unwrap();
-            directives.set("comp_level", &[&level[..]]).unwrap();
-            Arc::new(directives.resolve(budget.clone()))
+            directives.set_directive("enable", &[b"on"]).unwrap();
+            directives
+                .set_directive("comp_level", &[&level[..]])
+                .unwrap();
+            Arc::new(directives.resolve_route(budget.clone()))
         })
         .collect();
     let body = [&[b'{'; 700][..], &[b'}'; 500]].concat();
@@ -76,5 +78,5 @@ fn resident_memory_is_stable_after_a_million_responses() {
         grown < 2 << 20,
         "{grown} bytes more after a million responses"
     );
-    assert_eq!(budget.used(), 0);
+    assert_eq!(budget.reserved_bytes(), 0);
 }

@@ -9,29 +9,31 @@ use std::sync::{Arc, Mutex, PoisonError};
 use flate2::write::GzEncoder;
 use flate2::Compression;
 use sszip_core::allocator::faulty::{
-    peak_allocation, remaining_allocations, with_refusals, Refusals,
+    peak_allocation, remaining_allocations, with_refused_allocations, RefusedAllocations,
 };
-use sszip_core::allocator::{self, Allocator, SMALL};
-use sszip_core::bytes::Bytes;
-use sszip_core::cache::entry::{CacheEntry, EntryMeta, Envelope, Payload};
+use sszip_core::allocator::{self, ReserveAllocator, SMALL};
+use sszip_core::bytes::SharedBytes;
+use sszip_core::cache::entry::{CacheEntry, EntryMeta, EntryPayload, EnvelopeBytes};
 use sszip_core::cache::process::hot::HotTier;
-use sszip_core::cache::process::Process;
+use sszip_core::cache::process::ProcessHandle;
 use sszip_core::config::{ConfigBlock, RouteConfig};
-use sszip_core::exchange::drive::{BodyLength, Driver, FailureReason, RequiredBody, Step};
-use sszip_core::exchange::transitions::State;
+use sszip_core::exchange::drive::{
+    BodyLength, ExchangeDriver, FailureReason, HostStep, RequiredBody,
+};
+use sszip_core::exchange::transitions::ExchangeState;
 use sszip_core::exchange::{
-    EndAction, Exchange, HeadAction, LookupAction, LookupRequest, PieceAction, RequestHead,
-    ResponseHead,
+    BodyEndAction, BodyPieceAction, Exchange, LookupAction, LookupRequest, RequestHead,
+    ResponseHead, ResponseHeadAction,
 };
 use sszip_core::gzip::stream::Flush;
 use sszip_core::memory;
-use sszip_core::mode::Mode;
+use sszip_core::response_mode::ResponseMode;
 
 mod support;
 use support::gunzip;
 
 #[global_allocator]
-static ALLOCATOR: Allocator = Allocator;
+static ALLOCATOR: ReserveAllocator = ReserveAllocator;
 
 fn gzip(body: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
@@ -49,12 +51,12 @@ fn config(settings: &[(&str, &str)]) -> Arc<RouteConfig> {
         .chain(settings)
     {
         let values: Vec<&[u8]> = value.split(' ').map(str::as_bytes).collect();
-        directives.set(name, &values).unwrap();
+        directives.set_directive(name, &values).unwrap();
     }
-    let process = Process::default();
-    process.shared.start(64 << 20, 64 << 20, 1);
-    sszip_core::exchange::prepare();
-    Arc::new(directives.resolve(process))
+    let process = ProcessHandle::default();
+    process.shared.start_hot_tier(64 << 20, 64 << 20, 1);
+    sszip_core::exchange::initialize_shared_values();
+    Arc::new(directives.resolve_route(process))
 }
 
 /// Returns hexadecimal digits that compress to about half of their `length`.
@@ -145,9 +147,9 @@ fn exchange(
     config: &Arc<RouteConfig>,
     case: &Case,
     refused: (usize, usize),
-) -> (ClientResult, Refusals) {
+) -> (ClientResult, RefusedAllocations) {
     let request = case.request();
-    let mut refusals = Refusals::default();
+    let mut refusals = RefusedAllocations::default();
     let mut passed = refused.1;
     let mut client: Vec<u8> = Vec::with_capacity(16 << 20);
     let mut exchange = Exchange::new(Arc::clone(config));
@@ -182,13 +184,13 @@ fn exchange(
         ..LookupRequest::default()
     };
     let mut forwarded = request.clone();
-    let mut found = step!(exchange.lookup(lookup_request)).unwrap();
+    let mut found = step!(exchange.lookup_in_cache(lookup_request)).unwrap();
     if found == LookupAction::RespondOffLoop {
-        step!(exchange.compress()).unwrap();
-        if exchange.status() == 0 {
+        step!(exchange.run_body_stages()).unwrap();
+        if exchange.stored_response_status() == 0 {
             found = LookupAction::Forward;
             // nginx begins the request to the node with the same exchange
-            if exchange.state() != State::AwaitingHead {
+            if exchange.exchange_state() != ExchangeState::AwaitingHead {
                 return (ClientResult::Whole(whole(case)), refusals);
             }
         }
@@ -221,27 +223,27 @@ fn exchange(
     }))
     .unwrap();
     let mut pieces = body.chunks(50_000).peekable();
-    let mut streams = action == HeadAction::Stream;
-    let mut passes = matches!(action, HeadAction::Pass | HeadAction::Tee);
-    let tees = action == HeadAction::Tee;
+    let mut streams = action == ResponseHeadAction::Stream;
+    let mut passes = matches!(action, ResponseHeadAction::Pass | ResponseHeadAction::Tee);
+    let tees = action == ResponseHeadAction::Tee;
     let mut room = vec![0; 60_000];
     while let Some(piece) = pieces.next() {
         if !streams && !passes {
-            match step!(exchange.piece(piece)).unwrap() {
-                PieceAction::Buffered => continue,
-                _ if exchange.state() == State::Aborted => {
+            match step!(exchange.body_piece(piece)).unwrap() {
+                BodyPieceAction::Buffered => continue,
+                _ if exchange.exchange_state() == ExchangeState::Aborted => {
                     return (ClientResult::Failure, refusals)
                 }
-                PieceAction::SendOriginal => {
-                    client = exchange.body().flatten().copied().collect();
+                BodyPieceAction::SendOriginal => {
+                    client = exchange.body_slices().flatten().copied().collect();
                     passes = true;
                 }
-                PieceAction::Stream => streams = true,
+                BodyPieceAction::Stream => streams = true,
             }
         }
         if passes {
             if tees {
-                step!(exchange.observe(piece)).unwrap();
+                step!(exchange.observe_passed_piece(piece)).unwrap();
             }
             client.extend_from_slice(piece);
             continue;
@@ -252,7 +254,7 @@ fn exchange(
         };
         let mut rest = piece;
         loop {
-            let Ok(progress) = step!(exchange.stream(rest, flush, &mut room)) else {
+            let Ok(progress) = step!(exchange.encode_stream_piece(rest, flush, &mut room)) else {
                 return (ClientResult::Failure, refusals);
             };
             rest = &rest[progress.consumed..];
@@ -263,16 +265,16 @@ fn exchange(
         }
     }
     if !streams && !passes {
-        match step!(exchange.end()).unwrap() {
-            EndAction::Code { .. } => {
-                step!(exchange.compress()).unwrap();
-                if exchange.state() == State::Aborted {
+        match step!(exchange.body_end()).unwrap() {
+            BodyEndAction::Code { .. } => {
+                step!(exchange.run_body_stages()).unwrap();
+                if exchange.exchange_state() == ExchangeState::Aborted {
                     return (ClientResult::Failure, refusals);
                 }
-                client = exchange.body().flatten().copied().collect();
+                client = exchange.body_slices().flatten().copied().collect();
             }
-            EndAction::Send if exchange.state() != State::Aborted => {
-                client = exchange.body().flatten().copied().collect();
+            BodyEndAction::Send if exchange.exchange_state() != ExchangeState::Aborted => {
+                client = exchange.body_slices().flatten().copied().collect();
             }
             other => panic!("{other:?} at the end of what is whole"),
         }
@@ -281,8 +283,8 @@ fn exchange(
     let now = 2000;
     step!({
         if let Some(mut fill) = exchange.take_fill() {
-            fill.build();
-            fill.publish(now);
+            fill.build_collected_entries();
+            fill.publish_entries(now);
         }
     });
     let _ = passed;
@@ -291,8 +293,12 @@ fn exchange(
 }
 
 /// Runs `run` like [`refusing`], and also returns how many allocations are left to be passed.
-fn refusing_from<T>(from: usize, passed: usize, run: impl FnOnce() -> T) -> (T, usize, Refusals) {
-    let ((done, left), refusals) = with_refusals(from, passed, || {
+fn refusing_from<T>(
+    from: usize,
+    passed: usize,
+    run: impl FnOnce() -> T,
+) -> (T, usize, RefusedAllocations) {
+    let ((done, left), refusals) = with_refused_allocations(from, passed, || {
         let done = run();
         (done, remaining_allocations())
     });
@@ -302,7 +308,7 @@ fn refusing_from<T>(from: usize, passed: usize, run: impl FnOnce() -> T) -> (T, 
 /// Returns the body in identity: `client` if bytes were sent, else the body of the exchange.
 fn sent(exchange: &Exchange, client: Vec<u8>) -> Vec<u8> {
     let body = if client.is_empty() {
-        exchange.body().flatten().copied().collect()
+        exchange.body_slices().flatten().copied().collect()
     } else {
         client
     };
@@ -395,12 +401,12 @@ fn refuse_each_allocation(settings: &[(&str, &str)], lengths: &[usize], from: us
                     ClientResult::Failure => assert!(case.blocks.len() > 1 && !warm.is_empty()),
                 }
                 assert_eq!(
-                    memory::is_short(),
+                    memory::is_memory_short(),
                     refusals.small > 0,
                     "{case:?} {warm:?}, refused after {passed}"
                 );
                 assert!(allocator::can_begin_work(|| {}));
-                assert_eq!(config.process.budget.used(), 0);
+                assert_eq!(config.process.budget.reserved_bytes(), 0);
                 // memory is available again
                 let (got, _) = exchange(&config, &case, (usize::MAX, 0));
                 match got {
@@ -441,20 +447,21 @@ fn hot_tier_tables_grow_in_preallocated_memory() {
     for n in 0..20_000u64 {
         let mut key = [0; 32];
         key[..8].copy_from_slice(&n.to_le_bytes());
-        let payload = Payload::Raw(Bytes::from(vec![b'1'; 10]));
+        let payload = EntryPayload::Raw(SharedBytes::from(vec![b'1'; 10]));
         let entry = Arc::new(CacheEntry::new(
-            Envelope::none(),
+            EnvelopeBytes::for_whole_body(),
             payload,
             EntryMeta::default(),
         ));
         // two allocations are made beforehand; all later ones are refused
         let (inserted, refusals) =
-            with_refusals(SMALL + 1, 2, || hot.insert(key, Arc::clone(&entry)));
+            with_refused_allocations(SMALL + 1, 2, || hot.insert(key, Arc::clone(&entry)));
         assert!(inserted);
         grown += refusals.all;
         // without memory beforehand no entry is stored, and the tier stays usable
         if n % 10 == 0 {
-            let (inserted, refusals) = with_refusals(SMALL + 1, 0, || hot.insert(key, entry));
+            let (inserted, refusals) =
+                with_refused_allocations(SMALL + 1, 0, || hot.insert(key, entry));
             assert_eq!(inserted, refusals.all == 0);
             assert!(inserted || hot.remove(&key).is_none());
         }
@@ -490,14 +497,14 @@ fn hit_verification_is_right_or_unanswered_when_allocations_are_refused() {
                     }
                 }
                 let update = update.unwrap();
-                let (_, refusals) = with_refusals(SMALL + 1, passed, || {
+                let (_, refusals) = with_refused_allocations(SMALL + 1, passed, || {
                     answered(update, now.as_bytes());
                 });
                 let counts = config.process.shared.verified.take_counts().unwrap();
                 let [same_now, changed, different, unanswered] = counts;
                 let settled = if same { same_now } else { different };
                 assert_eq!((changed, settled + unanswered), (0, 1), "{length} {passed}");
-                assert_eq!(config.process.budget.used(), 0);
+                assert_eq!(config.process.budget.reserved_bytes(), 0);
                 if refusals.all == 0 {
                     assert_eq!(settled, 1);
                     break;
@@ -523,7 +530,7 @@ fn verified(config: &Arc<RouteConfig>) -> (Exchange, LookupAction) {
         now: 1000,
         ..LookupRequest::default()
     };
-    let found = exchange.lookup(lookup_request).unwrap();
+    let found = exchange.lookup_in_cache(lookup_request).unwrap();
     (exchange, found)
 }
 
@@ -543,13 +550,13 @@ fn answered(mut exchange: Exchange, body: &[u8]) {
             now: 0,
         })
         .unwrap();
-    assert_eq!(action, HeadAction::Tee);
+    assert_eq!(action, ResponseHeadAction::Tee);
     for piece in body.chunks(16 << 10) {
-        exchange.observe(piece).unwrap();
+        exchange.observe_passed_piece(piece).unwrap();
     }
     if let Some(mut fill) = exchange.take_fill() {
-        fill.build();
-        fill.publish(1000);
+        fill.build_collected_entries();
+        fill.publish_entries(1000);
     }
 }
 
@@ -579,7 +586,7 @@ fn batch_lookup_allocates_at_most_sixteen_times_the_request() {
                 now: 1000,
                 ..LookupRequest::default()
             };
-            let found = exchange.lookup(lookup_request).unwrap();
+            let found = exchange.lookup_in_cache(lookup_request).unwrap();
             (exchange, found)
         };
         // the table of flights keeps its capacity
@@ -601,10 +608,10 @@ fn batch_lookup_allocates_at_most_sixteen_times_the_request() {
                     now: 0,
                 })
                 .unwrap();
-            exchange.observe(body).unwrap();
+            exchange.observe_passed_piece(body).unwrap();
             let mut fill = exchange.take_fill().unwrap();
-            fill.build();
-            fill.publish(1000);
+            fill.build_collected_entries();
+            fill.publish_entries(1000);
             // the permanent entries are allocated
             assert_eq!(look_up(&batch).1, LookupAction::Respond);
         }
@@ -635,7 +642,7 @@ fn unread_response_head_passes_unless_the_client_accepts_only_ssz() {
         (&on, "/eth/v1/node/version", ONLY, false),
         (&off, STATE, ONLY, true),
     ] {
-        let mut driver = Driver::new(Arc::clone(config));
+        let mut driver = ExchangeDriver::new(Arc::clone(config));
         let fields = [(&b"Accept"[..], accept.as_bytes())];
         let result = driver.request_head(RequestHead {
             method: b"GET",
@@ -644,16 +651,18 @@ fn unread_response_head_passes_unless_the_client_accepts_only_ssz() {
         });
         result.unwrap();
         let step = driver.response_head_unavailable().unwrap();
-        let exchange = driver.exchange().unwrap();
-        assert_eq!(exchange.mode(), Mode::Memory);
+        let exchange = driver.available_exchange().unwrap();
+        assert_eq!(exchange.response_mode(), ResponseMode::Memory);
         assert!(exchange.head_edits().is_empty());
         match step {
-            Step::Pass => assert!(is_sent, "{target} {accept}"),
-            Step::Fail(FailureReason::Judgement) => {
+            HostStep::Pass => assert!(is_sent, "{target} {accept}"),
+            HostStep::Fail(FailureReason::Judgement) => {
                 assert!(!is_sent, "{target} {accept}");
-                assert_eq!(exchange.state(), State::Aborted);
-                assert!(exchange.body().next().is_none());
-                assert!(driver.piece(b"{}").is_err() && driver.end().is_err());
+                assert_eq!(exchange.exchange_state(), ExchangeState::Aborted);
+                assert!(exchange.body_slices().next().is_none());
+                assert!(
+                    driver.handle_body_piece(b"{}").is_err() && driver.handle_body_end().is_err()
+                );
             }
             other => panic!("{other:?}"),
         }

@@ -11,18 +11,18 @@ use std::ptr::null;
 use std::slice::from_raw_parts;
 use std::sync::Arc;
 
-use sszip_core::allocator::{Allocator, SMALL};
-use sszip_core::bytes::Bytes;
-use sszip_core::cache::entry::{CacheEntry, CompressionGate, EntryMeta, Envelope, IdPosition};
-use sszip_core::cache::process::Shared;
+use sszip_core::allocator::{ReserveAllocator, SMALL};
+use sszip_core::bytes::SharedBytes;
+use sszip_core::cache::entry::{CacheEntry, CompressionGate, EntryMeta, EnvelopeBytes, IdPosition};
+use sszip_core::cache::process::ProcessState;
 use sszip_core::ffi::{sszip_calls_parse, sszip_header, sszip_status, sszip_str};
-use sszip_core::gzip::oneshot::gzip;
+use sszip_core::gzip::oneshot::gzip_oneshot;
 use sszip_core::script::{cached_responses, stored_values};
 
 use support::each_refused;
 
 #[global_allocator]
-static ALLOCATOR: Allocator = Allocator;
+static ALLOCATOR: ReserveAllocator = ReserveAllocator;
 
 fn text(bytes: &[u8]) -> sszip_str {
     sszip_str {
@@ -71,7 +71,7 @@ fn calls_of_a_long_batch_are_right_or_fail_when_allocations_are_refused() {
     let expected: Vec<usize> = (0..8000).collect();
     let calls: Vec<_> = expected.iter().map(|id| call(*id)).collect();
     let batch = format!("[{}]", calls.join(","));
-    let coded = gzip(batch.as_bytes(), 1, batch.len()).unwrap();
+    let coded = gzip_oneshot(batch.as_bytes(), 1, batch.len()).unwrap();
     // the calls of a batch are long only in total: the core first reserves more than any of their
     // allocations takes
     let from = 4 * batch.len();
@@ -79,9 +79,9 @@ fn calls_of_a_long_batch_are_right_or_fail_when_allocations_are_refused() {
     assert!(each_refused(from, &expected, || ids(Some(b"gzip"), &coded)) > 0);
 }
 
-fn shared() -> Shared {
-    let shared = Shared::default();
-    shared.start(64 << 20, 64 << 20, 1);
+fn shared() -> ProcessState {
+    let shared = ProcessState::default();
+    shared.start_hot_tier(64 << 20, 64 << 20, 1);
     shared
 }
 
@@ -89,7 +89,7 @@ fn shared() -> Shared {
 fn script_value_is_set_or_fails_when_allocations_are_refused() {
     let shared = shared();
     let value = vec![b'v'; 1 << 20];
-    let set = || stored_values::set(&shared, b"name", &value, 5000, 0);
+    let set = || stored_values::set_stored_value(&shared, b"name", &value, 5000, 0);
     assert!(each_refused(SMALL + 1, &None, set) > 0);
     let length = stored_values::get(&shared, b"name", 0)
         .unwrap()
@@ -100,7 +100,7 @@ fn script_value_is_set_or_fails_when_allocations_are_refused() {
 #[test]
 fn stored_response_is_right_or_fails_when_allocations_are_refused() {
     let shared = shared();
-    let envelope = Envelope {
+    let envelope = EnvelopeBytes {
         id: IdPosition::BeforeResult,
         before: b"{\"id\":".as_slice().into(),
         between: b",\"result\":\"".as_slice().into(),
@@ -110,15 +110,15 @@ fn stored_response_is_right_or_fails_when_allocations_are_refused() {
         min_length: 0,
         level: 1,
     };
-    let result: Bytes = vec![b'r'; 1 << 20].into();
+    let result: SharedBytes = vec![b'r'; 1 << 20].into();
     let meta = EntryMeta {
         expires_at: 10,
         ..EntryMeta::default()
     };
     let entry = CacheEntry::compress_payload(envelope, &result, gate, meta).unwrap();
-    shared.hot().unwrap().insert([1; 32], Arc::new(entry));
+    shared.hot_tier().unwrap().insert([1; 32], Arc::new(entry));
     let whole = [b"{\"id\":7,\"result\":\"", &result[..], b"\"}"].concat();
-    let get = || cached_responses::get(&shared, &[1; 32], b"7", 0);
+    let get = || cached_responses::cached_call_response(&shared, &[1; 32], b"7", 0);
     let is_right = |found: Option<Vec<u8>>| found.as_deref() == Some(&whole[..]);
     assert!(each_refused(SMALL + 1, &true, || get().map(is_right)) > 0);
 }

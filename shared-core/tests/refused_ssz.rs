@@ -6,16 +6,16 @@
 #[path = "support/refused.rs"]
 mod support;
 
-use sszip_core::allocator::{Allocator, SMALL};
+use sszip_core::allocator::{ReserveAllocator, SMALL};
 use sszip_core::ssz::{
-    check, hash_tree_root, to_json, to_ssz, Fork, InputForm, Preset, Schema, SszError, ToJson,
-    ToSsz, TypeId,
+    check_ssz, hash_tree_root, to_json, to_ssz, Fork, InputForm, JsonToSsz, Preset, Schema,
+    SszError, SszToJson, TypeId,
 };
 
 use support::each_refused;
 
 #[global_allocator]
-static ALLOCATOR: Allocator = Allocator;
+static ALLOCATOR: ReserveAllocator = ReserveAllocator;
 
 const TABLE: &str = r#"
 class Point(Container):
@@ -53,21 +53,21 @@ fn value() -> String {
 }
 
 fn in_pieces(schema: &Schema, ty: TypeId, json: &[u8]) -> Result<Vec<u8>, SszError> {
-    let mut reader = ToSsz::new(schema, ty, InputForm::Bare);
+    let mut reader = JsonToSsz::new(schema, ty, InputForm::Bare);
     for piece in json.chunks(3001) {
-        reader.push(piece)?;
+        reader.push_piece(piece)?;
     }
-    reader.end()
+    reader.finish()
 }
 
 /// Returns the length of the JSON that is written into small buffers; other tests compare the
 /// JSON itself.
 fn in_rooms(schema: &Schema, ty: TypeId, ssz: &[u8]) -> Result<usize, SszError> {
-    let mut writer = ToJson::new(schema, ty, ssz)?;
+    let mut writer = SszToJson::new(schema, ty, ssz)?;
     let mut room = [0; 2048];
     let mut whole = 0;
     loop {
-        match writer.write(&mut room)? {
+        match writer.write_next(&mut room)? {
             0 => return Ok(whole),
             len => whole += len,
         }
@@ -85,7 +85,7 @@ fn each_walker(schema: &Schema, ty: TypeId, json: &[u8]) {
         assert!(each_refused(from, &ssz, || in_pieces(schema, ty, json)) > 0);
         assert!(each_refused(from, &back, || to_json(schema, ty, &ssz)) > 0);
         each_refused(from, &back.len(), || in_rooms(schema, ty, &ssz));
-        each_refused(from, &(), || check(schema, ty, &ssz));
+        each_refused(from, &(), || check_ssz(schema, ty, &ssz));
         each_refused(from, &root, || hash_tree_root(schema, ty, &ssz));
     }
 }
@@ -93,7 +93,11 @@ fn each_walker(schema: &Schema, ty: TypeId, json: &[u8]) {
 #[test]
 fn walkers_are_right_or_fail_for_each_kind_of_list_when_allocations_are_refused() {
     let schema = Schema::from_table(TABLE).unwrap();
-    each_walker(&schema, schema.find("Whole").unwrap(), value().as_bytes());
+    each_walker(
+        &schema,
+        schema.find_type("Whole").unwrap(),
+        value().as_bytes(),
+    );
 }
 
 #[test]
@@ -107,11 +111,11 @@ fn walkers_are_right_or_fail_for_an_rlp_witness_when_allocations_are_refused() {
         "ab".repeat(1000),
         codes.join(",")
     );
-    let plain = schema.find("ExecutionWitness").unwrap();
+    let plain = schema.find_type("ExecutionWitness").unwrap();
     let witness = to_ssz(schema, plain, witness.as_bytes()).unwrap();
     // status, three offsets, and the bytes that they point to
     let head = b"\0\x0d\0\0\0\x0d\0\0\0\x0d\0\0\0\x04\0\0\0";
-    let ty = schema.find("NewPayloadWithWitness").unwrap();
+    let ty = schema.find_type("NewPayloadWithWitness").unwrap();
     let json = to_json(schema, ty, &[head, &witness[..]].concat()).unwrap();
     each_walker(schema, ty, &json);
 }

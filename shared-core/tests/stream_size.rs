@@ -4,11 +4,11 @@
 #![allow(clippy::unwrap_used)] // a test fails by panicking
 
 use sszip_core::allocator::faulty::peak_allocation;
-use sszip_core::allocator::Allocator;
+use sszip_core::allocator::ReserveAllocator;
 use sszip_core::gzip::stream::{CodecLibrary, Flush};
 
 #[global_allocator]
-static ALLOCATOR: Allocator = Allocator;
+static ALLOCATOR: ReserveAllocator = ReserveAllocator;
 
 /// Returns a body of hexadecimal digits and incompressible bytes, so that the encoder emits both
 /// kinds of blocks.
@@ -37,7 +37,7 @@ fn encoder_allocates_the_reserved_size() {
         for level in 1..=3 {
             let most = peak_allocation(|| {
                 // libisal.so.2 is installed by the setup
-                let mut encoder = coder.encoder(level).unwrap();
+                let mut encoder = coder.new_encoder(level).unwrap();
                 let last = body.len().div_ceil(16_384) - 1;
                 for (n, piece) in body.chunks(16_384).enumerate() {
                     let flush = match n {
@@ -47,7 +47,7 @@ fn encoder_allocates_the_reserved_size() {
                     };
                     let mut rest = piece;
                     loop {
-                        let progress = encoder.encode(rest, flush, &mut output).unwrap();
+                        let progress = encoder.compress_input(rest, flush, &mut output).unwrap();
                         rest = &rest[progress.consumed..];
                         if progress.complete {
                             break;
@@ -55,7 +55,7 @@ fn encoder_allocates_the_reserved_size() {
                     }
                 }
             });
-            let size = coder.size(level);
+            let size = coder.fastest_encoder_size(level);
             // the encoder's box and one alignment are not counted
             assert!(
                 most <= size + 256 && most + 2048 > size,

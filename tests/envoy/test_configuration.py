@@ -134,7 +134,7 @@ def test_route_overrides_settings_of_the_filter(start_envoy, origin):
     "config, why",
     [
         ({"comp_level": 13}, '"comp_level" has an invalid value "13"'),
-        ({"cache_owner": "cluster:other"}, '"cache_owner" is of the filter'),
+        ({"cache_owner": "cluster:other"}, '"cache_owner" is a setting of the filter'),
         ({"cache_path": "/x"}, '"cache_path" is not available in the sandbox'),
         ("{", "config is not JSON"),
     ],

@@ -198,7 +198,7 @@ def test_purge_of_a_client_that_aborts_is_logged(make, daemon):
     with envoy.connect() as connection:
         connection.send(client.request_bytes("/purge?everything", method="POST"))
         envoy.wait_for(lambda: envoy.active() == 1, "it to wait")
-    line = 'purge of "everything": its client has gone'
+    line = 'purge of "everything": the client closed the connection'
     envoy.wait_for(lambda: line in envoy.error_log(), "a line of the log")
     daemon.process.send_signal(signal.SIGCONT)
     assert purge(envoy).status == 200

@@ -181,9 +181,9 @@ def wait_until_followed(server):
 
 
 IDENTITIES = {
-    "chain-id": ("execution", "/", CHAIN_ID, "eth_chainId is 1 on .*, and 137 here"),
-    "block-0": ("execution", "/", FIRST_BLOCK, r"block 0 is 0x\w{8}… on .*, and 0x\w{8}… here"),
-    "beacon": ("beacon", GENESIS, None, r"genesis_validators_root is 0x\w{8}… on .*, and 0x\w{8}… here"),
+    "chain-id": ("execution", "/", CHAIN_ID, "eth_chainId is 1 on .*, and 137 on this one"),
+    "block-0": ("execution", "/", FIRST_BLOCK, r"block 0 is 0x\w{8}… on .*, and 0x\w{8}… on this one"),
+    "beacon": ("beacon", GENESIS, None, r"genesis_validators_root is 0x\w{8}… on .*, and 0x\w{8}… on this one"),
 }
 
 

@@ -9,16 +9,16 @@ use std::sync::Arc;
 use sszip_core::cache::entry::store_attributes::PurgeScope;
 use sszip_core::cache::owner::tracker::{ChainChange, ChainIdentity, FinalityMark, TrackerStep};
 
-use super::chain::Chain;
-use crate::engine::{Engine, Failure};
-use crate::log::{Level, Log};
+use super::chain::FollowedChain;
+use crate::engine::{Engine, EngineError};
+use crate::log::{LogFunction, LogLevel};
 
 /// The runner of the tracker's steps for one chain: publishes changes, records marks, purges.
 pub struct StepRunner {
     engine: Arc<Engine>,
-    chain: Arc<Chain>,
-    log: Log,
-    later: DeferredStep,
+    chain: Arc<FollowedChain>,
+    log: LogFunction,
+    later: DeferredSteps,
     /// Whether the disk has failed, and that was logged.
     has_failed: bool,
     published_final: Option<u64>,
@@ -28,7 +28,7 @@ pub struct StepRunner {
 
 /// The steps of the tracker that wait for the disk, which are run in the order of the fields.
 #[derive(Default)]
-struct DeferredStep {
+struct DeferredSteps {
     /// The lowest block to purge, with all above it.
     purge: Option<u64>,
     identity: Option<ChainIdentity>,
@@ -38,12 +38,12 @@ struct DeferredStep {
 
 impl StepRunner {
     /// Creates the runner of a chain's steps; it has no deferred steps.
-    pub fn new(engine: Arc<Engine>, chain: Arc<Chain>, log: Log) -> Self {
+    pub fn new(engine: Arc<Engine>, chain: Arc<FollowedChain>, log: LogFunction) -> Self {
         Self {
             engine,
             chain,
             log,
-            later: DeferredStep::default(),
+            later: DeferredSteps::default(),
             has_failed: false,
             published_final: None,
             known: None,
@@ -56,10 +56,10 @@ impl StepRunner {
     }
 
     /// Writes a line about the chain to the owner's log.
-    pub fn log(&self, is_error: bool, text: &str) {
+    pub fn log_chain_line(&self, is_error: bool, text: &str) {
         let level = match is_error {
-            true => Level::Error,
-            false => Level::Notice,
+            true => LogLevel::Error,
+            false => LogLevel::Notice,
         };
         (self.log)(level, &format!("{}: {text}", self.chain.name));
     }
@@ -67,14 +67,14 @@ impl StepRunner {
     /// Drops the deferred steps after a purge of the chain's record, which covers the broken blocks
     /// too.
     pub fn discard_deferred(&mut self) {
-        self.later = DeferredStep::default();
-        self.set_known(None);
+        self.later = DeferredSteps::default();
+        self.publish_identity(None);
     }
 
     /// Runs a step at once, or queues it for [`run_deferred`](Self::run_deferred).
-    pub fn carry_out(&mut self, step: TrackerStep) {
+    pub fn run_step(&mut self, step: TrackerStep) {
         match step {
-            TrackerStep::Log { is_error, text } => self.log(is_error, &text),
+            TrackerStep::Log { is_error, text } => self.log_chain_line(is_error, &text),
             TrackerStep::RecordIdentity(identity) => {
                 self.later.identity = Some(identity);
                 self.later.mark = None;
@@ -107,10 +107,10 @@ impl StepRunner {
     /// Sets the identity of the node, if it is the recorded one. It is published once the record
     /// is written.
     pub fn set_identified(&mut self, identity: Option<ChainIdentity>) {
-        self.set_known(identity.filter(|_| self.later.identity.is_none()));
+        self.publish_identity(identity.filter(|_| self.later.identity.is_none()));
     }
 
-    fn set_known(&mut self, known: Option<ChainIdentity>) {
+    fn publish_identity(&mut self, known: Option<ChainIdentity>) {
         if self.known != known {
             self.known = known;
             let owner = &self.engine.owner;
@@ -130,13 +130,13 @@ impl StepRunner {
         match self.try_run_deferred().await {
             Ok(()) => {
                 if std::mem::take(&mut self.has_failed) {
-                    self.log(false, "postponed writes completed");
+                    self.log_chain_line(false, "postponed writes completed");
                 }
             }
             Err(error) => {
                 if !std::mem::replace(&mut self.has_failed, true) {
                     let text = format!("cannot record finality: {error}; new blocks are not treated as final until it can");
-                    self.log(true, &text);
+                    self.log_chain_line(true, &text);
                 }
             }
         }
@@ -150,25 +150,25 @@ impl StepRunner {
                 from,
                 to: u64::MAX,
             };
-            let purged = self.engine.purge(blocks).await;
+            let purged = self.engine.purge_entries(blocks).await;
             purged
                 .map_err(|error| format!("block {from} and later are not purged yet: {error}"))?;
             self.later.purge = None;
-            self.log(false, &format!("block {from} and later are purged"));
+            self.log_chain_line(false, &format!("block {from} and later are purged"));
         }
         let unrecorded =
-            |error: Failure| format!("the record of the chain can't be written: {error}");
+            |error: EngineError| format!("the record of the chain can't be written: {error}");
         if let Some(identity) = self.later.identity {
-            let write = self
-                .engine
-                .run_store_write(move |owner| owner.disk().record_identity(&namespace, &identity));
+            let write = self.engine.run_store_write(move |owner| {
+                owner.owner_store().record_identity(&namespace, &identity)
+            });
             write.await.map_err(unrecorded)?;
             self.later.identity = None;
         }
         if let Some(mark) = self.later.mark {
-            let write = self
-                .engine
-                .run_store_write(move |owner| owner.disk().record_mark(&namespace, mark.as_ref()));
+            let write = self.engine.run_store_write(move |owner| {
+                owner.owner_store().record_mark(&namespace, mark.as_ref())
+            });
             write.await.map_err(unrecorded)?;
             self.later.mark = None;
         }

@@ -5,11 +5,11 @@ use serde::Deserialize;
 use serde_json::Value;
 use sszip_core::cache::owner::tracker::{Block, BlockHash, NodeQuery, NodeResult};
 
-use super::execution::root;
-use super::http::{unreadable, HttpNode};
+use super::execution::deserialize_hash;
+use super::http::{malformed_response_error, HttpNode};
 
 /// Path of the event stream of new heads, reorganisations and finalized checkpoints.
-pub const EVENTS: &str = "/eth/v1/events?topics=head,chain_reorg,finalized_checkpoint";
+pub const EVENTS_PATH: &str = "/eth/v1/events?topics=head,chain_reorg,finalized_checkpoint";
 
 const GENESIS: &str = "/eth/v1/beacon/genesis";
 const SPEC: &str = "/eth/v1/config/spec";
@@ -20,28 +20,28 @@ const CHECKPOINTS: &str = "/eth/v1/beacon/states/head/finality_checkpoints";
 ///
 /// # Errors
 /// The reason why there is no result: the node fails, or the server is no node.
-pub async fn query(http: &HttpNode, query: NodeQuery) -> Result<NodeResult, String> {
+pub async fn query_beacon_node(http: &HttpNode, query: NodeQuery) -> Result<NodeResult, String> {
     Ok(match query {
-        NodeQuery::Latest => NodeResult::Block(header(http, "head").await?),
-        NodeQuery::ByHash(hash) => NodeResult::Block(by_root(http, &hash).await?),
+        NodeQuery::Latest => NodeResult::Block(fetch_header(http, "head").await?),
+        NodeQuery::ByHash(hash) => NodeResult::Block(block_by_root(http, &hash).await?),
         NodeQuery::ByNumber(slot) | NodeQuery::Recheck(slot) => {
-            let block = header(http, &slot.to_string()).await?;
+            let block = fetch_header(http, &slot.to_string()).await?;
             NodeResult::Block(block.filter(|block| block.number == slot))
         }
         NodeQuery::Finalized => {
-            let Some(checkpoints) = get(http, CHECKPOINTS).await? else {
-                return Ok(missing(CHECKPOINTS));
+            let Some(checkpoints) = fetch_data(http, CHECKPOINTS).await? else {
+                return Ok(missing_value_result(CHECKPOINTS));
             };
             // the root is zero before the first finalized checkpoint
             let root = root_at(&checkpoints, "/finalized/root")?;
             NodeResult::Block(match root == BlockHash::default() {
                 true => None,
-                false => by_root(http, &root).await?,
+                false => block_by_root(http, &root).await?,
             })
         }
         NodeQuery::Syncing => {
-            let Some(syncing) = get(http, SYNCING).await? else {
-                return Ok(missing(SYNCING));
+            let Some(syncing) = fetch_data(http, SYNCING).await? else {
+                return Ok(missing_value_result(SYNCING));
             };
             let is = |name: &str| syncing[name].as_bool();
             let is_syncing = is("is_syncing").ok_or_else(|| unexpected_value("is_syncing"))?;
@@ -49,18 +49,18 @@ pub async fn query(http: &HttpNode, query: NodeQuery) -> Result<NodeResult, Stri
             NodeResult::Syncing(is_syncing || is("is_optimistic") == Some(true))
         }
         NodeQuery::ChainId => {
-            let spec = get(http, SPEC).await?.unwrap_or_default();
+            let spec = fetch_data(http, SPEC).await?.unwrap_or_default();
             let id = spec["DEPOSIT_CHAIN_ID"].as_str();
             NodeResult::ChainId(id.and_then(|id| id.parse().ok()))
         }
-        NodeQuery::Genesis => match get(http, GENESIS).await? {
+        NodeQuery::Genesis => match fetch_data(http, GENESIS).await? {
             Some(genesis) => NodeResult::Genesis(root_at(&genesis, "/genesis_validators_root")?),
-            None => missing(GENESIS),
+            None => missing_value_result(GENESIS),
         },
     })
 }
 
-fn missing(path: &str) -> NodeResult {
+fn missing_value_result(path: &str) -> NodeResult {
     NodeResult::Failed(format!("the node has no {path}"))
 }
 
@@ -69,31 +69,31 @@ fn unexpected_value(at: &str) -> String {
 }
 
 /// Fetches the member `data` of the resource under a path, or `None` if the node has none.
-async fn get(http: &HttpNode, path: &str) -> Result<Option<Value>, String> {
+async fn fetch_data(http: &HttpNode, path: &str) -> Result<Option<Value>, String> {
     #[derive(Deserialize)]
-    struct Data {
+    struct BeaconData {
         data: Value,
     }
     let Some(body) = http.get(path).await? else {
         return Ok(None);
     };
     match serde_json::from_slice(&body) {
-        Ok(Data { data }) => Ok(Some(data)),
-        Err(error) => Err(unreadable(&body, &error)),
+        Ok(BeaconData { data }) => Ok(Some(data)),
+        Err(error) => Err(malformed_response_error(&body, &error)),
     }
 }
 
 fn root_at(data: &Value, at: &str) -> Result<BlockHash, String> {
-    root(data.pointer(at).unwrap_or(&Value::Null)).map_err(|_| unexpected_value(at))
+    deserialize_hash(data.pointer(at).unwrap_or(&Value::Null)).map_err(|_| unexpected_value(at))
 }
 
-async fn by_root(http: &HttpNode, hash: &BlockHash) -> Result<Option<Block>, String> {
-    header(http, &format!("0x{}", hex::encode(hash))).await
+async fn block_by_root(http: &HttpNode, hash: &BlockHash) -> Result<Option<Block>, String> {
+    fetch_header(http, &format!("0x{}", hex::encode(hash))).await
 }
 
-async fn header(http: &HttpNode, id: &str) -> Result<Option<Block>, String> {
+async fn fetch_header(http: &HttpNode, id: &str) -> Result<Option<Block>, String> {
     const SLOT: &str = "/header/message/slot";
-    let Some(header) = get(http, &format!("/eth/v1/beacon/headers/{id}")).await? else {
+    let Some(header) = fetch_data(http, &format!("/eth/v1/beacon/headers/{id}")).await? else {
         return Ok(None);
     };
     let slot = header.pointer(SLOT).and_then(Value::as_str);

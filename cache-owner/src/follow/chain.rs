@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use sszip_core::cache::entry::store_attributes::PurgeScope;
 use sszip_core::cache::owner::tracker::State;
 use sszip_core::cache::Namespace;
-use sszip_core::lock::locked;
+use sszip_core::lock::lock_ignoring_poison;
 use tokio::sync::Notify;
 
 use super::node::NodeClient;
@@ -23,7 +23,7 @@ pub struct Reorg {
 }
 
 /// Maximum number of reorganisations in the status.
-const REORGS: usize = 5;
+const MAX_SHOWN_REORGS: usize = 5;
 
 /// The state of one followed chain as the owner's status reports it: head, finality and past
 /// reorganisations.
@@ -59,7 +59,7 @@ impl FollowStatus {
                 blocks,
             };
             last_reorgs.insert(0, reorg);
-            last_reorgs.truncate(REORGS);
+            last_reorgs.truncate(MAX_SHOWN_REORGS);
         }
         Self {
             moved: if is_new { Some(now) } else { self.moved },
@@ -71,7 +71,7 @@ impl FollowStatus {
 
 /// A followed chain: its namespace, node and status, shared by its follower and the rest of the
 /// owner.
-pub struct Chain {
+pub struct FollowedChain {
     /// The namespace whose responses are of this chain.
     pub namespace: Namespace,
     /// The name of the namespace in the configuration.
@@ -79,11 +79,11 @@ pub struct Chain {
     /// Notified when the chain may have changed.
     pub news: Arc<Notify>,
     is_forgotten: AtomicBool,
-    node: Mutex<Option<Arc<NodeClient>>>,
-    status: Mutex<FollowStatus>,
+    node_client: Mutex<Option<Arc<NodeClient>>>,
+    follow_status: Mutex<FollowStatus>,
 }
 
-impl Chain {
+impl FollowedChain {
     /// Creates a chain whose node and state are not known yet.
     pub fn new(namespace: Namespace, name: &str) -> Self {
         Self {
@@ -91,33 +91,33 @@ impl Chain {
             name: name.to_owned(),
             news: Arc::default(),
             is_forgotten: AtomicBool::new(false),
-            node: Mutex::default(),
-            status: Mutex::default(),
+            node_client: Mutex::default(),
+            follow_status: Mutex::default(),
         }
     }
 
     /// Returns the node of the chain, once it can be queried.
-    pub fn node(&self) -> Option<Arc<NodeClient>> {
-        locked(&self.node).clone()
+    pub fn node_client(&self) -> Option<Arc<NodeClient>> {
+        lock_ignoring_poison(&self.node_client).clone()
     }
 
     /// Sets the node of the chain.
     pub fn set_node(&self, node: &Arc<NodeClient>) {
-        *locked(&self.node) = Some(Arc::clone(node));
+        *lock_ignoring_poison(&self.node_client) = Some(Arc::clone(node));
     }
 
     /// Returns the present status of following.
-    pub fn status(&self) -> FollowStatus {
-        locked(&self.status).clone()
+    pub fn follow_status(&self) -> FollowStatus {
+        lock_ignoring_poison(&self.follow_status).clone()
     }
 
     /// Replaces the present status of following.
     pub fn publish_status(&self, status: FollowStatus) {
-        *locked(&self.status) = status;
+        *lock_ignoring_poison(&self.follow_status) = status;
     }
 
     /// Records that the chain's record was purged, if `scope` covers it.
-    pub fn purged(&self, scope: &PurgeScope) {
+    pub fn mark_purged(&self, scope: &PurgeScope) {
         let is_covered = match scope {
             PurgeScope::Everything => true,
             PurgeScope::Namespace(namespace) => *namespace == self.namespace,

@@ -15,7 +15,7 @@ use std::task::{Context, Poll};
 use hyper::Uri;
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
-use sszip_core::config::endpoint::{Endpoint, Transport};
+use sszip_core::config::endpoint::{NodeEndpoint, NodeTransport};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::Semaphore;
@@ -30,17 +30,17 @@ use tower_service::Service;
 use super::with_causes;
 
 /// A byte stream to a node over any transport.
-pub trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
+pub trait NodeStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> NodeStream for T {}
 
 /// An open connection to a node: TCP, TLS or a Unix socket.
-pub type Stream = Box<dyn Io>;
+pub type NodeConnection = Box<dyn NodeStream>;
 
 /// A connector to one node, over the transport that its URL names.
 #[derive(Clone)]
 pub struct Connector {
-    transport: Transport,
+    transport: NodeTransport,
     tls: Option<(TlsConnector, ServerName<'static>)>,
     /// Permit of the one request that resolves the node's name.
     resolving: Arc<Semaphore>,
@@ -52,9 +52,9 @@ impl Connector {
     ///
     /// # Errors
     /// The node's name or the certificates are invalid. The message is for operators.
-    pub fn new(endpoint: &Endpoint, ca: Option<&Path>) -> Result<Self, String> {
+    pub fn new(endpoint: &NodeEndpoint, ca: Option<&Path>) -> Result<Self, String> {
         let tls = match &endpoint.transport {
-            Transport::Tcp {
+            NodeTransport::Tcp {
                 host,
                 is_secure: true,
                 ..
@@ -76,14 +76,14 @@ impl Connector {
     ///
     /// # Errors
     /// The error of the system, or what is wrong with the node's certificate.
-    pub async fn connect(&self) -> io::Result<Stream> {
+    pub async fn open_connection(&self) -> io::Result<NodeConnection> {
         let (host, port) = match &self.transport {
-            Transport::Unix(path) => {
+            NodeTransport::Unix(path) => {
                 return Ok(Box::new(UnixStream::connect(path).await?));
             }
-            Transport::Tcp { host, port, .. } => (&host[..], *port),
+            NodeTransport::Tcp { host, port, .. } => (&host[..], *port),
         };
-        let stream = TcpStream::connect(&self.resolve(host, port).await?[..]).await?;
+        let stream = TcpStream::connect(&self.resolve_host(host, port).await?[..]).await?;
         stream.set_nodelay(true)?;
         Ok(match &self.tls {
             Some((tls, name)) => Box::new(tls.connect(name.clone(), stream).await?),
@@ -93,7 +93,7 @@ impl Connector {
 }
 
 impl Connector {
-    async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    async fn resolve_host(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         if let Ok(address) = host.parse::<IpAddr>() {
             return Ok(vec![(address, port).into()]);
         }
@@ -148,9 +148,9 @@ fn tls_config(ca: Option<&Path>) -> Result<ClientConfig, String> {
 }
 
 impl Service<Uri> for Connector {
-    type Response = TokioIo<Stream>;
+    type Response = TokioIo<NodeConnection>;
     type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<TokioIo<Stream>>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = io::Result<TokioIo<NodeConnection>>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
@@ -159,11 +159,11 @@ impl Service<Uri> for Connector {
     /// Connects to the one node, whatever the URI is.
     fn call(&mut self, _: Uri) -> Self::Future {
         let connector = self.clone();
-        Box::pin(async move { connector.connect().await.map(TokioIo::new) })
+        Box::pin(async move { connector.open_connection().await.map(TokioIo::new) })
     }
 }
 
-impl Connection for Stream {
+impl Connection for NodeConnection {
     fn connected(&self) -> Connected {
         Connected::new()
     }

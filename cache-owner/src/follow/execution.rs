@@ -6,10 +6,10 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use sszip_core::cache::owner::tracker::{Block, BlockHash, NodeQuery, NodeResult};
 
-use super::http::unreadable;
+use super::http::malformed_response_error;
 
 /// Encodes a query of the tracker as a JSON-RPC request with this id.
-pub fn request(query: NodeQuery, id: u64) -> String {
+pub fn encode_query(query: NodeQuery, id: u64) -> String {
     let by_number = |number: &str| ("eth_getBlockByNumber", format!("\"{number}\",false"));
     let (method, params) = match query {
         NodeQuery::Latest => by_number("latest"),
@@ -25,15 +25,15 @@ pub fn request(query: NodeQuery, id: u64) -> String {
         NodeQuery::Syncing => ("eth_syncing", String::new()),
         NodeQuery::ChainId => ("eth_chainId", String::new()),
     };
-    call(method, &params, id)
+    encode_call(method, &params, id)
 }
 
-fn call(method: &str, params: &str, id: u64) -> String {
+fn encode_call(method: &str, params: &str, id: u64) -> String {
     format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":[{params}]}}")
 }
 
 #[derive(Deserialize)]
-struct Response<'a> {
+struct RpcResponse<'a> {
     #[serde(borrow, default)]
     result: Option<&'a RawValue>,
     #[serde(default)]
@@ -50,16 +50,16 @@ struct RpcError {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Header {
-    #[serde(deserialize_with = "quantity")]
+    #[serde(deserialize_with = "deserialize_quantity")]
     number: u64,
-    #[serde(deserialize_with = "root")]
+    #[serde(deserialize_with = "deserialize_hash")]
     hash: BlockHash,
-    #[serde(deserialize_with = "root")]
+    #[serde(deserialize_with = "deserialize_hash")]
     parent_hash: BlockHash,
 }
 
 /// Decodes a number in hex digits after `0x`.
-fn quantity<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+fn deserialize_quantity<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     let text = String::deserialize(from)?;
     text.strip_prefix("0x")
         .and_then(|digits| u64::from_str_radix(digits, 16).ok())
@@ -67,7 +67,7 @@ fn quantity<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
 }
 
 /// Decodes 32 bytes in hex digits after `0x`.
-pub(super) fn root<'de, D: Deserializer<'de>>(from: D) -> Result<BlockHash, D::Error> {
+pub(super) fn deserialize_hash<'de, D: Deserializer<'de>>(from: D) -> Result<BlockHash, D::Error> {
     let text = String::deserialize(from)?;
     let mut root = BlockHash::default();
     text.strip_prefix("0x")
@@ -81,8 +81,8 @@ pub(super) fn root<'de, D: Deserializer<'de>>(from: D) -> Result<BlockHash, D::E
 /// # Errors
 /// The body is no response in JSON-RPC: the node fails, or the server is no node.
 pub fn decode_response(query: NodeQuery, body: &Bytes) -> Result<NodeResult, String> {
-    let response: Response<'_> =
-        serde_json::from_slice(body).map_err(|error| unreadable(body, &error))?;
+    let response: RpcResponse<'_> =
+        serde_json::from_slice(body).map_err(|error| malformed_response_error(body, &error))?;
     if let Some(RpcError { code, message }) = response.error {
         let message: String = message.chars().take(200).collect();
         return Ok(NodeResult::Failed(format!("error {code}: {message}")));
@@ -96,7 +96,7 @@ pub fn decode_response(query: NodeQuery, body: &Bytes) -> Result<NodeResult, Str
         },
         NodeQuery::ChainId => {
             let mut from = serde_json::Deserializer::from_str(result);
-            quantity(&mut from).map(|id| NodeResult::ChainId(Some(id)))
+            deserialize_quantity(&mut from).map(|id| NodeResult::ChainId(Some(id)))
         }
         NodeQuery::Genesis => {
             serde_json::from_str(result).map(|block: Option<Header>| match block {
@@ -112,13 +112,13 @@ pub fn decode_response(query: NodeQuery, body: &Bytes) -> Result<NodeResult, Str
             }))
         }),
     };
-    answer.map_err(|error| unreadable(result.as_bytes(), &error))
+    answer.map_err(|error| malformed_response_error(result.as_bytes(), &error))
 }
 
 /// Encodes the request for a transaction's receipt, with this id.
-pub fn receipt(transaction: &BlockHash, id: u64) -> String {
+pub fn receipt_request(transaction: &BlockHash, id: u64) -> String {
     let params = format!("\"0x{}\"", hex::encode(transaction));
-    call("eth_getTransactionReceipt", &params, id)
+    encode_call("eth_getTransactionReceipt", &params, id)
 }
 
 /// Decodes the block number in a receipt; `None` if the transaction is in no block.
@@ -127,29 +127,29 @@ pub fn receipt(transaction: &BlockHash, id: u64) -> String {
 /// The body is no response in JSON-RPC. The message is for operators.
 pub fn receipt_block(body: &Bytes) -> Result<Option<u64>, String> {
     #[derive(Deserialize)]
-    struct Response {
+    struct RpcResponse {
         #[serde(default)]
         result: Option<Receipt>,
     }
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Receipt {
-        #[serde(deserialize_with = "quantity")]
+        #[serde(deserialize_with = "deserialize_quantity")]
         block_number: u64,
     }
-    let response: Response =
-        serde_json::from_slice(body).map_err(|error| unreadable(body, &error))?;
+    let response: RpcResponse =
+        serde_json::from_slice(body).map_err(|error| malformed_response_error(body, &error))?;
     Ok(response.result.map(|receipt| receipt.block_number))
 }
 
 /// Encodes the request for a notification at each new head, with this id.
-pub fn subscribe(id: u64) -> String {
-    call("eth_subscribe", "\"newHeads\"", id)
+pub fn subscription_request(id: u64) -> String {
+    encode_call("eth_subscribe", "\"newHeads\"", id)
 }
 
 /// The kind of a message over a WebSocket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Message {
+pub enum WebSocketMessageKind {
     /// The response to the request with this id.
     Answer(u64),
     /// A notification of a new head.
@@ -159,9 +159,9 @@ pub enum Message {
 }
 
 /// Classifies a message.
-pub fn classify_message(text: &str) -> Message {
+pub fn classify_message(text: &str) -> WebSocketMessageKind {
     #[derive(Deserialize)]
-    struct Any {
+    struct AnyMessage {
         #[serde(default)]
         id: Option<serde_json::Value>,
         #[serde(default)]
@@ -169,13 +169,13 @@ pub fn classify_message(text: &str) -> Message {
         #[serde(default, rename = "params")]
         _params: Option<IgnoredAny>,
     }
-    let Ok(any) = serde_json::from_str::<Any>(text) else {
-        return Message::Other;
+    let Ok(any) = serde_json::from_str::<AnyMessage>(text) else {
+        return WebSocketMessageKind::Other;
     };
     match (any.id.and_then(|id| id.as_u64()), any.method) {
-        (Some(id), None) => Message::Answer(id),
-        (_, Some(method)) if method == "eth_subscription" => Message::Notification,
-        _ => Message::Other,
+        (Some(id), None) => WebSocketMessageKind::Answer(id),
+        (_, Some(method)) if method == "eth_subscription" => WebSocketMessageKind::Notification,
+        _ => WebSocketMessageKind::Other,
     }
 }
 
@@ -210,7 +210,7 @@ mod tests {
         ] {
             let expected =
                 format!(r#"{{"jsonrpc":"2.0","id":7,"method":"{method}","params":{params}}}"#);
-            assert_eq!(request(query, 7), expected);
+            assert_eq!(encode_query(query, 7), expected);
         }
     }
 
@@ -249,14 +249,14 @@ mod tests {
     #[test]
     fn messages_are_classified_by_id_and_method() {
         for (text, expected) in [
-            (r#"{"id":7,"result":null}"#, Message::Answer(7)),
+            (r#"{"id":7,"result":null}"#, WebSocketMessageKind::Answer(7)),
             (
                 r#"{"method":"eth_subscription","params":{"result":{}}}"#,
-                Message::Notification,
+                WebSocketMessageKind::Notification,
             ),
-            (r#"{"method":"other"}"#, Message::Other),
-            (r#"{"id":"x","result":1}"#, Message::Other),
-            ("[]", Message::Other),
+            (r#"{"method":"other"}"#, WebSocketMessageKind::Other),
+            (r#"{"id":"x","result":1}"#, WebSocketMessageKind::Other),
+            ("[]", WebSocketMessageKind::Other),
         ] {
             assert_eq!(classify_message(text), expected, "{text}");
         }
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn block_number_is_read_from_a_receipt() {
         let ends = format!("\"params\":[\"0x{}\"]}}", "07".repeat(32));
-        assert!(receipt(&[7; 32], 5).ends_with(&ends));
+        assert!(receipt_request(&[7; 32], 5).ends_with(&ends));
         for (text, expected) in [
             (
                 "{\"id\":1,\"result\":{\"blockNumber\":\"0x2a\",\"x\":1}}",

@@ -10,11 +10,11 @@ use tokio::task::spawn_blocking;
 use tokio::time::{sleep, sleep_until, timeout, Instant};
 
 use super::apply_steps::StepRunner;
-use super::chain::{Chain, FollowStatus};
+use super::chain::{FollowStatus, FollowedChain};
 use super::node::NodeClient;
-use crate::clock::now;
+use crate::clock::read_clocks;
 use crate::engine::Engine;
-use crate::log::Log;
+use crate::log::LogFunction;
 
 /// Maximum number of polls per interval when notifications arrive.
 const MAX_POLLS_PER_INTERVAL: u32 = 8;
@@ -27,10 +27,15 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 const MAX_UNCHECKED_TIME: Duration = Duration::from_secs(2);
 
 /// Maximum duration of a poll.
-const LONGEST_POLL: Duration = Duration::from_secs(60);
+const MAX_POLL_TIME: Duration = Duration::from_secs(60);
 
 /// Follows a chain from the start of the owner on. Never returns; a panic ends one attempt only.
-pub async fn run(follow: HeadSource, chain: Arc<Chain>, engine: Arc<Engine>, log: Log) {
+pub async fn follow_chain(
+    follow: HeadSource,
+    chain: Arc<FollowedChain>,
+    engine: Arc<Engine>,
+    log: LogFunction,
+) {
     loop {
         let follower = Follower {
             follow: follow.clone(),
@@ -38,10 +43,10 @@ pub async fn run(follow: HeadSource, chain: Arc<Chain>, engine: Arc<Engine>, log
             engine: Arc::clone(&engine),
             steps: StepRunner::new(Arc::clone(&engine), Arc::clone(&chain), Arc::clone(&log)),
         };
-        let mut attempt = AbortOnDrop(tokio::spawn(follower.run()));
+        let mut attempt = AbortOnDrop(tokio::spawn(follower.follow_chain()));
         if let Err(error) = (&mut attempt.0).await {
             let steps = StepRunner::new(Arc::clone(&engine), Arc::clone(&chain), Arc::clone(&log));
-            steps.log(
+            steps.log_chain_line(
                 true,
                 &format!("the chain follower failed and starts again: {error}"),
             );
@@ -49,7 +54,7 @@ pub async fn run(follow: HeadSource, chain: Arc<Chain>, engine: Arc<Engine>, log
                 .owner
                 .apply_change(&chain.namespace, ChainChange::Final(None));
             engine.owner.set_chain_id(&chain.namespace, None);
-            engine.wake();
+            engine.wake_receivers();
         }
         sleep(RETRY_PAUSE).await;
     }
@@ -66,13 +71,13 @@ impl Drop for AbortOnDrop {
 
 struct Follower {
     follow: HeadSource,
-    chain: Arc<Chain>,
+    chain: Arc<FollowedChain>,
     engine: Arc<Engine>,
     steps: StepRunner,
 }
 
 impl Follower {
-    async fn run(mut self) {
+    async fn follow_chain(mut self) {
         let _checking = AbortOnDrop(tokio::spawn({
             let (engine, namespace) = (Arc::clone(&self.engine), self.chain.namespace);
             async move {
@@ -80,24 +85,29 @@ impl Follower {
                 engine.owner.set_awaiting_identity(&namespace, false);
             }
         }));
-        let record = self.record().await;
+        let record = self.read_record().await;
         let follow = &self.follow;
-        let mut tracker = Tracker::new(follow.finality, follow.interval, record, now().monotonic);
-        let node = self.node(&mut tracker).await;
+        let mut tracker = Tracker::new(
+            follow.finality,
+            follow.interval,
+            record,
+            read_clocks().monotonic,
+        );
+        let node = self.create_node_client(&mut tracker).await;
         self.chain.set_node(&node);
         let _listening = AbortOnDrop(tokio::spawn({
             let (node, news) = (Arc::clone(&node), Arc::clone(&self.chain.news));
-            async move { node.listen(&news).await }
+            async move { node.forward_notifications(&news).await }
         }));
         let interval = Duration::from_millis(self.follow.interval);
         loop {
             let began = Instant::now();
             if self.chain.take_purged() {
                 self.steps.discard_deferred();
-                tracker.reset(now().monotonic);
+                tracker.reset_after_purge(read_clocks().monotonic);
             }
-            poll(&mut tracker, &node).await;
-            self.carry_out(&mut tracker).await;
+            run_queries(&mut tracker, &node).await;
+            self.run_steps(&mut tracker).await;
             self.engine
                 .owner
                 .set_awaiting_identity(&self.chain.namespace, false);
@@ -111,24 +121,24 @@ impl Follower {
     }
 
     /// Reads the record of the chain from the store, again until it can be read.
-    async fn record(&mut self) -> ChainRecord {
+    async fn read_record(&mut self) -> ChainRecord {
         let namespace = self.chain.namespace;
         let mut has_failed = false;
         loop {
             let read = self
                 .engine
-                .run_store_write(move |owner| owner.disk().chain(&namespace));
+                .run_store_write(move |owner| owner.owner_store().read_chain_record(&namespace));
             match read.await {
                 Ok(record) => return record,
                 Err(error) => {
                     let error =
                         format!("cannot read the record of the chain, trying again: {error}");
                     if !std::mem::replace(&mut has_failed, true) {
-                        self.steps.log(true, &error);
+                        self.steps.log_chain_line(true, &error);
                     }
                     self.chain.publish_status(FollowStatus {
                         error: Some(error),
-                        ..self.chain.status()
+                        ..self.chain.follow_status()
                     });
                 }
             }
@@ -137,23 +147,25 @@ impl Follower {
     }
 
     /// Creates the client of the chain's node, again until its certificates can be read.
-    async fn node(&mut self, tracker: &mut Tracker) -> Arc<NodeClient> {
+    async fn create_node_client(&mut self, tracker: &mut Tracker) -> Arc<NodeClient> {
         loop {
             let (follow, news) = (self.follow.clone(), Arc::clone(&self.chain.news));
             // certificates are files
             let node = spawn_blocking(move || NodeClient::new(&follow, news)).await;
             match node.map_err(|error| error.to_string()).flatten() {
                 Ok(node) => return Arc::new(node),
-                Err(error) => tracker.fail_poll(&error, now().monotonic),
+                Err(error) => tracker.fail_poll(&error, read_clocks().monotonic),
             }
-            self.carry_out(tracker).await;
+            self.run_steps(tracker).await;
             sleep(RETRY_PAUSE).await;
         }
     }
 
     /// Runs the steps that the tracker requires after a poll.
-    async fn carry_out(&mut self, tracker: &mut Tracker) {
-        let blocks = tracker.blocks().map(|block| (block.number, block.hash));
+    async fn run_steps(&mut self, tracker: &mut Tracker) {
+        let blocks = tracker
+            .window_blocks()
+            .map(|block| (block.number, block.hash));
         let owner = &self.engine.owner;
         owner.set_recent_blocks(&self.chain.namespace, blocks);
         let mut from = None;
@@ -161,37 +173,37 @@ impl Follower {
             if let TrackerStep::ChainChange(ChainChange::Reorg { from: first }) = step {
                 from = Some(first);
             }
-            self.steps.carry_out(step);
+            self.steps.run_step(step);
         }
         // no process waits for the disk before it is notified
-        self.engine.wake();
+        self.engine.wake_receivers();
         self.steps.run_deferred().await;
-        self.steps.set_identified(tracker.identity());
-        self.engine.wake();
+        self.steps.set_identified(tracker.confirmed_identity());
+        self.engine.wake_receivers();
         let next = FollowStatus {
-            state: tracker.state(),
-            head: tracker.head().map(|head| head.number),
+            state: tracker.tracker_state(),
+            head: tracker.newest_known_block().map(|head| head.number),
             last_final: self.steps.published_head(),
-            reorgs: tracker.reorgs(),
+            reorgs: tracker.reorg_count(),
             error: tracker.last_error().map(str::to_owned),
             ..FollowStatus::default()
         };
-        let before = self.chain.status();
-        let status = before.followed_by(next, from, now().monotonic);
+        let before = self.chain.follow_status();
+        let status = before.followed_by(next, from, read_clocks().monotonic);
         self.chain.publish_status(status);
     }
 }
 
 /// Queries the node until the tracker has no more queries: one poll.
-async fn poll(tracker: &mut Tracker, node: &NodeClient) {
-    tracker.begin(now().monotonic);
-    let outcome = timeout(LONGEST_POLL, async {
+async fn run_queries(tracker: &mut Tracker, node: &NodeClient) {
+    tracker.begin_poll(read_clocks().monotonic);
+    let outcome = timeout(MAX_POLL_TIME, async {
         loop {
             let queries = tracker.next_queries();
             if queries.is_empty() {
                 return Ok(());
             }
-            let answers = join_all(queries.iter().map(|query| node.query(*query))).await;
+            let answers = join_all(queries.iter().map(|query| node.query_node(*query))).await;
             for (query, answer) in queries.into_iter().zip(answers) {
                 tracker.handle_result(query, answer?);
             }
@@ -203,5 +215,5 @@ async fn poll(tracker: &mut Tracker, node: &NodeClient) {
         Ok(Err(error)) => error,
         Err(_) => "the poll takes too long".to_owned(),
     };
-    tracker.fail_poll(&error, now().monotonic);
+    tracker.fail_poll(&error, read_clocks().monotonic);
 }

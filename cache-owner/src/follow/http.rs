@@ -9,7 +9,7 @@ use hyper::header::{HeaderMap, HeaderName, HeaderValue, ACCEPT, CONTENT_TYPE, HO
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use sszip_core::config::endpoint::Endpoint;
+use sszip_core::config::endpoint::NodeEndpoint;
 use sszip_core::config::head_source::HeadSource;
 use tokio::time::timeout;
 
@@ -18,19 +18,19 @@ use super::with_causes;
 
 /// Maximum length of a response in bytes: a block's header comes with the hashes of its
 /// transactions.
-const LONGEST: usize = 8 << 20;
+const MAX_RESPONSE_BYTES: usize = 8 << 20;
 
 /// Time for which an unused connection is kept open.
-const IDLE: Duration = Duration::from_secs(30);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Maximum number of idle connections: the number of concurrent queries.
-const CONNECTIONS: usize = 6;
+const MAX_IDLE_CONNECTIONS: usize = 6;
 
 /// The client of a node over HTTP/1.1, limited in time and memory.
 #[derive(Clone)]
 pub struct HttpNode {
     client: Client<Connector, Full<Bytes>>,
-    endpoint: Endpoint,
+    endpoint: NodeEndpoint,
     fields: HeaderMap,
     timeout: Duration,
 }
@@ -62,14 +62,14 @@ impl HttpNode {
     /// The configuration is invalid. The message is for operators.
     pub fn new(
         follow: &HeadSource,
-        endpoint: &Endpoint,
+        endpoint: &NodeEndpoint,
         timeout: Duration,
     ) -> Result<Self, String> {
         let connector = Connector::new(endpoint, follow.ca.as_deref())?;
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE)
-            .pool_max_idle_per_host(CONNECTIONS)
+            .pool_idle_timeout(IDLE_TIMEOUT)
+            .pool_max_idle_per_host(MAX_IDLE_CONNECTIONS)
             .set_host(false)
             .build(connector);
         Ok(Self {
@@ -84,11 +84,11 @@ impl HttpNode {
     ///
     /// # Errors
     /// The reason why there is no response. The message is for operators.
-    pub async fn post(&self, body: String) -> Result<Bytes, String> {
-        let mut request = self.request(Method::POST, &self.endpoint.path, body)?;
+    pub async fn post_json(&self, body: String) -> Result<Bytes, String> {
+        let mut request = self.build_request(Method::POST, &self.endpoint.path, body)?;
         let json = HeaderValue::from_static("application/json");
         request.headers_mut().insert(CONTENT_TYPE, json);
-        let (status, body) = self.fetch(request).await?;
+        let (status, body) = self.fetch_response(request).await?;
         match status {
             StatusCode::OK => Ok(body),
             status => Err(status_error(status)),
@@ -101,8 +101,8 @@ impl HttpNode {
     /// # Errors
     /// The reason why there is no response. The message is for operators.
     pub async fn get(&self, path: &str) -> Result<Option<Bytes>, String> {
-        let request = self.request(Method::GET, &self.path_below(path), String::new())?;
-        match self.fetch(request).await? {
+        let request = self.build_request(Method::GET, &self.path_below(path), String::new())?;
+        match self.fetch_response(request).await? {
             (StatusCode::OK, body) => Ok(Some(body)),
             (StatusCode::NOT_FOUND, _) => Ok(None),
             (status, _) => Err(status_error(status)),
@@ -113,13 +113,13 @@ impl HttpNode {
     ///
     /// # Errors
     /// The reason why there is no stream. The message is for operators.
-    pub async fn events(&self, path: &str) -> Result<Incoming, String> {
-        let mut request = self.request(Method::GET, &self.path_below(path), String::new())?;
+    pub async fn open_event_stream(&self, path: &str) -> Result<Incoming, String> {
+        let mut request = self.build_request(Method::GET, &self.path_below(path), String::new())?;
         let events = HeaderValue::from_static("text/event-stream");
         request.headers_mut().insert(ACCEPT, events);
-        let response = timeout(self.timeout, self.send(request))
+        let response = timeout(self.timeout, self.send_request(request))
             .await
-            .map_err(|_| self.too_slow())??;
+            .map_err(|_| self.timeout_error())??;
         match response.status() {
             StatusCode::OK => Ok(response.into_body()),
             status => Err(status_error(status)),
@@ -130,7 +130,7 @@ impl HttpNode {
         format!("{}{path}", self.endpoint.path.trim_end_matches('/'))
     }
 
-    fn request(
+    fn build_request(
         &self,
         method: Method,
         path: &str,
@@ -152,29 +152,35 @@ impl HttpNode {
         Ok(request)
     }
 
-    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, String> {
+    async fn send_request(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, String> {
         let response = self.client.request(request).await;
         response.map_err(|error| with_causes(&error))
     }
 
     /// Sends a request, and returns status and body of the response if both arrive within the
     /// timeout.
-    async fn fetch(&self, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes), String> {
+    async fn fetch_response(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<(StatusCode, Bytes), String> {
         let answer = async {
-            let (head, body) = self.send(request).await?.into_parts();
-            let body = Limited::new(body, LONGEST).collect().await;
+            let (head, body) = self.send_request(request).await?.into_parts();
+            let body = Limited::new(body, MAX_RESPONSE_BYTES).collect().await;
             let body = body.map_err(|error| match error.is::<LengthLimitError>() {
-                true => format!("the response is longer than {LONGEST} bytes"),
+                true => format!("the response is longer than {MAX_RESPONSE_BYTES} bytes"),
                 false => with_causes(&*error),
             })?;
             Ok((head.status, body.to_bytes()))
         };
         timeout(self.timeout, answer)
             .await
-            .unwrap_or_else(|_| Err(self.too_slow()))
+            .unwrap_or_else(|_| Err(self.timeout_error()))
     }
 
-    fn too_slow(&self) -> String {
+    fn timeout_error(&self) -> String {
         format!("no response within {} ms", self.timeout.as_millis())
     }
 }
@@ -187,7 +193,7 @@ fn status_error(status: StatusCode) -> String {
 }
 
 /// Returns the error text for a malformed response, with its beginning.
-pub(super) fn unreadable(body: &[u8], error: &serde_json::Error) -> String {
+pub(super) fn malformed_response_error(body: &[u8], error: &serde_json::Error) -> String {
     let start: String = String::from_utf8_lossy(&body[..body.len().min(40)])
         .chars()
         .map(|c| if c.is_control() { ' ' } else { c })

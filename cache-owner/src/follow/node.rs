@@ -5,31 +5,31 @@ use std::time::Duration;
 
 use http_body_util::BodyExt;
 use sszip_core::cache::owner::tracker::{BlockHash, NodeQuery, NodeResult};
-use sszip_core::config::endpoint::Endpoint;
-use sszip_core::config::head_source::{Api, HeadSource};
+use sszip_core::config::endpoint::NodeEndpoint;
+use sszip_core::config::head_source::{HeadSource, NodeApi};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::connect::Connector;
 use super::http::{request_headers, HttpNode};
-use super::websocket::WebSocket;
+use super::websocket::WebSocketNode;
 use super::{beacon, execution};
 
 /// Minimum and maximum timeout of a request, which otherwise is the poll interval.
-const LEAST_TIMEOUT: Duration = Duration::from_secs(2);
-const MOST_TIMEOUT: Duration = Duration::from_secs(30);
+const MIN_REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
+const MAX_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Pause before an event stream is opened again, and time without bytes after which it is
 /// closed: heads come every 12 seconds, and nodes send comments.
-const REOPEN: Duration = Duration::from_secs(5);
-const SILENCE: Duration = Duration::from_secs(120);
+const REOPEN_PAUSE: Duration = Duration::from_secs(5);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The client of a followed node, in the protocol of its API and URL.
 pub enum NodeClient {
     /// JSON-RPC over HTTP.
     Execution(HttpNode),
     /// JSON-RPC over a WebSocket.
-    WebSocket(WebSocket),
+    WebSocket(WebSocketNode),
     /// The Beacon API.
     Beacon(HttpNode),
 }
@@ -41,18 +41,21 @@ impl NodeClient {
     /// # Errors
     /// The configuration is invalid. The message is for operators.
     pub fn new(follow: &HeadSource, news: Arc<Notify>) -> Result<Self, String> {
-        let endpoint = Endpoint::parse(&follow.url).ok_or("the URL is invalid")?;
-        let timeout = Duration::from_millis(follow.interval).clamp(LEAST_TIMEOUT, MOST_TIMEOUT);
+        let endpoint = NodeEndpoint::parse_url(&follow.url).ok_or("the URL is invalid")?;
+        let timeout =
+            Duration::from_millis(follow.interval).clamp(MIN_REQUEST_TIMEOUT, MAX_REQUEST_TIMEOUT);
         Ok(match (follow.api, endpoint.is_websocket) {
-            (Api::Execution, false) => Self::Execution(HttpNode::new(follow, &endpoint, timeout)?),
-            (Api::Execution, true) => {
+            (NodeApi::Execution, false) => {
+                Self::Execution(HttpNode::new(follow, &endpoint, timeout)?)
+            }
+            (NodeApi::Execution, true) => {
                 let connector = Connector::new(&endpoint, follow.ca.as_deref())?;
                 let fields = request_headers(follow)?;
-                let socket = WebSocket::new(connector, &follow.url, fields, timeout, news);
+                let socket = WebSocketNode::new(connector, &follow.url, fields, timeout, news);
                 Self::WebSocket(socket)
             }
-            (Api::Beacon, false) => Self::Beacon(HttpNode::new(follow, &endpoint, timeout)?),
-            (Api::Beacon, true) => {
+            (NodeApi::Beacon, false) => Self::Beacon(HttpNode::new(follow, &endpoint, timeout)?),
+            (NodeApi::Beacon, true) => {
                 return Err("the Beacon API is not available over WebSockets".into());
             }
         })
@@ -63,18 +66,18 @@ impl NodeClient {
     /// # Errors
     /// The reason why there is no result: the node fails or is unreachable. The message is for
     /// operators.
-    pub async fn query(&self, query: NodeQuery) -> Result<NodeResult, String> {
+    pub async fn query_node(&self, query: NodeQuery) -> Result<NodeResult, String> {
         match self {
             Self::Execution(http) => {
-                let body = http.post(execution::request(query, 1)).await?;
+                let body = http.post_json(execution::encode_query(query, 1)).await?;
                 execution::decode_response(query, &body)
             }
             Self::WebSocket(socket) => {
-                let body = socket.call(|id| execution::request(query, id)).await?;
+                let body = socket.call(|id| execution::encode_query(query, id)).await?;
                 socket.reset_backoff();
                 execution::decode_response(query, &body)
             }
-            Self::Beacon(http) => beacon::query(http, query).await,
+            Self::Beacon(http) => beacon::query_beacon_node(http, query).await,
         }
     }
 
@@ -85,9 +88,12 @@ impl NodeClient {
     /// The errors of [`query`](Self::query).
     pub async fn transaction_block(&self, transaction: &BlockHash) -> Result<Option<u64>, String> {
         let body = match self {
-            Self::Execution(http) => http.post(execution::receipt(transaction, 1)).await?,
+            Self::Execution(http) => {
+                http.post_json(execution::receipt_request(transaction, 1))
+                    .await?
+            }
             Self::WebSocket(socket) => {
-                let request = |id| execution::receipt(transaction, id);
+                let request = |id| execution::receipt_request(transaction, id);
                 socket.call(request).await?
             }
             Self::Beacon(_) => return Ok(None),
@@ -96,15 +102,15 @@ impl NodeClient {
     }
 
     /// Notifies `news` of the events that the node sends. Never returns.
-    pub async fn listen(&self, news: &Notify) {
+    pub async fn forward_notifications(&self, news: &Notify) {
         let Self::Beacon(http) = self else {
             // a WebSocket notifies on its own
             return std::future::pending().await;
         };
         loop {
             // the node is polled too: a missing stream is no error
-            if let Ok(mut body) = http.events(beacon::EVENTS).await {
-                while let Ok(Some(Ok(frame))) = timeout(SILENCE, body.frame()).await {
+            if let Ok(mut body) = http.open_event_stream(beacon::EVENTS_PATH).await {
+                while let Ok(Some(Ok(frame))) = timeout(SILENCE_TIMEOUT, body.frame()).await {
                     let is_event =
                         |bytes: &bytes::Bytes| bytes.windows(6).any(|part| part == b"event:");
                     if frame.data_ref().is_some_and(is_event) {
@@ -112,7 +118,7 @@ impl NodeClient {
                     }
                 }
             }
-            sleep(REOPEN).await;
+            sleep(REOPEN_PAUSE).await;
         }
     }
 }

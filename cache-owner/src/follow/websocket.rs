@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
 use hyper::HeaderMap;
-use sszip_core::lock::locked;
+use sszip_core::lock::lock_ignoring_poison;
 use tokio::sync::{mpsc, oneshot, Notify};
 use tokio::time::{timeout, Instant};
 use tokio_tungstenite::client_async_with_config;
@@ -16,49 +16,49 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::WebSocketStream;
 
-use super::connect::{Connector, Stream};
-use super::execution::{self, Message as Kind};
+use super::connect::{Connector, NodeConnection};
+use super::execution::{self, WebSocketMessageKind as Kind};
 use super::with_causes;
 
 /// Maximum length of a message in bytes.
-const LONGEST: usize = 8 << 20;
+const MAX_MESSAGE_BYTES: usize = 8 << 20;
 
 /// First and longest pause before a reconnection; it doubles with each failure.
-const FIRST_WAIT: Duration = Duration::from_millis(250);
-const LONGEST_WAIT: Duration = Duration::from_secs(15);
+const FIRST_RECONNECT_PAUSE: Duration = Duration::from_millis(250);
+const MAX_RECONNECT_PAUSE: Duration = Duration::from_secs(15);
 
 /// Id of the subscription request; calls have higher ids.
-const SUBSCRIBE: u64 = 0;
+const SUBSCRIPTION_ID: u64 = 0;
 
 /// A call in the queue to the connection, with the channel of its response.
-struct Call {
+struct QueuedCall {
     id: u64,
     request: String,
     answer: oneshot::Sender<Bytes>,
 }
 
 /// The client of a node over a WebSocket, which is opened on demand and shared by all calls.
-pub struct WebSocket {
+pub struct WebSocketNode {
     connector: Connector,
     url: String,
     fields: HeaderMap,
     timeout: Duration,
     /// Notified of new heads.
     news: Arc<Notify>,
-    state: Mutex<State>,
+    state: Mutex<ConnectionState>,
     opening: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
-struct State {
-    calls: Option<mpsc::UnboundedSender<Call>>,
+struct ConnectionState {
+    calls: Option<mpsc::UnboundedSender<QueuedCall>>,
     id: u64,
     wait: Duration,
     not_before: Option<Instant>,
     why: String,
 }
 
-impl WebSocket {
+impl WebSocketNode {
     /// Creates a client of the node at `url`, without a connection; `news` is notified of new
     /// heads.
     pub fn new(
@@ -74,10 +74,10 @@ impl WebSocket {
             fields,
             timeout,
             news,
-            state: Mutex::new(State {
-                id: SUBSCRIBE,
-                wait: FIRST_WAIT,
-                ..State::default()
+            state: Mutex::new(ConnectionState {
+                id: SUBSCRIPTION_ID,
+                wait: FIRST_RECONNECT_PAUSE,
+                ..ConnectionState::default()
             }),
             opening: tokio::sync::Mutex::default(),
         }
@@ -89,15 +89,15 @@ impl WebSocket {
     /// The reason why there is no response. The message is for operators.
     pub async fn call(&self, make: impl Fn(u64) -> String) -> Result<Bytes, String> {
         let called = async {
-            let calls = self.open().await?;
+            let calls = self.open_call_queue().await?;
             let id = {
-                let mut state = locked(&self.state);
+                let mut state = lock_ignoring_poison(&self.state);
                 state.id += 1;
                 state.id
             };
             let (answer, answered) = oneshot::channel();
             let request = make(id);
-            let call = Call {
+            let call = QueuedCall {
                 id,
                 request,
                 answer,
@@ -118,11 +118,11 @@ impl WebSocket {
     }
 
     /// Returns the queue of the open connection, or opens a connection.
-    async fn open(&self) -> Result<mpsc::UnboundedSender<Call>, String> {
+    async fn open_call_queue(&self) -> Result<mpsc::UnboundedSender<QueuedCall>, String> {
         // one attempt at a time
         let _opening = self.opening.lock().await;
         {
-            let state = locked(&self.state);
+            let state = lock_ignoring_poison(&self.state);
             if let Some(calls) = state.calls.as_ref().filter(|calls| !calls.is_closed()) {
                 return Ok(calls.clone());
             }
@@ -130,10 +130,10 @@ impl WebSocket {
                 return Err(state.why.clone());
             }
         }
-        match timeout(self.timeout, self.connect()).await {
+        match timeout(self.timeout, self.connect_websocket()).await {
             Ok(Ok(stream)) => {
                 let (calls, queue) = mpsc::unbounded_channel();
-                let mut state = locked(&self.state);
+                let mut state = lock_ignoring_poison(&self.state);
                 state.calls = Some(calls.clone());
                 "the connection was closed".clone_into(&mut state.why);
                 // reconnected at once only if it has worked for a while
@@ -153,18 +153,18 @@ impl WebSocket {
         }
     }
 
-    async fn connect(&self) -> Result<WebSocketStream<Stream>, String> {
+    async fn connect_websocket(&self) -> Result<WebSocketStream<NodeConnection>, String> {
         let mut request = self
             .url
             .as_str()
             .into_client_request()
             .map_err(|error| with_causes(&error))?;
         request.headers_mut().extend(self.fields.clone());
-        let stream = self.connector.connect().await;
+        let stream = self.connector.open_connection().await;
         let stream = stream.map_err(|error| with_causes(&error))?;
         let config = WebSocketConfig::default()
-            .max_message_size(Some(LONGEST))
-            .max_frame_size(Some(LONGEST));
+            .max_message_size(Some(MAX_MESSAGE_BYTES))
+            .max_frame_size(Some(MAX_MESSAGE_BYTES));
         let (stream, _) = client_async_with_config(request, stream, Some(config))
             .await
             .map_err(|error| with_causes(&error))?;
@@ -173,36 +173,36 @@ impl WebSocket {
 
     /// Resets the pauses after a response: the next failure counts as the first one.
     pub fn reset_backoff(&self) {
-        let mut state = locked(&self.state);
-        state.wait = FIRST_WAIT;
+        let mut state = lock_ignoring_poison(&self.state);
+        state.wait = FIRST_RECONNECT_PAUSE;
         state.not_before = None;
     }
 
     fn record_failure(&self, why: &str) {
-        let mut state = locked(&self.state);
+        let mut state = lock_ignoring_poison(&self.state);
         state.calls = None;
         why.clone_into(&mut state.why);
         state.not_before = Some(Instant::now() + state.wait);
-        state.wait = (state.wait * 2).min(LONGEST_WAIT);
+        state.wait = (state.wait * 2).min(MAX_RECONNECT_PAUSE);
     }
 }
 
 /// Carries calls and responses until either side closes the connection.
 async fn run_connection(
-    mut stream: WebSocketStream<Stream>,
-    mut queue: mpsc::UnboundedReceiver<Call>,
+    mut stream: WebSocketStream<NodeConnection>,
+    mut queue: mpsc::UnboundedReceiver<QueuedCall>,
     news: Arc<Notify>,
 ) {
     let mut waiting: HashMap<u64, oneshot::Sender<Bytes>> = HashMap::new();
     // a node without subscriptions responds with an error, and is polled
-    let subscribe = Message::text(execution::subscribe(SUBSCRIBE));
+    let subscribe = Message::text(execution::subscription_request(SUBSCRIPTION_ID));
     if stream.send(subscribe).await.is_err() {
         return;
     }
     loop {
         tokio::select! {
             call = queue.recv() => {
-                let Some(Call { id, request, answer }) = call else {
+                let Some(QueuedCall { id, request, answer }) = call else {
                     break;
                 };
                 // calls whose caller has stopped waiting

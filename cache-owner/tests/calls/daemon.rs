@@ -12,12 +12,12 @@ use sszip_core::cache::link::{OwnerReply, OwnerRequest};
 use sszip_core::cache::owner::disk::{
     DiskEntry, EntryBytes, OwnerStore, RecordHeader, StoreError, StoreStatus, WouldBlock,
 };
-use sszip_core::cache::owner::leases::Lease;
+use sszip_core::cache::owner::leases::LeaseDecision;
 use sszip_core::cache::owner::state::{OwnerLookup, PutRejection};
 use sszip_core::cache::owner::tracker::{ChainIdentity, ChainRecord, FinalityMark};
 use sszip_core::cache::owner::{CallTime, Owner};
 use sszip_core::cache::{Key, Namespace};
-use sszip_owner::request::{self, Problem, Request};
+use sszip_owner::request::{self, OwnerHttpRequest, ProblemDetails};
 use sszip_owner::response;
 
 /// A store without limits that outlives its owners.
@@ -30,7 +30,7 @@ pub struct Model {
 pub struct Shelf(pub Arc<Model>);
 
 impl OwnerStore for Shelf {
-    fn generation(&self) -> u64 {
+    fn purge_generation(&self) -> u64 {
         5 + self.0.purges.lock().unwrap().len() as u64
     }
 
@@ -47,7 +47,7 @@ impl OwnerStore for Shelf {
         self.0.entries.lock().unwrap().contains_key(key)
     }
 
-    fn put(&self, key: &Key, header: &RecordHeader, body: &[u8]) -> Result<(), StoreError> {
+    fn put_entry(&self, key: &Key, header: &RecordHeader, body: &[u8]) -> Result<(), StoreError> {
         assert!(header.about.class.may_be_on_disk());
         let stored = DiskEntry {
             header: header.clone(),
@@ -58,14 +58,14 @@ impl OwnerStore for Shelf {
         Ok(())
     }
 
-    fn purge(&self, scope: &PurgeScope) -> Result<u64, StoreError> {
-        let generation = self.generation() + 1;
+    fn purge_entries(&self, scope: &PurgeScope) -> Result<u64, StoreError> {
+        let generation = self.purge_generation() + 1;
         let mut purges = self.0.purges.lock().unwrap();
         purges.push((generation, scope.clone()));
         Ok(generation)
     }
 
-    fn chain(&self, _: &Namespace) -> Result<ChainRecord, StoreError> {
+    fn read_chain_record(&self, _: &Namespace) -> Result<ChainRecord, StoreError> {
         Ok(ChainRecord::default())
     }
 
@@ -80,7 +80,9 @@ impl OwnerStore for Shelf {
     fn is_purged(&self, key: &Key, about: &StoreAttributes) -> bool {
         let purges = self.0.purges.lock().unwrap();
         let mut purges = purges.iter();
-        purges.any(|(generation, scope)| about.generation < *generation && scope.covers(key, about))
+        purges.any(|(generation, scope)| {
+            about.generation < *generation && scope.covers_entry(key, about)
+        })
     }
 
     fn record_fill(&self, _: &Key, _: CallTime) -> bool {
@@ -93,11 +95,11 @@ impl OwnerStore for Shelf {
 
     fn drop_older_than(&self, _: u64, _: u64, _: CallTime) {}
 
-    fn next_event(&self) -> Option<String> {
+    fn next_log_line(&self) -> Option<String> {
         None
     }
 
-    fn status(&self) -> StoreStatus {
+    fn store_status(&self) -> StoreStatus {
         StoreStatus::default()
     }
 }
@@ -127,7 +129,7 @@ impl Daemon {
     /// Starts an owner that follows the chain and knows nothing of it.
     pub fn start(shelf: &Arc<Model>, namespace: Namespace, now: CallTime) -> Self {
         let owner = Owner::new(Box::new(Shelf(Arc::clone(shelf))), 1 << 20, now);
-        owner.follow(namespace, HeightKind::Blocks, now);
+        owner.follow_chain(namespace, HeightKind::Blocks, now);
         Self {
             owner,
             waiting: BTreeMap::new(),
@@ -158,7 +160,7 @@ impl Daemon {
 
     /// The responses to lookups whose wait has ended.
     pub fn waited(&mut self, now: CallTime) -> Vec<(Id, OwnerReply)> {
-        self.owner.tick(now);
+        self.owner.expire_due(now);
         let ended = self.owner.take_notifications().leases;
         let is_over =
             |_: &Id, it: &mut Waiting| it.until <= now.monotonic || ended.contains(&it.key);
@@ -186,14 +188,14 @@ impl Daemon {
         });
         let (head, ()) = builder.body(()).unwrap().into_parts();
         let body = message.whole_body().unwrap();
-        let generation = self.owner.disk().generation();
+        let generation = self.owner.owner_store().purge_generation();
         let about = request::chain_query(&head.headers).unwrap();
         let request = request::decode_head(&head).unwrap();
         let handled = self.act(request, &body, waits, now);
         let mut response = match handled {
             Ok(Outcome::Waits(key, until)) => return Err((key, until)),
             Ok(Outcome::Answer(response)) => response,
-            Err(problem) => response::problem(&problem),
+            Err(problem) => response::problem_response(&problem),
         };
         let with_state =
             |about: request::ChainQuery| (about, self.owner.published_state(&about.namespace));
@@ -203,20 +205,22 @@ impl Daemon {
 
     fn act(
         &self,
-        request: Request,
+        request: OwnerHttpRequest,
         body: &[u8],
         waits: bool,
         now: CallTime,
-    ) -> Result<Outcome, Problem> {
+    ) -> Result<Outcome, ProblemDetails> {
         let owner = &self.owner;
         Ok(Outcome::Answer(match request {
-            Request::LookUp { key, lease } => {
-                let found = match (owner.lookup(&key, now), lease) {
+            OwnerHttpRequest::LookUp { key, lease } => {
+                let found = match (owner.lookup_without_waiting(&key, now), lease) {
                     (OwnerLookup::Found(found), _) => Ok(found),
                     (_, None) => Err(None),
                     (_, Some(wanted)) => {
-                        let leased = owner.lease(&key, &wanted.process, wanted.time, now);
-                        if let (Ok(Lease::Pending), true) = (&leased, waits && wanted.wait > 0) {
+                        let leased = owner.acquire_lease(&key, &wanted.process, wanted.time, now);
+                        if let (Ok(LeaseDecision::Pending), true) =
+                            (&leased, waits && wanted.wait > 0)
+                        {
                             return Ok(Outcome::Waits(key, now.monotonic + wanted.wait));
                         }
                         match leased {
@@ -226,42 +230,42 @@ impl Daemon {
                     }
                 };
                 match found {
-                    Ok(found) => response::entry(found, now),
-                    Err(lease) => response::missing(lease),
+                    Ok(found) => response::entry_response(found, now),
+                    Err(lease) => response::missing_response(lease),
                 }
             }
-            Request::LookUps => {
-                let keys = request::keys(body)?;
-                let found = keys
-                    .into_iter()
-                    .filter_map(|key| match owner.lookup(&key, now) {
+            OwnerHttpRequest::LookUps => {
+                let keys = request::parse_keys(body)?;
+                let found = keys.into_iter().filter_map(|key| {
+                    match owner.lookup_without_waiting(&key, now) {
                         OwnerLookup::Found(found) => Some((key, found)),
                         _ => None,
-                    });
-                response::entries(found.collect(), now)
+                    }
+                });
+                response::entries_response(found.collect(), now)
             }
-            Request::Put(put) => {
+            OwnerHttpRequest::Put(put) => {
                 let entry = Arc::new(owner.prepare_entry(put.about, body.to_vec(), put.fresh, now));
                 let process = put.process.as_ref();
-                let outcome = match owner.put(&put.key, &entry, process, now) {
+                let outcome = match owner.put_entry(&put.key, &entry, process, now) {
                     Ok(true) => {
-                        owner.store(&put.key, &entry, now).unwrap();
+                        owner.write_to_store(&put.key, &entry, now).unwrap();
                         Ok(())
                     }
                     Ok(false) => Ok(()),
                     Err(refused) => Err(refused),
                 };
                 match outcome {
-                    Ok(()) => response::empty(StatusCode::CREATED),
+                    Ok(()) => response::empty_response(StatusCode::CREATED),
                     Err(PutRejection::Purged | PutRejection::Replaced) => {
-                        response::empty(StatusCode::CONFLICT)
+                        response::empty_response(StatusCode::CONFLICT)
                     }
                     Err(refused) => panic!("{refused:?}"),
                 }
             }
-            Request::ReleaseLease { key, process } => {
+            OwnerHttpRequest::ReleaseLease { key, process } => {
                 owner.release_lease(&key, &process, now);
-                response::empty(StatusCode::NO_CONTENT)
+                response::empty_response(StatusCode::NO_CONTENT)
             }
             other => panic!("{other:?}"),
         }))
@@ -294,7 +298,7 @@ fn to_host(response: Response<response::ResponseBody>) -> OwnerReply {
     let mut length = 0;
     for (name, value) in &head.headers {
         length += name.as_str().len() + value.len() + 4;
-        answer.field(name.as_str(), value.as_bytes()).unwrap();
+        answer.read_header(name.as_str(), value.as_bytes()).unwrap();
     }
     assert!(length < 3_000, "{length}");
     answer

@@ -6,15 +6,17 @@ use std::sync::Arc;
 use sszip_core::cache::chain::{ChainChange, DispatchMark};
 use sszip_core::cache::class::Class;
 use sszip_core::cache::entry::store_attributes::{PurgeScope, StoreAttributes};
-use sszip_core::cache::entry::wire::Encoded;
-use sszip_core::cache::entry::{CacheEntry, EntryMeta, Envelope, Payload};
+use sszip_core::cache::entry::wire::EncodedEntry;
+use sszip_core::cache::entry::{CacheEntry, EntryMeta, EntryPayload, EnvelopeBytes};
 use sszip_core::cache::link::callout::{Callout, CalloutClient, CalloutId, CalloutLimits};
 use sszip_core::cache::link::{OwnerReply, OwnerRequest};
 use sszip_core::cache::owner::CallTime;
-use sszip_core::cache::process::flights::{FlightOutcome, Leadership, Role, Wakeup};
+use sszip_core::cache::process::flights::{
+    CoalescingRole, FlightOutcome, FollowerWakeup, Leadership,
+};
 use sszip_core::cache::process::owner_client::{OwnerClient, PendingPublish};
-use sszip_core::cache::process::wake::{EventLoop, Queue, Waiter};
-use sszip_core::cache::process::Shared;
+use sszip_core::cache::process::wake::{EventLoop, Waiter, WakeQueue};
+use sszip_core::cache::process::ProcessState;
 use sszip_core::cache::{Key, Namespace};
 
 use crate::daemon::{Daemon, Id, Model};
@@ -105,8 +107,8 @@ struct Fetch {
 }
 
 struct Vm {
-    shared: Shared,
-    queue: Arc<Queue>,
+    shared: ProcessState,
+    queue: Arc<WakeQueue>,
     calls: Arc<CalloutClient>,
     clients: BTreeMap<usize, Client>,
     /// The step at which each batch began.
@@ -149,7 +151,7 @@ fn send(
 }
 
 fn waiter(id: usize) -> Waiter {
-    EventLoop::default().waiter(id)
+    EventLoop::default().waiter_with_id(id)
 }
 
 impl World {
@@ -172,16 +174,16 @@ impl World {
             from_others: 0,
         };
         for n in 0..2 {
-            let shared = Shared::default();
-            let queue = Arc::new(Queue::default());
-            shared.event_loop(queue.clone());
+            let shared = ProcessState::default();
+            let queue = Arc::new(WakeQueue::default());
+            shared.add_event_loop(queue.clone());
             let bounds = CalloutLimits {
                 most: 8,
                 most_waits: 2,
                 ..CalloutLimits::default()
             };
             let calls = Arc::new(CalloutClient::new(format!("vm-{n}"), bounds));
-            shared.join(calls.clone());
+            shared.join_owner(calls.clone());
             world.vms.push(Vm {
                 shared,
                 queue,
@@ -248,8 +250,8 @@ impl World {
                     .nth(which % vm.clients.len().max(1))
                     .copied();
                 if let Some((gone, client)) = gone.and_then(|gone| vm.clients.remove_entry(&gone)) {
-                    vm.shared.forget(waiter(gone));
-                    vm.shared.leave(&key(client.key), waiter(gone));
+                    vm.shared.forget_waiter(waiter(gone));
+                    vm.shared.leave_flight(&key(client.key), waiter(gone));
                     self.ends(at, gone);
                 }
             }
@@ -336,25 +338,31 @@ impl World {
         let client = Client {
             key: of,
             began: step,
-            generation: vm.calls.generation(),
-            mark: vm.calls.mark(&SPACE, now),
+            generation: vm.calls.purge_generation(),
+            mark: vm.calls.dispatch_mark(&SPACE, now),
         };
-        let coalesces = vm.calls.may_wait();
+        let coalesces = vm.calls.may_follow_flights();
         if !coalesces && !vm.calls.is_up() {
             return self.fetch(at, of, None);
         }
         match vm.shared.flights.join_flight(key, waiter(name)).unwrap() {
-            Role::Follower => {}
-            Role::Leader(token) => {
-                vm.shared.flights.follow(&token, waiter(name)).unwrap();
+            CoalescingRole::Follower => {}
+            CoalescingRole::Leader(token) => {
+                vm.shared
+                    .flights
+                    .follow_own_flight(&token, waiter(name))
+                    .unwrap();
                 let in_vain = name % 7 == 0;
-                match vm.calls.lookup(key, token, &SPACE, coalesces, in_vain, now) {
+                match vm
+                    .calls
+                    .lookup_at_owner(key, token, &SPACE, coalesces, in_vain, now)
+                {
                     Ok(()) => {}
                     Err(token) => {
                         vm.shared.flights.remove_follower(&key, waiter(name));
                         return match coalesces {
                             true => self.fetch(at, of, Some(token)),
-                            false => vm.shared.finish(token, FlightOutcome::NotShareable),
+                            false => vm.shared.end_flight(token, FlightOutcome::NotShareable),
                         };
                     }
                 }
@@ -367,7 +375,7 @@ impl World {
     /// Fetches from the node as `Exchange::new_fill` does.
     fn fetch(&mut self, at: usize, of: u8, token: Option<Leadership>) {
         let vm = &mut self.vms[at];
-        let mark = vm.calls.mark(&SPACE, self.now);
+        let mark = vm.calls.dispatch_mark(&SPACE, self.now);
         let is_known = mark.is_some_and(|mark| mark.is_known);
         let (class, height) = match kind(of) {
             Kind::Config => (Class::Config, None),
@@ -387,13 +395,13 @@ impl World {
             ..EntryMeta::default()
         };
         let text = format!("{at} {of} {} {}", self.step, self.head);
-        let payload = Payload::Raw(text.into_bytes().into());
-        let entry = CacheEntry::new(Envelope::none(), payload, meta);
+        let payload = EntryPayload::Raw(text.into_bytes().into());
+        let entry = CacheEntry::new(EnvelopeBytes::for_whole_body(), payload, meta);
         vm.fetches.push(Fetch {
             token,
             key: of,
-            entry: entry.stored(self.now, 60_000),
-            generation: vm.calls.generation(),
+            entry: entry.with_lifetime(self.now, 60_000),
+            generation: vm.calls.purge_generation(),
         });
     }
 
@@ -412,8 +420,8 @@ impl World {
         };
         let key = key(of);
         match (how, token) {
-            (0, Some(token)) => vm.shared.hand_over(token),
-            (1, Some(token)) => vm.shared.finish(token, FlightOutcome::NotShareable),
+            (0, Some(token)) => vm.shared.hand_over_flight(token),
+            (1, Some(token)) => vm.shared.end_flight(token, FlightOutcome::NotShareable),
             (0 | 1, None) => {}
             (2, token) => {
                 // a response that must not be stored
@@ -423,13 +431,13 @@ impl World {
                 }
             }
             (_, token) => {
-                let entry = entry.with_chain_dependency(vm.calls.chains());
-                if let Some(stamp) = entry.stamp() {
+                let entry = entry.with_chain_dependency(vm.calls.followed_chains());
+                if let Some(stamp) = entry.chain_dependency() {
                     stamp.observe_dependency();
                 }
                 let entry = Arc::new(entry);
                 let about = StoreAttributes::for_entry(&entry, SPACE, None, generation).unwrap();
-                vm.calls.store(key, Arc::clone(&entry), about, None);
+                vm.calls.store_entry(key, Arc::clone(&entry), about, None);
                 if let Some(token) = token {
                     vm.shared.publish_to_followers(PendingPublish {
                         token,
@@ -458,7 +466,7 @@ impl World {
             _ => (PurgeScope::Everything, None),
         };
         let time = self.time();
-        daemon.owner.purge(&scope, || time).unwrap();
+        daemon.owner.purge_entries(&scope, || time).unwrap();
         self.happened.push((self.step, Happened::Purged(of)));
     }
 
@@ -481,8 +489,10 @@ impl World {
         };
         let vm = &self.vms[at];
         match answer {
-            Some(answer) => vm.calls.answered(&vm.shared, ticket, answer, self.now),
-            None => vm.calls.failed(&vm.shared, ticket, self.now),
+            Some(answer) => vm
+                .calls
+                .callout_answered(&vm.shared, ticket, answer, self.now),
+            None => vm.calls.callout_failed(&vm.shared, ticket, self.now),
         }
     }
 
@@ -495,7 +505,7 @@ impl World {
         for at in 0..2 {
             while {
                 self.call(at);
-                let woken = self.vms[at].queue.next();
+                let woken = self.vms[at].queue.next_woken();
                 woken.map(|name| self.resume(at, name)).is_some()
             } {}
         }
@@ -503,7 +513,7 @@ impl World {
 
     fn call(&mut self, at: usize) {
         let vm = &self.vms[at];
-        while let Some(call) = vm.calls.next(&vm.shared, self.now) {
+        while let Some(call) = vm.calls.next_callout(&vm.shared, self.now) {
             self.ids += 1;
             send(&mut self.calls, &mut self.requests, (self.ids, at), call);
         }
@@ -531,7 +541,7 @@ impl World {
             if let Some((_, ticket)) = self.calls.remove(&id) {
                 self.daemon.iter_mut().for_each(|daemon| daemon.forget(id));
                 let vm = &self.vms[at];
-                vm.calls.ended(&vm.shared, ticket, self.now);
+                vm.calls.callout_ended(&vm.shared, ticket, self.now);
             }
         }
     }
@@ -540,34 +550,34 @@ impl World {
     fn resume(&mut self, at: usize, name: usize) {
         let vm = &mut self.vms[at];
         if let Some(began) = vm.batches.remove(&name) {
-            for (found, entry) in vm.calls.claim_all(waiter(name)) {
+            for (found, entry) in vm.calls.claim_entries(waiter(name)) {
                 let of = (0..4).find(|of| key(*of) == found).unwrap();
                 self.assert_valid(at, of, began, &entry);
             }
             return self.ends(at, name);
         }
-        let Some(turn) = vm.shared.flights.claim(waiter(name)) else {
+        let Some(turn) = vm.shared.flights.claim_wakeup(waiter(name)) else {
             return;
         };
         let Some(client) = vm.clients.remove(&name) else {
             panic!("it has gone");
         };
         match turn {
-            Wakeup::Lead(token) => self.fetch(at, client.key, Some(token)),
-            Wakeup::Response(FlightOutcome::Answer(entry)) => {
-                let is_current = vm.calls.generation() == client.generation;
+            FollowerWakeup::Lead(token) => self.fetch(at, client.key, Some(token)),
+            FollowerWakeup::Response(FlightOutcome::Answer(entry)) => {
+                let is_current = vm.calls.purge_generation() == client.generation;
                 if is_current && entry.answers_request(client.mark.as_ref()) {
                     self.assert_valid(at, client.key, client.began, &entry);
                 }
             }
-            Wakeup::Response(FlightOutcome::NotShareable) => {}
+            FollowerWakeup::Response(FlightOutcome::NotShareable) => {}
         }
         self.ends(at, name);
     }
 
     /// Asserts that a client whose lookup began at `began` may receive the entry.
     fn assert_valid(&mut self, at: usize, of: u8, began: u64, entry: &CacheEntry) {
-        let bytes = Encoded::from_entry(entry).unwrap().payload.to_vec();
+        let bytes = EncodedEntry::from_entry(entry).unwrap().payload.to_vec();
         let text = String::from_utf8(bytes).unwrap();
         let mut words = text.split(' ').map(|word| word.parse::<u64>().unwrap());
         let mut word = || words.next().unwrap();
@@ -607,7 +617,7 @@ impl World {
                     vm.fetches.is_empty()
                         && vm.clients.is_empty()
                         && vm.batches.is_empty()
-                        && vm.shared.flights.count() == 0
+                        && vm.shared.flights.flight_count() == 0
                 });
             if is_quiet {
                 break;
@@ -628,7 +638,7 @@ impl World {
         for vm in &self.vms {
             assert!(vm.clients.is_empty(), "{} wait for ever", vm.clients.len());
             assert!(vm.batches.is_empty());
-            assert_eq!(vm.shared.flights.count(), 0);
+            assert_eq!(vm.shared.flights.flight_count(), 0);
         }
         // lost messages time out
         for _ in 0..3 {
@@ -641,7 +651,7 @@ impl World {
         for vm in &self.vms {
             assert_eq!(vm.calls.next_tick(self.now), None);
         }
-        let leases = self.daemon.as_ref().unwrap().owner.status()["leases"].clone();
+        let leases = self.daemon.as_ref().unwrap().owner.status_json()["leases"].clone();
         assert_eq!(leases, 0);
     }
 }

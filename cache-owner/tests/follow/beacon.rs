@@ -1,13 +1,13 @@
 //! Chains followed over the Beacon API.
 
-use sszip_core::config::head_source::{Api, Finality, HeadSource};
+use sszip_core::config::head_source::{FinalityRule, HeadSource, NodeApi};
 
 use super::node::Node;
 use super::owner::{head, Owner};
 
 fn beacon(url: &str) -> HeadSource {
     HeadSource {
-        api: Api::Beacon,
+        api: NodeApi::Beacon,
         ..head(url)
     }
 }
@@ -36,7 +36,7 @@ fn depth_rule_finds_the_block_below_an_empty_slot() {
     let mut node = Node::new();
     let address = node.listen();
     let mut head = beacon(&format!("http://{address}/"));
-    head.finality = Finality::Depth(3);
+    head.finality = FinalityRule::Depth(3);
     let owner = Owner::start(head);
     owner.wait_for("following", 99, Some(95));
 }

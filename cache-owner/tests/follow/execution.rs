@@ -1,6 +1,6 @@
 //! Chains followed in JSON-RPC over HTTP and Unix sockets.
 
-use sszip_core::config::head_source::Finality;
+use sszip_core::config::head_source::FinalityRule;
 
 use super::node::Node;
 use super::owner::{head, Owner, NAMESPACE};
@@ -45,7 +45,7 @@ fn a_chain_is_followed_over_a_unix_socket() {
     let mut node = Node::new();
     node.listen_unix(&path);
     let mut followed = head(&format!("unix:{}:/rpc", path.display()));
-    followed.finality = Finality::Depth(12);
+    followed.finality = FinalityRule::Depth(12);
     let owner = Owner::start(followed);
     owner.wait_for("following", 100, Some(88));
     node.chain().extend(1, 1);

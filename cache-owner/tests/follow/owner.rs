@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::Value;
-use sszip_core::config::head_source::{Api, Finality, HeadSource};
-use sszip_owner::config::Config;
-use sszip_owner::log::Log;
-use sszip_owner::open_store::store;
+use sszip_core::config::head_source::{FinalityRule, HeadSource, NodeApi};
+use sszip_owner::config::OwnerConfig;
+use sszip_owner::log::LogFunction;
+use sszip_owner::open_store::store_opener;
 use sszip_owner::owner_lifecycle::RunningOwner;
 use tempfile::TempDir;
 
@@ -27,8 +27,8 @@ pub fn head(url: &str) -> HeadSource {
     HeadSource {
         url: url.to_owned(),
         interval: 100,
-        finality: Finality::Tag,
-        api: Api::Execution,
+        finality: FinalityRule::Tag,
+        api: NodeApi::Execution,
         headers: Vec::new(),
         ca: None,
     }
@@ -42,15 +42,15 @@ impl Owner {
     /// Starts an owner with the store of an earlier one.
     pub fn start_in(folder: Arc<TempDir>, head: HeadSource) -> Self {
         let lines: Arc<Mutex<Vec<String>>> = Arc::default();
-        let log: Log = Arc::new({
+        let log: LogFunction = Arc::new({
             let lines = Arc::clone(&lines);
             move |_, line| lines.lock().unwrap().push(line.to_owned())
         });
         let mut config =
-            Config::with_paths(folder.path().join("socket"), folder.path().join("store"));
+            OwnerConfig::with_paths(folder.path().join("socket"), folder.path().join("store"));
         config.follows = vec![("mainnet".to_owned(), head)];
-        let open = store(&config.path, 64 << 20, Arc::clone(&log));
-        let running = RunningOwner::start(config, open, log).unwrap();
+        let open = store_opener(&config.path, 64 << 20, Arc::clone(&log));
+        let running = RunningOwner::start_owner(config, open, log).unwrap();
         let owner = Self {
             running,
             folder,

@@ -86,7 +86,7 @@ fn version_after_the_value_is_accepted() {
         ),
         (
             answer.replace("altair", "atlantis"),
-            "the version \"atlantis\" is none of",
+            "the version \"atlantis\" is not one of",
         ),
         (
             answer.replace("altair", "phase0"),

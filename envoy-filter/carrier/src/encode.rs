@@ -1,6 +1,6 @@
 //! Streaming compression of a response body.
 
-use sszip_core::exchange::drive::Driver;
+use sszip_core::exchange::drive::ExchangeDriver;
 use sszip_core::gzip::stream::Flush;
 
 /// Size in bytes by which the output buffer grows.
@@ -9,7 +9,7 @@ pub const OUTPUT_BUFFER: usize = 16 << 10;
 /// Compresses a piece, and appends the output to `written`. `None`: memory is refused, the encoder
 /// failed, or the body is not as long as its head announced.
 pub fn encode(
-    driver: &mut Driver,
+    driver: &mut ExchangeDriver,
     piece: &[u8],
     flush: Flush,
     written: &mut Vec<u8>,
@@ -19,7 +19,9 @@ pub fn encode(
         let start = written.len();
         written.try_reserve(OUTPUT_BUFFER).ok()?;
         written.resize(start + OUTPUT_BUFFER, 0);
-        let progress = driver.stream(rest, flush, &mut written[start..]).ok()?;
+        let progress = driver
+            .encode_body_piece(rest, flush, &mut written[start..])
+            .ok()?;
         written.truncate(start + progress.written);
         rest = &rest[progress.consumed..];
         if progress.complete {

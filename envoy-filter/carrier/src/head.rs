@@ -6,16 +6,17 @@ use sszip_core::exchange::{HeadEdit, Header};
 /// The head of a message as a host has read it, pseudo-headers included.
 pub trait MessageHead {
     /// Iterates over all headers.
-    fn fields(&self) -> impl Iterator<Item = Header<'_>> + Clone;
+    fn all_headers(&self) -> impl Iterator<Item = Header<'_>> + Clone;
 
     /// Iterates over the headers except the pseudo-headers, which do not exist in HTTP/1.1.
     fn plain(&self) -> impl Iterator<Item = Header<'_>> + Clone {
-        self.fields().filter(|(name, _)| !name.starts_with(b":"))
+        self.all_headers()
+            .filter(|(name, _)| !name.starts_with(b":"))
     }
 
     /// Returns the value of the first line of a header, whose name is in lower case.
     fn get(&self, name: &str) -> Option<&[u8]> {
-        let mut fields = self.fields();
+        let mut fields = self.all_headers();
         fields.find_map(|(known, value)| (known == name.as_bytes()).then_some(value))
     }
 
@@ -62,12 +63,12 @@ pub trait HeaderMap {
     fn read(&self) -> Self::Head;
 
     /// Sets a header to one line, or removes it.
-    fn set(&self, name: &str, value: Option<&[u8]>);
+    fn set_header(&self, name: &str, value: Option<&[u8]>);
 
     /// Applies edits.
     fn edit(&self, edits: &[HeadEdit]) {
         for edit in edits {
-            self.set(&edit.name, edit.value.as_deref());
+            self.set_header(&edit.name, edit.value.as_deref());
         }
     }
 }
@@ -100,7 +101,7 @@ pub(crate) mod tests {
     }
 
     impl MessageHead for Lines {
-        fn fields(&self) -> impl Iterator<Item = Header<'_>> + Clone {
+        fn all_headers(&self) -> impl Iterator<Item = Header<'_>> + Clone {
             self.0
                 .iter()
                 .map(|(name, value)| (name.as_bytes(), value.as_bytes()))
@@ -117,7 +118,7 @@ pub(crate) mod tests {
             self.0.borrow().clone()
         }
 
-        fn set(&self, name: &str, value: Option<&[u8]>) {
+        fn set_header(&self, name: &str, value: Option<&[u8]>) {
             let name = name.to_ascii_lowercase();
             let lines = &mut self.0.borrow_mut().0;
             lines.retain(|(known, _)| *known != name);

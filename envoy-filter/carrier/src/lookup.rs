@@ -27,7 +27,7 @@ impl RouteIdentity {
         route: impl FnOnce() -> Name,
     ) -> Self {
         let is_local = cluster.is_empty();
-        if is_local || exchange.config().cache.namespace.is_some() {
+        if is_local || exchange.route_config().cache.namespace.is_some() {
             return Self {
                 is_local,
                 ..Self::default()
@@ -84,31 +84,33 @@ fn unnamed_route(cluster: &[u8]) -> String {
 mod tests {
     use std::sync::Arc;
 
-    use sszip_core::cache::process::Process;
+    use sszip_core::cache::process::ProcessHandle;
     use sszip_core::config::ConfigBlock;
-    use sszip_core::exchange::drive::Driver;
+    use sszip_core::exchange::drive::ExchangeDriver;
 
     use super::RouteIdentity;
     use crate::head::tests::Lines;
     use crate::request::start_exchange;
 
-    fn driver(namespace: Option<&str>) -> Driver {
+    fn driver(namespace: Option<&str>) -> ExchangeDriver {
         let mut directives = ConfigBlock::default();
         for name in ["enable", "cache"] {
-            directives.set(name, &[b"on"]).expect("a valid setting");
+            directives
+                .set_directive(name, &[b"on"])
+                .expect("a valid setting");
         }
         if let Some(namespace) = namespace {
-            let set = directives.set("cache_namespace", &[namespace.as_bytes()]);
+            let set = directives.set_directive("cache_namespace", &[namespace.as_bytes()]);
             set.expect("a valid setting");
         }
-        let config = Arc::new(directives.resolve(Process::default()));
+        let config = Arc::new(directives.resolve_route(ProcessHandle::default()));
         let head = Lines::new(&[(":method", "GET"), (":path", "/"), (":authority", "a")]);
         start_exchange(&config, &head).expect("the head is valid")
     }
 
     fn identity(namespace: Option<&str>, cluster: &str, route: &str) -> RouteIdentity {
         let driver = driver(namespace);
-        let exchange = driver.exchange().expect("no job runs");
+        let exchange = driver.available_exchange().expect("no job runs");
         RouteIdentity::new(exchange, cluster.as_bytes(), || route)
     }
 

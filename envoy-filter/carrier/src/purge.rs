@@ -1,7 +1,7 @@
 //! Purges: requests that are not forwarded, and their lines in the log.
 
 use sszip_core::cache::process::wake::Waiter;
-use sszip_core::exchange::drive::Driver;
+use sszip_core::exchange::drive::ExchangeDriver;
 use sszip_core::exchange::PurgeRequest;
 
 use crate::head::MessageHead;
@@ -27,10 +27,14 @@ pub fn purge_request(head: &impl MessageHead, waiter: Waiter, now: u64) -> Purge
 }
 
 /// Formats the line about a finished purge; `None`: the driver has no response.
-pub fn result_line(query: &[u8], driver: &Driver) -> Option<PurgeLine> {
-    let exchange = driver.exchange()?;
-    let body: Vec<u8> = exchange.body().flatten().copied().collect();
-    Some(format_result(query, exchange.status(), &body))
+pub fn result_line(query: &[u8], driver: &ExchangeDriver) -> Option<PurgeLine> {
+    let exchange = driver.available_exchange()?;
+    let body: Vec<u8> = exchange.body_slices().flatten().copied().collect();
+    Some(format_result(
+        query,
+        exchange.stored_response_status(),
+        &body,
+    ))
 }
 
 fn format_result(query: &[u8], status: u16, body: &[u8]) -> PurgeLine {

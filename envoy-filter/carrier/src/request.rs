@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sszip_core::config::RouteConfig;
-use sszip_core::exchange::drive::{BodyLength, Driver, RequestBody, RequiredBody};
+use sszip_core::exchange::drive::{BodyLength, ExchangeDriver, RequestBody, RequiredBody};
 use sszip_core::exchange::RequestHead;
 
 use crate::head::MessageHead;
@@ -25,9 +25,12 @@ pub enum RequestAction {
 
 /// Starts the exchange of a request. `None`: the driver does not accept the head, and the request
 /// is passed on.
-pub fn start_exchange(config: &Arc<RouteConfig>, head: &impl MessageHead) -> Option<Driver> {
+pub fn start_exchange(
+    config: &Arc<RouteConfig>,
+    head: &impl MessageHead,
+) -> Option<ExchangeDriver> {
     let host = head.get(":authority").map(|host| (&b"host"[..], host));
-    let mut driver = Driver::new(Arc::clone(config));
+    let mut driver = ExchangeDriver::new(Arc::clone(config));
     let result = driver.request_head(RequestHead {
         method: head.method(),
         target: head.target(),
@@ -47,7 +50,7 @@ pub fn body_length(head: &impl MessageHead, is_all: bool) -> BodyLength {
 }
 
 /// Returns the action that follows the request head. `is_all`: the head ends the request.
-pub fn action(driver: &mut Driver, length: BodyLength, is_all: bool) -> RequestAction {
+pub fn action(driver: &mut ExchangeDriver, length: BodyLength, is_all: bool) -> RequestAction {
     const NO_BODY: RequestBody<'static> = RequestBody::Whole(b"");
     match driver.required_body(length) {
         RequiredBody::Nothing => RequestAction::Forward,
@@ -65,7 +68,7 @@ pub fn action(driver: &mut Driver, length: BodyLength, is_all: bool) -> RequestA
 mod tests {
     use std::sync::Arc;
 
-    use sszip_core::cache::process::Process;
+    use sszip_core::cache::process::ProcessHandle;
     use sszip_core::config::{ConfigBlock, RouteConfig};
     use sszip_core::exchange::drive::{BodyLength, RequestBody};
 
@@ -75,11 +78,13 @@ mod tests {
     fn config() -> Arc<RouteConfig> {
         let mut directives = ConfigBlock::default();
         for name in ["enable", "cache"] {
-            directives.set(name, &[b"on"]).expect("a valid setting");
+            directives
+                .set_directive(name, &[b"on"])
+                .expect("a valid setting");
         }
-        let process = Process::default();
-        process.shared.start(1 << 20, 1 << 20, 1);
-        Arc::new(directives.resolve(process))
+        let process = ProcessHandle::default();
+        process.shared.start_hot_tier(1 << 20, 1 << 20, 1);
+        Arc::new(directives.resolve_route(process))
     }
 
     fn action_of(method: &str, more: &[(&str, &str)], is_all: bool) -> RequestAction {

@@ -1,7 +1,7 @@
 //! Heads of responses, and the step that follows them.
 
 use sszip_core::cache::use_stale::UpstreamFailure;
-use sszip_core::exchange::drive::{Driver, Step};
+use sszip_core::exchange::drive::{ExchangeDriver, HostStep};
 use sszip_core::exchange::{Header, Misuse, ResponseHead};
 
 use crate::head::{HeaderMap, MessageHead};
@@ -38,7 +38,7 @@ impl<Head: MessageHead> ReceivedHead<Head> {
         if !has_protocol {
             return Self { head, is_delimited };
         }
-        headers.set(UPSTREAM_PROTOCOL, None);
+        headers.set_header(UPSTREAM_PROTOCOL, None);
         Self {
             head: headers.read(),
             is_delimited,
@@ -53,11 +53,11 @@ impl<Head: MessageHead> ReceivedHead<Head> {
     /// [`Misuse`] unless the driver awaits a response head.
     pub fn process(
         &self,
-        driver: &mut Driver,
+        driver: &mut ExchangeDriver,
         headers: &impl HeaderMap<Head = Head>,
         failure: UpstreamFailure,
         now: Now,
-    ) -> Result<Step, Misuse> {
+    ) -> Result<HostStep, Misuse> {
         let response = response_head(&self.head, self.is_delimited, now.wall);
         if !driver.upstream_head(response.clone(), failure, now.monotonic)? {
             return driver.response_head(response);
@@ -99,34 +99,34 @@ pub fn response_head<Head: MessageHead>(
 
 /// Whether the client receives the response with which Envoy itself reports `failure`: no other
 /// response replaces it.
-pub fn passes_failure(driver: &mut Driver, failure: UpstreamFailure, now: u64) -> bool {
+pub fn passes_failure(driver: &mut ExchangeDriver, failure: UpstreamFailure, now: u64) -> bool {
     !driver.upstream_failed(failure, now) && !driver.has_response_without_upstream(failure)
 }
 
 /// Applies the driver's edits to the response head.
-pub fn edit_head(driver: Option<&Driver>, headers: &impl HeaderMap) {
-    if let Some(exchange) = driver.and_then(Driver::exchange) {
+pub fn edit_head(driver: Option<&ExchangeDriver>, headers: &impl HeaderMap) {
+    if let Some(exchange) = driver.and_then(ExchangeDriver::available_exchange) {
         headers.edit(exchange.head_edits());
-        if exchange.status() != 0 {
-            set_status(headers, exchange.status());
+        if exchange.stored_response_status() != 0 {
+            set_status(headers, exchange.stored_response_status());
         }
     }
 }
 
 /// Replaces the response head by the driver's head.
-fn replace_head(head: &impl MessageHead, driver: &Driver, headers: &impl HeaderMap) {
+fn replace_head(head: &impl MessageHead, driver: &ExchangeDriver, headers: &impl HeaderMap) {
     let names: Vec<_> = head.plain().map(|(name, _)| name.to_vec()).collect();
     for name in names {
-        headers.set(&String::from_utf8_lossy(&name), None);
+        headers.set_header(&String::from_utf8_lossy(&name), None);
     }
-    if let Some(exchange) = driver.exchange() {
+    if let Some(exchange) = driver.available_exchange() {
         headers.edit(exchange.head_edits());
-        set_status(headers, exchange.status());
+        set_status(headers, exchange.stored_response_status());
     }
 }
 
 fn set_status(headers: &impl HeaderMap, status: u16) {
-    headers.set(":status", Some(status.to_string().as_bytes()));
+    headers.set_header(":status", Some(status.to_string().as_bytes()));
 }
 
 #[cfg(test)]
@@ -134,10 +134,10 @@ mod tests {
     use std::cell::RefCell;
     use std::sync::Arc;
 
-    use sszip_core::cache::process::Process;
+    use sszip_core::cache::process::ProcessHandle;
     use sszip_core::cache::use_stale::UpstreamFailure;
     use sszip_core::config::ConfigBlock;
-    use sszip_core::exchange::drive::{BodyLength, Step};
+    use sszip_core::exchange::drive::{BodyLength, HostStep};
 
     use super::{edit_head, is_delimited, Now, ReceivedHead};
     use crate::head::tests::{Lines, MemoryHeaders};
@@ -175,8 +175,10 @@ mod tests {
     #[test]
     fn compressible_response_is_buffered_and_its_head_is_edited() {
         let mut directives = ConfigBlock::default();
-        directives.set("enable", &[b"on"]).expect("a valid setting");
-        let config = Arc::new(directives.resolve(Process::default()));
+        directives
+            .set_directive("enable", &[b"on"])
+            .expect("a valid setting");
+        let config = Arc::new(directives.resolve_route(ProcessHandle::default()));
         let request = Lines::new(&[
             (":method", "GET"),
             (":path", "/"),
@@ -199,16 +201,19 @@ mod tests {
         };
         let failure = UpstreamFailure::Status(received.head.status());
         let step = received.process(&mut driver, &headers, failure, now);
-        assert!(matches!(step, Ok(Step::Buffer)), "{step:?}");
-        assert!(matches!(driver.piece(&body), Ok(Step::Await)));
-        let step = match driver.end() {
-            Ok(Step::RunJob(mut job)) => {
-                job.run();
-                driver.job_done(job)
+        assert!(matches!(step, Ok(HostStep::Buffer)), "{step:?}");
+        assert!(matches!(
+            driver.handle_body_piece(&body),
+            Ok(HostStep::Await)
+        ));
+        let step = match driver.handle_body_end() {
+            Ok(HostStep::RunJob(mut job)) => {
+                job.run_job();
+                driver.resume_after_job(job)
             }
             step => step.expect("a body is awaited"),
         };
-        assert!(matches!(step, Step::Send), "{step:?}");
+        assert!(matches!(step, HostStep::Send), "{step:?}");
         edit_head(Some(&driver), &headers);
         let head = headers.read();
         assert_eq!(head.get("content-encoding"), Some(&b"gzip"[..]));

@@ -6,9 +6,9 @@ use std::fmt::Display;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use sszip_core::config::head_sources::NamespaceSource;
-use sszip_core::config::json;
+use sszip_core::config::json_settings;
 use sszip_core::config::node_capabilities::NodeCapabilities;
-use sszip_core::config::setting_error::describe;
+use sszip_core::config::setting_error::describe_setting_error;
 use sszip_core::config::validated::RouteDeclaration;
 use sszip_core::config::{ConfigBlock, DirectiveLocation, RouteConfig};
 
@@ -94,7 +94,7 @@ impl ParsedSettings {
     /// Text of the error, with the accepted values.
     pub fn read(source: &str, json: &[u8], host: &mut impl HostSettings) -> Result<Self, String> {
         let mut parsed = Self::default();
-        for (name, values) in json::settings(source, json)? {
+        for (name, values) in json_settings::parse_settings(source, json)? {
             parsed.set(&name, &values, host)?;
         }
         Ok(parsed)
@@ -108,11 +108,11 @@ impl ParsedSettings {
     ) -> Result<(), String> {
         match name {
             "cache_purge" => {
-                self.purges = Some(json::is_on(name, values)?);
+                self.purges = Some(json_settings::parse_on_off(name, values)?);
                 return Ok(());
             }
             "status" if Host::HAS_STATUS_REQUESTS => {
-                self.reports_status = Some(json::is_on(name, values)?);
+                self.reports_status = Some(json_settings::parse_on_off(name, values)?);
                 host.prepare_status_requests();
                 return Ok(());
             }
@@ -126,8 +126,8 @@ impl ParsedSettings {
         let values = values.map_err(|error| setting_message(name, &error))?;
         let values: Vec<_> = values.iter().map(|value| &**value).collect();
         let location = DirectiveLocation { at: Host::LOCATION };
-        let set = self.directives.set_at(name, &values, location);
-        set.map_err(|error| describe(name, &error))?;
+        let set = self.directives.set_directive_at(name, &values, location);
+        set.map_err(|error| describe_setting_error(name, &error))?;
         if let Some(warning) = self.directives.take_warning() {
             host.warn(setting_message(name, &warning));
         }
@@ -139,14 +139,14 @@ impl ParsedSettings {
     pub fn enable_by_default(&mut self) {
         let mut on = ConfigBlock::default();
         // the core has this setting, with this value
-        if on.set("enable", &[b"on"]).is_ok() {
-            self.directives.inherit(&on);
+        if on.set_directive("enable", &[b"on"]).is_ok() {
+            self.directives.inherit_unset_from(&on);
         }
     }
 
     /// Inherits missing settings, as a route does from its filter.
     pub fn inherit(&mut self, outer: &Self) {
-        self.directives.inherit(&outer.directives);
+        self.directives.inherit_unset_from(&outer.directives);
         self.purges = self.purges.or(outer.purges);
         self.reports_status = self.reports_status.or(outer.reports_status);
     }
@@ -191,7 +191,7 @@ impl ClusterCapabilities {
 
 #[cfg(test)]
 mod tests {
-    use sszip_core::cache::process::Process;
+    use sszip_core::cache::process::ProcessHandle;
 
     use super::{setting_message, HostSettings, ParsedSettings, RequestSettings};
 
@@ -227,7 +227,7 @@ mod tests {
     }
 
     fn settings(parsed: &ParsedSettings) -> std::sync::Arc<RequestSettings> {
-        parsed.for_requests(parsed.directives().resolve(Process::default()))
+        parsed.for_requests(parsed.directives().resolve_route(ProcessHandle::default()))
     }
 
     #[test]

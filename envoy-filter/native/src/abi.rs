@@ -52,7 +52,7 @@ impl EnvoyBuffer {
     ///
     /// # Safety
     /// The bytes are valid and unchanged during `'a`.
-    pub unsafe fn bytes<'a>(self) -> &'a [u8] {
+    pub unsafe fn as_slice<'a>(self) -> &'a [u8] {
         match self.ptr.is_null() {
             true => &[],
             // SAFETY: the function's contract.
@@ -217,7 +217,7 @@ pub enum LogLevel {
 /// (`type_attribute_id`).
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Attribute {
+pub enum StreamAttribute {
     /// `request.protocol`.
     RequestProtocol = 10,
     /// `destination.port`.
@@ -377,13 +377,13 @@ extern "C" {
     /// Writes an attribute that is a string. It is valid as long as the route.
     pub fn envoy_dynamic_module_callback_http_filter_get_attribute_string(
         filter: FilterPtr,
-        attribute: Attribute,
+        attribute: StreamAttribute,
         value: *mut EnvoyBuffer,
     ) -> bool;
     /// Writes an attribute that is a number.
     pub fn envoy_dynamic_module_callback_http_filter_get_attribute_int(
         filter: FilterPtr,
-        attribute: Attribute,
+        attribute: StreamAttribute,
         value: *mut u64,
     ) -> bool;
     /// Sets the names and values that access logs read as

@@ -6,13 +6,13 @@ use rustix::time::{clock_gettime, ClockId};
 use sszip_envoy_carrier::response::Now;
 
 /// Reads `CLOCK_MONOTONIC` in milliseconds, which all processes of the machine share.
-pub fn monotonic() -> u64 {
+pub fn monotonic_ms() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
 }
 
 /// Reads the system clock, in seconds since 1970.
-pub fn wall() -> u64 {
+pub fn unix_seconds() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())
 }
@@ -20,7 +20,7 @@ pub fn wall() -> u64 {
 /// Reads both clocks.
 pub fn now() -> Now {
     Now {
-        monotonic: monotonic(),
-        wall: wall(),
+        monotonic: monotonic_ms(),
+        wall: unix_seconds(),
     }
 }

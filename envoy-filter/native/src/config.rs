@@ -15,15 +15,15 @@ use sszip_envoy_carrier::settings::{
 use crate::abi::LogLevel;
 use crate::background::BackgroundRequests;
 use crate::envoy::{self, FilterConfig};
-use crate::metrics::Metrics;
+use crate::metrics::EnvoyMetrics;
 use crate::process::PROCESS;
 use crate::status;
-use crate::store::{self, ConfigLifetime};
+use crate::store::{self, ConfigInstance};
 
 /// Number of workers; `None`: Envoy only validates its configuration. The first
 /// access must be on the main thread, where configurations are read.
 static WORKERS: LazyLock<Option<usize>> =
-    LazyLock::new(|| (!envoy::only_validates()).then(envoy::workers));
+    LazyLock::new(|| (!envoy::is_validation_run()).then(envoy::worker_count));
 
 /// The settings that only this host has: the store of the process, status requests, and files.
 struct ModuleSettings<'p> {
@@ -42,9 +42,9 @@ pub struct FilterSettings {
     /// does not restart an owner.
     _uses: Option<store::OwnerGuard>,
     /// Identity by which routes recognize the filter.
-    life: Arc<ConfigLifetime>,
+    life: Arc<ConfigInstance>,
     /// Metrics of the filter's requests.
-    pub metrics: Arc<Metrics>,
+    pub metrics: Arc<EnvoyMetrics>,
     /// Node capabilities of each cluster, recorded by all workers.
     nodes: ClusterCapabilities,
     /// Background requests of the filter.
@@ -57,8 +57,8 @@ pub struct RouteOverrides {
     parsed: ParsedSettings,
     /// Settings merged with each filter: every listener has a filter of its
     /// own, and several listeners may use one route.
-    settings: Mutex<Vec<(Weak<ConfigLifetime>, Arc<RequestSettings>)>>,
-    life: ConfigLifetime,
+    settings: Mutex<Vec<(Weak<ConfigInstance>, Arc<RequestSettings>)>>,
+    life: ConfigInstance,
 }
 
 impl FilterSettings {
@@ -71,30 +71,30 @@ impl FilterSettings {
         let mut parsed = read(json, Some(&mut plan))?;
         parsed.enable_by_default();
         let settings = resolve(&parsed);
-        add(&mut plan, &settings)?;
-        plan.check()?;
+        add_route(&mut plan, &settings)?;
+        plan.check_all_routes()?;
         // without a namespace of the filter, its routes have their own, with
         // their own head sources
         if settings.core.cache.namespace.is_some() {
-            plan.warnings()
+            plan.cross_route_warnings()
                 .iter()
-                .for_each(|text| envoy::log(LogLevel::Warn, text));
+                .for_each(|text| envoy::write_envoy_log(LogLevel::Warn, text));
         }
-        store::check(&plan)?;
-        let life = Arc::<ConfigLifetime>::default();
+        store::validate_store(&plan)?;
+        let life = Arc::<ConfigInstance>::default();
         let uses = match *WORKERS {
-            Some(_) => store::start(&plan, &life)?,
+            Some(_) => store::use_store(&plan, &life)?,
             None => None,
         };
-        start(&settings.core);
+        start_hot_tier(&settings.core);
         Ok(Self {
-            metrics: Arc::new(Metrics::new(envoy, WORKERS.is_some())),
+            metrics: Arc::new(EnvoyMetrics::new(envoy, WORKERS.is_some())),
             parsed,
             settings,
             _uses: uses,
             life,
             nodes: ClusterCapabilities::default(),
-            background: BackgroundRequests::new(envoy.scheduler()),
+            background: BackgroundRequests::new(envoy.create_config_scheduler()),
         })
     }
 
@@ -110,7 +110,7 @@ impl FilterSettings {
         };
         let known = &route.settings;
         let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_this = |life: &Weak<ConfigLifetime>| Weak::as_ptr(life) == Arc::as_ptr(&self.life);
+        let is_this = |life: &Weak<ConfigInstance>| Weak::as_ptr(life) == Arc::as_ptr(&self.life);
         if let Some((_, settings)) = known.iter().find(|(life, _)| is_this(life)) {
             return Arc::clone(settings);
         }
@@ -119,8 +119,8 @@ impl FilterSettings {
         let mut parsed = route.parsed.clone();
         parsed.inherit(&self.parsed);
         let settings = resolve(&parsed);
-        follow(&settings, &[&self.life, &route.life]);
-        start(&settings.core);
+        claim_head_sources(&settings, &[&self.life, &route.life]);
+        start_hot_tier(&settings.core);
         known.push((Arc::downgrade(&self.life), Arc::clone(&settings)));
         settings
     }
@@ -137,15 +137,15 @@ impl RouteOverrides {
         // Head sources of a namespace that the route sets are followed before
         // the first request; for other routes the namespace depends on a filter
         // that is not known yet.
-        let life = ConfigLifetime::default();
+        let life = ConfigInstance::default();
         let mut plan = ValidatedConfig::default();
         let follows = &settings.core.cache.follows;
         if plan
             .follows
-            .add(follows, settings.namespace_source())
+            .add_route_sources(follows, settings.namespace_source())
             .is_ok()
         {
-            store::claim(&plan, &[&life]);
+            store::claim_store_settings(&plan, &[&life]);
         }
         Ok(Self {
             parsed,
@@ -156,37 +156,37 @@ impl RouteOverrides {
 }
 
 /// Adds the configuration of a route to the validated configuration, as requests use it.
-fn add(plan: &mut ValidatedConfig, settings: &RequestSettings) -> Result<(), String> {
+fn add_route(plan: &mut ValidatedConfig, settings: &RequestSettings) -> Result<(), String> {
     let place = settings.declaration("a filter or route");
-    if let Some(warning) = plan.add(&settings.core, place)? {
-        envoy::log(LogLevel::Warn, &warning);
+    if let Some(warning) = plan.add_route(&settings.core, place)? {
+        envoy::write_envoy_log(LogLevel::Warn, &warning);
     }
     Ok(())
 }
 
 /// Claims the head sources of a route, so that the owner follows them, once the route's filter is
 /// known.
-fn follow(settings: &RequestSettings, of: &[&ConfigLifetime]) {
+fn claim_head_sources(settings: &RequestSettings, of: &[&ConfigInstance]) {
     let mut plan = ValidatedConfig::default();
-    if let Err(error) = add(&mut plan, settings) {
-        envoy::log(LogLevel::Error, &error);
+    if let Err(error) = add_route(&mut plan, settings) {
+        envoy::write_envoy_log(LogLevel::Error, &error);
     }
     let has_some = plan.follows.iter().next().is_some();
-    if has_some && !store::follows() {
+    if has_some && !store::can_follow_heads() {
         let error = "\"cache_head\" has no effect: no filter has a \"cache_path\"; add one, or \
              move it to a [[head]] of cached.toml";
-        envoy::log(LogLevel::Error, error);
+        envoy::write_envoy_log(LogLevel::Error, error);
     }
-    store::claim(&plan, of);
+    store::claim_store_settings(&plan, of);
 }
 
 /// Starts the hot tier of the process with the memory of the first route that caches. Any thread
 /// may call it.
-fn start(config: &RouteConfig) {
-    if let (true, Some(workers)) = (config.caches(), *WORKERS) {
+fn start_hot_tier(config: &RouteConfig) {
+    if let (true, Some(workers)) = (config.is_cache_enabled(), *WORKERS) {
         let bytes = config.cache.memory;
         let longest = config.cache.max_entry.min(bytes);
-        PROCESS.shared.start(bytes, longest, workers);
+        PROCESS.shared.start_hot_tier(bytes, longest, workers);
     }
 }
 
@@ -196,7 +196,7 @@ fn read(json: &[u8], plan: Option<&mut ValidatedConfig>) -> Result<ParsedSetting
 }
 
 fn resolve(parsed: &ParsedSettings) -> Arc<RequestSettings> {
-    parsed.for_requests(parsed.directives().resolve(PROCESS.clone()))
+    parsed.for_requests(parsed.directives().resolve_route(PROCESS.clone()))
 }
 
 impl HostSettings for ModuleSettings<'_> {
@@ -211,12 +211,12 @@ impl HostSettings for ModuleSettings<'_> {
             let error = "is a setting of the process: move it to the filter_config";
             return Some(Err(setting_message(name, &error)));
         };
-        let set = plan.set(name, values, "").unwrap_or(Ok(()));
+        let set = plan.set_directive(name, values, "").unwrap_or(Ok(()));
         Some(set.map_err(|error| setting_message(name, &error)))
     }
 
     fn prepare_status_requests(&mut self) {
-        status::count();
+        status::start_counting();
     }
 
     fn resolve_files<'v>(
@@ -228,7 +228,7 @@ impl HostSettings for ModuleSettings<'_> {
     }
 
     fn warn(&mut self, text: String) {
-        envoy::log(LogLevel::Warn, &text);
+        envoy::write_envoy_log(LogLevel::Warn, &text);
     }
 }
 
@@ -248,7 +248,7 @@ mod tests {
             "hold": "32k 10ms", "comp_level": "9", "ssz": true}"#;
         let config = filter(json).map(|filter| Arc::clone(&filter.for_request(None).core));
         let config = config.expect("it is right");
-        assert!(config.enable && config.ssz.enable && config.types.contains(b"text/css"));
+        assert!(config.enable && config.ssz.enable && config.types.contains_type(b"text/css"));
         assert_eq!((config.min_length, config.comp_level), (2048, 9));
         assert_eq!((config.hold, config.hold_ms), (32 << 10, 10));
     }

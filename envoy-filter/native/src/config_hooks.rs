@@ -9,17 +9,17 @@ use std::sync::Arc;
 use crate::abi::{EnvoyBuffer, EnvoyHeader, FilterConfigPtr};
 use crate::background::BackgroundRequests;
 use crate::config::FilterSettings;
-use crate::envoy::{Head, Pieces};
-use crate::hooks::guarded;
+use crate::envoy::{EnvoyBodySlices, EnvoyHead};
+use crate::hooks::catch_hook_panic;
 
 /// # Safety
 /// `config` is from `envoy_dynamic_module_on_http_filter_config_new`, and not destroyed.
-unsafe fn with(config: *const c_void, call: impl FnOnce(&BackgroundRequests)) {
+unsafe fn with_background_requests(config: *const c_void, call: impl FnOnce(&BackgroundRequests)) {
     // SAFETY: the function's contract.
     if let Some(filter) = unsafe { config.cast::<FilterSettings>().as_ref() } {
         // after the last of its requests ends, a worker may destroy the filter
         let background = Arc::clone(&filter.background);
-        guarded((), || call(&background));
+        catch_hook_panic((), || call(&background));
     }
 }
 
@@ -39,8 +39,8 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_
 ) {
     // SAFETY: the function's contract.
     unsafe {
-        with(config, |background| {
-            background.head(id, &Head::from_hook(headers, number), is_all);
+        with_background_requests(config, |background| {
+            background.read_response_head(id, &EnvoyHead::from_hook(headers, number), is_all);
         });
     }
 }
@@ -60,8 +60,8 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_
 ) {
     // SAFETY: the function's contract.
     unsafe {
-        with(config, |background| {
-            background.body(id, &Pieces::from_hook(body, pieces));
+        with_background_requests(config, |background| {
+            background.read_response_piece(id, &EnvoyBodySlices::from_hook(body, pieces));
         });
     }
 }
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_
     id: u64,
 ) {
     // SAFETY: the function's contract.
-    unsafe { with(config, |background| background.complete(id)) };
+    unsafe { with_background_requests(config, |background| background.finish_response(id)) };
 }
 
 /// Ends a background request that was reset.
@@ -92,5 +92,5 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_
     _reason: u32,
 ) {
     // SAFETY: the function's contract.
-    unsafe { with(config, |background| background.reset(id)) };
+    unsafe { with_background_requests(config, |background| background.drop_request(id)) };
 }

@@ -5,26 +5,26 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sszip_core::exchange::{HeadEdit, Header};
-use sszip_core::log::escaped;
+use sszip_core::log::escape_log_text;
 use sszip_envoy_carrier::head::{HeaderMap, MessageHead};
 
 use crate::abi::*;
 
 /// The pointer to a stream that Envoy passed to a hook, valid while the hook runs.
 #[derive(Clone, Copy)]
-pub struct Stream(FilterPtr);
+pub struct EnvoyStream(FilterPtr);
 
 /// A copy of Envoy's list of the headers of a message, pseudo-headers included.
-pub struct Head(Vec<EnvoyHeader>);
+pub struct EnvoyHead(Vec<EnvoyHeader>);
 
 /// The headers of one message of a stream.
 #[derive(Clone, Copy)]
-pub struct StreamHeaders(Stream, HeaderType);
+pub struct StreamHeaders(EnvoyStream, HeaderType);
 
 /// A copy of Envoy's list of the slices of a body, or of a piece of it.
-pub struct Pieces(Vec<EnvoyBuffer>);
+pub struct EnvoyBodySlices(Vec<EnvoyBuffer>);
 
-impl Head {
+impl EnvoyHead {
     /// Copies the list of headers that Envoy passed to a hook.
     ///
     /// # Safety
@@ -42,7 +42,7 @@ impl Head {
     pub fn inverse_edits(&self, edits: &[HeadEdit]) -> Vec<HeadEdit> {
         let of = |name: &str| {
             let is_it = |known: &[u8]| known.eq_ignore_ascii_case(name.as_bytes());
-            let lines = self.fields().filter(|(known, _)| is_it(known));
+            let lines = self.all_headers().filter(|(known, _)| is_it(known));
             let lines: Vec<_> = lines.map(|(_, value)| value).collect();
             (!lines.is_empty()).then(|| lines.join(&b", "[..]).into())
         };
@@ -54,28 +54,28 @@ impl Head {
     }
 }
 
-impl MessageHead for Head {
-    fn fields(&self) -> impl Iterator<Item = Header<'_>> + Clone {
+impl MessageHead for EnvoyHead {
+    fn all_headers(&self) -> impl Iterator<Item = Header<'_>> + Clone {
         // SAFETY: within a hook, the head is not changed while it is borrowed.
         self.0
             .iter()
-            .map(|field| unsafe { (field.key.bytes(), field.value.bytes()) })
+            .map(|field| unsafe { (field.key.as_slice(), field.value.as_slice()) })
     }
 }
 
 impl HeaderMap for StreamHeaders {
-    type Head = Head;
+    type Head = EnvoyHead;
 
-    fn read(&self) -> Head {
-        self.0.head(self.1)
+    fn read(&self) -> EnvoyHead {
+        self.0.copy_head(self.1)
     }
 
-    fn set(&self, name: &str, value: Option<&[u8]>) {
-        self.0.set(self.1, name, value);
+    fn set_header(&self, name: &str, value: Option<&[u8]>) {
+        self.0.set_header(self.1, name, value);
     }
 }
 
-impl Pieces {
+impl EnvoyBodySlices {
     /// Copies the list of slices that Envoy passed to a hook.
     ///
     /// # Safety
@@ -91,7 +91,7 @@ impl Pieces {
     /// Iterates over all slices.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         // SAFETY: within a hook, the body is not changed while it is borrowed.
-        self.0.iter().map(|piece| unsafe { piece.bytes() })
+        self.0.iter().map(|piece| unsafe { piece.as_slice() })
     }
 
     /// Returns the number of bytes in all slices.
@@ -100,14 +100,14 @@ impl Pieces {
     }
 }
 
-impl Stream {
+impl EnvoyStream {
     /// Wraps the pointer that Envoy passed to a hook, for the time of the hook.
     pub fn new(filter: FilterPtr) -> Self {
         Self(filter)
     }
 
     /// Copies Envoy's list of the headers of a message of the stream.
-    pub fn head(self, kind: HeaderType) -> Head {
+    pub fn copy_head(self, kind: HeaderType) -> EnvoyHead {
         // SAFETY: within a hook; `fields` has room for all headers.
         unsafe {
             let number = envoy_dynamic_module_callback_http_get_headers_size(self.0, kind);
@@ -117,7 +117,7 @@ impl Stream {
             };
             let mut fields = vec![none; number];
             envoy_dynamic_module_callback_http_get_headers(self.0, kind, fields.as_mut_ptr());
-            Head(fields)
+            EnvoyHead(fields)
         }
     }
 
@@ -127,12 +127,12 @@ impl Stream {
     }
 
     /// Applies edits to a head.
-    pub fn edit(self, kind: HeaderType, edits: &[HeadEdit]) {
+    pub fn edit_head(self, kind: HeaderType, edits: &[HeadEdit]) {
         self.headers(kind).edit(edits);
     }
 
     /// Sets a header to one line, or removes it.
-    pub fn set(self, kind: HeaderType, name: &str, value: Option<&[u8]>) {
+    pub fn set_header(self, kind: HeaderType, name: &str, value: Option<&[u8]>) {
         let value = value.map_or(ModuleBuffer::NONE, ModuleBuffer::new);
         let name = ModuleBuffer::new(name.as_bytes());
         // SAFETY: within a hook.
@@ -140,7 +140,7 @@ impl Stream {
     }
 
     /// Copies Envoy's list of the slices of a body buffer.
-    pub fn pieces(self, kind: BodyType) -> Pieces {
+    pub fn body_slices(self, kind: BodyType) -> EnvoyBodySlices {
         // SAFETY: within a hook; `pieces` has room for all slices.
         unsafe {
             let number = envoy_dynamic_module_callback_http_get_body_chunks_size(self.0, kind);
@@ -152,24 +152,24 @@ impl Stream {
                     pieces.as_mut_ptr(),
                 );
             }
-            Pieces(pieces)
+            EnvoyBodySlices(pieces)
         }
     }
 
     /// Returns the buffered part of the request body, without the part `has` that the hook
     /// received: the two may be the same bytes.
-    pub fn buffered_body(self, has: &Pieces) -> Pieces {
+    pub fn buffered_body(self, has: &EnvoyBodySlices) -> EnvoyBodySlices {
         // SAFETY: within a hook.
         let is_same = !has.0.is_empty()
             && unsafe { envoy_dynamic_module_callback_http_received_buffered_request_body(self.0) };
         match is_same {
-            true => Pieces(Vec::new()),
-            false => self.pieces(BodyType::BufferedRequest),
+            true => EnvoyBodySlices(Vec::new()),
+            false => self.body_slices(BodyType::BufferedRequest),
         }
     }
 
     /// Appends bytes to a body buffer.
-    pub fn append(self, kind: BodyType, bytes: &[u8]) {
+    pub fn append_to_body(self, kind: BodyType, bytes: &[u8]) {
         if !bytes.is_empty() {
             let bytes = ModuleBuffer::new(bytes);
             // SAFETY: within a hook.
@@ -178,7 +178,7 @@ impl Stream {
     }
 
     /// Removes bytes from the start of a body buffer.
-    pub fn drain(self, kind: BodyType, number: usize) {
+    pub fn drain_body(self, kind: BodyType, number: usize) {
         if number > 0 {
             // SAFETY: within a hook.
             unsafe { envoy_dynamic_module_callback_http_drain_body(self.0, kind, number) };
@@ -190,13 +190,13 @@ impl Stream {
     pub fn rotate_buffer(self, kind: BodyType, number: usize) {
         let mut left = number;
         while left > 0 {
-            let pieces = self.pieces(kind);
+            let pieces = self.body_slices(kind);
             let Some(piece) = pieces.iter().find(|piece| !piece.is_empty()) else {
                 return;
             };
             let length = piece.len().min(left);
-            self.append(kind, &piece[..length]);
-            self.drain(kind, length);
+            self.append_to_body(kind, &piece[..length]);
+            self.drain_body(kind, length);
             left -= length;
         }
     }
@@ -226,36 +226,36 @@ impl Stream {
     }
 
     /// Returns the name of the request's cluster; empty: none.
-    pub fn cluster(self) -> &'static [u8] {
+    pub fn cluster_name(self) -> &'static [u8] {
         let mut name = EnvoyBuffer::NONE;
         // SAFETY: within a hook, during which the route exists.
         unsafe {
             envoy_dynamic_module_callback_http_get_cluster_name(self.0, &raw mut name);
-            name.bytes()
+            name.as_slice()
         }
     }
 
     /// Returns the name of the request's route; empty: it has none.
-    pub fn route(self) -> &'static [u8] {
-        self.text(Attribute::XdsRouteName)
+    pub fn route_name(self) -> &'static [u8] {
+        self.string_attribute(StreamAttribute::XdsRouteName)
     }
 
     /// Returns the protocol of the client, such as `HTTP/1.1`.
-    pub fn protocol(self) -> &'static [u8] {
-        self.text(Attribute::RequestProtocol)
+    pub fn client_protocol(self) -> &'static [u8] {
+        self.string_attribute(StreamAttribute::RequestProtocol)
     }
 
     /// Returns the port at which the request arrived; 0: unknown.
-    pub fn port(self) -> u16 {
-        self.number(Attribute::DestinationPort) as u16
+    pub fn local_port(self) -> u16 {
+        self.number_attribute(StreamAttribute::DestinationPort) as u16
     }
 
     /// Returns the id of the client's connection; 0: unknown.
-    pub fn connection(self) -> u64 {
-        self.number(Attribute::ConnectionId)
+    pub fn connection_id(self) -> u64 {
+        self.number_attribute(StreamAttribute::ConnectionId)
     }
 
-    fn text(self, attribute: Attribute) -> &'static [u8] {
+    fn string_attribute(self, attribute: StreamAttribute) -> &'static [u8] {
         let mut text = EnvoyBuffer::NONE;
         // SAFETY: within a hook, during which the stream exists.
         unsafe {
@@ -264,11 +264,11 @@ impl Stream {
                 attribute,
                 &raw mut text,
             );
-            text.bytes()
+            text.as_slice()
         }
     }
 
-    fn number(self, attribute: Attribute) -> u64 {
+    fn number_attribute(self, attribute: StreamAttribute) -> u64 {
         let mut number = 0;
         // SAFETY: within a hook.
         let is_known = unsafe {
@@ -305,7 +305,7 @@ impl Stream {
     }
 
     /// Adds `count` to the counter with the id `counter`.
-    pub fn count(self, counter: usize, count: u64) {
+    pub fn increment_counter(self, counter: usize, count: u64) {
         // SAFETY: within a hook.
         unsafe {
             envoy_dynamic_module_callback_http_filter_increment_counter(
@@ -315,7 +315,7 @@ impl Stream {
     }
 
     /// Records a value in the histogram with the id `histogram`.
-    pub fn record(self, histogram: usize, value: u64) {
+    pub fn record_histogram(self, histogram: usize, value: u64) {
         // SAFETY: within a hook.
         unsafe {
             envoy_dynamic_module_callback_http_filter_record_histogram_value(
@@ -325,10 +325,10 @@ impl Stream {
     }
 
     /// Creates a scheduler whose events reach this stream, from any thread.
-    pub fn scheduler(self) -> Arc<Scheduler> {
+    pub fn create_stream_scheduler(self) -> Arc<EventScheduler> {
         // SAFETY: within a hook.
         let scheduler = unsafe { envoy_dynamic_module_callback_http_filter_scheduler_new(self.0) };
-        Arc::new(Scheduler::new(scheduler, ScheduledTarget::Stream))
+        Arc::new(EventScheduler::new(scheduler, ScheduledTarget::Stream))
     }
 
     /// Starts a response with its head. May end the stream's filter, and calls
@@ -367,7 +367,7 @@ impl Stream {
     }
 
     /// Sends a local reply. May end the stream's filter, and calls its hooks.
-    pub fn reply(self, status: u16, text: &str, details: &str) {
+    pub fn send_local_reply(self, status: u16, text: &str, details: &str) {
         // SAFETY: within a hook.
         unsafe {
             envoy_dynamic_module_callback_http_send_response(
@@ -382,7 +382,7 @@ impl Stream {
     }
 
     /// Resets the stream. May end the stream's filter, and calls its hooks.
-    pub fn reset(self, details: &str) {
+    pub fn reset_stream(self, details: &str) {
         let details = ModuleBuffer::new(details.as_bytes());
         // SAFETY: within a hook; reason 0 is a local reset.
         unsafe { envoy_dynamic_module_callback_http_filter_reset_stream(self.0, 0, details) };
@@ -416,7 +416,7 @@ impl FilterConfig {
     }
 
     /// Defines a counter and returns its id; 0: it could not be defined.
-    pub fn counter(self, name: &str) -> usize {
+    pub fn define_counter(self, name: &str) -> usize {
         let (mut id, name) = (0, ModuleBuffer::new(name.as_bytes()));
         // SAFETY: within the hook that reads the configuration.
         unsafe {
@@ -432,7 +432,7 @@ impl FilterConfig {
     }
 
     /// Defines a gauge and returns its id; 0: it could not be defined.
-    pub fn gauge(self, name: &str) -> usize {
+    pub fn define_gauge(self, name: &str) -> usize {
         let (mut id, name) = (0, ModuleBuffer::new(name.as_bytes()));
         // SAFETY: within the hook that reads the configuration.
         unsafe {
@@ -448,7 +448,7 @@ impl FilterConfig {
     }
 
     /// Defines a histogram and returns its id; 0: it could not be defined.
-    pub fn histogram(self, name: &str) -> usize {
+    pub fn define_histogram(self, name: &str) -> usize {
         let (mut id, name) = (0, ModuleBuffer::new(name.as_bytes()));
         // SAFETY: within the hook that reads the configuration.
         unsafe {
@@ -474,11 +474,11 @@ impl FilterConfig {
     }
 
     /// Creates a scheduler whose events reach this filter's configuration, from any thread.
-    pub fn scheduler(self) -> Arc<Scheduler> {
+    pub fn create_config_scheduler(self) -> Arc<EventScheduler> {
         // SAFETY: within a hook.
         let scheduler =
             unsafe { envoy_dynamic_module_callback_http_filter_config_scheduler_new(self.0) };
-        Arc::new(Scheduler::new(scheduler, ScheduledTarget::Config))
+        Arc::new(EventScheduler::new(scheduler, ScheduledTarget::Config))
     }
 
     /// Sends a callout with a timeout of `ms` milliseconds, and returns its id;
@@ -515,7 +515,7 @@ impl FilterConfig {
     }
 
     /// Resets a callout, if it is still in flight.
-    pub fn reset(self, id: u64) {
+    pub fn reset_callout(self, id: u64) {
         // SAFETY: within a hook.
         unsafe { envoy_dynamic_module_callback_http_filter_config_reset_http_stream(self.0, id) };
     }
@@ -524,7 +524,7 @@ impl FilterConfig {
 /// A sender of events to a stream or a filter's configuration, which may have ended. Any thread may
 /// use it.
 #[derive(Debug)]
-pub struct Scheduler {
+pub struct EventScheduler {
     scheduler: SchedulerPtr,
     target: ScheduledTarget,
     /// The target and its thread exist. Locked while an event is sent.
@@ -541,11 +541,11 @@ enum ScheduledTarget {
 }
 
 // SAFETY: Envoy's scheduler may be used by any thread.
-unsafe impl Send for Scheduler {}
+unsafe impl Send for EventScheduler {}
 // SAFETY: Envoy's scheduler may be used by any thread.
-unsafe impl Sync for Scheduler {}
+unsafe impl Sync for EventScheduler {}
 
-impl Scheduler {
+impl EventScheduler {
     fn new(scheduler: SchedulerPtr, target: ScheduledTarget) -> Self {
         let is_open = Mutex::new(true);
         Self {
@@ -557,7 +557,7 @@ impl Scheduler {
 
     /// Schedules a call of the target's hook `scheduled` or `config_scheduled`
     /// with `event`, on its thread.
-    pub fn commit(&self, event: u64) {
+    pub fn schedule_event(&self, event: u64) {
         let is_open = self.is_open.lock().unwrap_or_else(PoisonError::into_inner);
         if !*is_open {
             return;
@@ -584,12 +584,12 @@ impl Scheduler {
 
     /// Stops all further events, because the stream or the configuration has
     /// ended.
-    pub fn close(&self) {
+    pub fn stop_events(&self) {
         *self.is_open.lock().unwrap_or_else(PoisonError::into_inner) = false;
     }
 }
 
-impl Drop for Scheduler {
+impl Drop for EventScheduler {
     fn drop(&mut self) {
         // SAFETY: no other reference to the scheduler is left.
         unsafe {
@@ -608,24 +608,24 @@ impl Drop for Scheduler {
 }
 
 /// Returns whether Envoy only validates its configuration.
-pub fn only_validates() -> bool {
+pub fn is_validation_run() -> bool {
     // SAFETY: may be called at any time.
     unsafe { envoy_dynamic_module_callback_is_validation_mode() }
 }
 
 /// Returns the number of workers; each has an event loop of its own.
-pub fn workers() -> usize {
+pub fn worker_count() -> usize {
     // SAFETY: may be called at any time after the server is created.
     let workers = unsafe { envoy_dynamic_module_callback_get_concurrency() };
     (workers as usize).max(1)
 }
 
 /// Writes a line to Envoy's log.
-pub fn log(level: LogLevel, message: &str) {
+pub fn write_envoy_log(level: LogLevel, message: &str) {
     // SAFETY: may be called at any time, by any thread.
     unsafe {
         if envoy_dynamic_module_callback_log_enabled(level) {
-            let message = format!("sszip: {}", escaped(message));
+            let message = format!("sszip: {}", escape_log_text(message));
             envoy_dynamic_module_callback_log_v2(
                 level,
                 ModuleBuffer::new(message.as_bytes()),

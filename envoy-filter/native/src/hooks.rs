@@ -14,17 +14,17 @@ use crate::abi::{
     BodyStatus, EnvoyBuffer, EnvoyHeader, FilterConfigPtr, FilterPtr, HeadersStatus,
     LocalReplyStatus, LogLevel, TrailersStatus, VERSION,
 };
-use crate::background::{BEGIN, GIVE_WAY};
+use crate::background::{BEGIN_EVENT, YIELD_EVENT};
 use crate::config::{FilterSettings as FilterConfig, RouteOverrides};
-use crate::envoy::{self, log, Stream};
-use crate::metrics::SHOW;
-use crate::stream::{Exchange, Outcome, StreamAction};
+use crate::envoy::{self, write_envoy_log, EnvoyStream};
+use crate::metrics::UPDATE_GAUGES_EVENT;
+use crate::stream::{ActionOutcome, StreamAction, StreamExchange};
 
 /// The filter of one stream. Envoy may destroy it while one of its hooks runs;
 /// the hook then still holds a reference.
-struct Filter {
+struct StreamFilter {
     config: *const FilterConfig,
-    exchange: RefCell<Exchange>,
+    exchange: RefCell<StreamExchange>,
     has_failed: Cell<bool>,
     /// The client reads more slowly than the response is sent.
     is_behind: Cell<bool>,
@@ -33,12 +33,14 @@ struct Filter {
     goes_on: Cell<bool>,
 }
 
-type FilterHandle = Rc<Filter>;
+type FilterHandle = Rc<StreamFilter>;
 
 /// Runs the body of a hook, and returns `otherwise` if the body panics.
-pub fn guarded<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
+pub fn catch_hook_panic<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| {
-        let _ = catch_unwind(|| log(LogLevel::Error, "internal error: a hook has panicked"));
+        let _ = catch_unwind(|| {
+            write_envoy_log(LogLevel::Error, "internal error: a hook has panicked");
+        });
         otherwise
     })
 }
@@ -59,8 +61,8 @@ enum HookError {
 /// # Safety
 /// `filter` is NULL or from `envoy_dynamic_module_on_http_filter_new`, and not
 /// destroyed.
-unsafe fn handle(filter: *const c_void) -> Option<FilterHandle> {
-    let filter: *const Filter = filter.cast();
+unsafe fn borrow_filter(filter: *const c_void) -> Option<FilterHandle> {
+    let filter: *const StreamFilter = filter.cast();
     if filter.is_null() {
         return None;
     }
@@ -71,12 +73,12 @@ unsafe fn handle(filter: *const c_void) -> Option<FilterHandle> {
     }
 }
 
-impl Filter {
+impl StreamFilter {
     /// Runs `call` with the stream's exchange, unless it is in use; a panic ends the exchange.
-    fn with<T>(
+    fn with_exchange<T>(
         &self,
-        stream: Stream,
-        call: impl FnOnce(&mut Exchange) -> T,
+        stream: EnvoyStream,
+        call: impl FnOnce(&mut StreamExchange) -> T,
     ) -> Result<T, HookError> {
         if self.has_failed.get() {
             return Err(HookError::Failed);
@@ -92,36 +94,42 @@ impl Filter {
         })
     }
 
-    fn fail_stream(&self, stream: Stream) {
+    fn fail_stream(&self, stream: EnvoyStream) {
         self.has_failed.set(true);
-        guarded((), || {
-            log(
+        catch_hook_panic((), || {
+            write_envoy_log(
                 LogLevel::Error,
                 "internal error: a hook of a stream has panicked; the stream is reset",
             );
-            stream.reset("sszip: a hook has panicked");
+            stream.reset_stream("sszip: a hook has panicked");
         });
     }
 
     /// Runs `call` with the stream's exchange, and performs the returned action after the exchange
     /// is released.
-    fn perform(&self, stream: Stream, call: impl FnOnce(&mut Exchange) -> StreamAction) -> Outcome {
-        let act = match self.with(stream, call) {
+    fn perform_action(
+        &self,
+        stream: EnvoyStream,
+        call: impl FnOnce(&mut StreamExchange) -> StreamAction,
+    ) -> ActionOutcome {
+        let act = match self.with_exchange(stream, call) {
             Ok(act) => act,
-            Err(HookError::InUse) => return Outcome::Continue,
-            Err(HookError::Failed) => return Outcome::Ended(None),
+            Err(HookError::InUse) => return ActionOutcome::Continue,
+            Err(HookError::Failed) => return ActionOutcome::Ended(None),
         };
-        let done = catch_unwind(AssertUnwindSafe(|| act.perform(stream, &self.is_behind)));
+        let done = catch_unwind(AssertUnwindSafe(|| {
+            act.perform_action(stream, &self.is_behind)
+        }));
         let Ok(outcome) = done else {
             self.fail_stream(stream);
-            return Outcome::Ended(None);
+            return ActionOutcome::Ended(None);
         };
-        let Outcome::Ended(Some(left)) = outcome else {
+        let ActionOutcome::Ended(Some(left)) = outcome else {
             return outcome;
         };
         // the stream is over if the rest cannot be stored
-        let _ = self.with(stream, |exchange| exchange.wait_for_client(left));
-        Outcome::Ended(None)
+        let _ = self.with_exchange(stream, |exchange| exchange.wait_for_client(left));
+        ActionOutcome::Ended(None)
     }
 }
 
@@ -129,40 +137,46 @@ impl Filter {
 ///
 /// # Safety
 /// The caller meets the requirements of [`handle`].
-unsafe fn act(
+unsafe fn run_stream_hook(
     stream: FilterPtr,
     filter: *const c_void,
-    call: impl FnOnce(&mut Exchange, Stream, &Filter) -> StreamAction,
-) -> Outcome {
-    let stream = Stream::new(stream);
+    call: impl FnOnce(&mut StreamExchange, EnvoyStream, &StreamFilter) -> StreamAction,
+) -> ActionOutcome {
+    let stream = EnvoyStream::new(stream);
     // SAFETY: the function's contract.
-    let Some(filter) = (unsafe { handle(filter) }) else {
-        return Outcome::Continue;
+    let Some(filter) = (unsafe { borrow_filter(filter) }) else {
+        return ActionOutcome::Continue;
     };
-    let outcome = filter.perform(stream, |exchange| call(exchange, stream, &filter));
-    filter.goes_on.set(matches!(outcome, Outcome::Continue));
+    let outcome = filter.perform_action(stream, |exchange| call(exchange, stream, &filter));
+    filter
+        .goes_on
+        .set(matches!(outcome, ActionOutcome::Continue));
     outcome
 }
 
-fn headers_status(outcome: &Outcome) -> HeadersStatus {
+fn headers_status(outcome: &ActionOutcome) -> HeadersStatus {
     match outcome {
-        Outcome::Continue => HeadersStatus::Continue,
-        Outcome::Wait | Outcome::Keep | Outcome::Ended(_) => HeadersStatus::StopIteration,
+        ActionOutcome::Continue => HeadersStatus::Continue,
+        ActionOutcome::Wait | ActionOutcome::Keep | ActionOutcome::Ended(_) => {
+            HeadersStatus::StopIteration
+        }
     }
 }
 
-fn body_status(outcome: &Outcome) -> BodyStatus {
+fn body_status(outcome: &ActionOutcome) -> BodyStatus {
     match outcome {
-        Outcome::Continue => BodyStatus::Continue,
-        Outcome::Keep => BodyStatus::StopIterationAndBuffer,
-        Outcome::Wait | Outcome::Ended(_) => BodyStatus::StopIterationNoBuffer,
+        ActionOutcome::Continue => BodyStatus::Continue,
+        ActionOutcome::Keep => BodyStatus::StopIterationAndBuffer,
+        ActionOutcome::Wait | ActionOutcome::Ended(_) => BodyStatus::StopIterationNoBuffer,
     }
 }
 
-fn trailers_status(outcome: &Outcome) -> TrailersStatus {
+fn trailers_status(outcome: &ActionOutcome) -> TrailersStatus {
     match outcome {
-        Outcome::Continue => TrailersStatus::Continue,
-        Outcome::Wait | Outcome::Keep | Outcome::Ended(_) => TrailersStatus::StopIteration,
+        ActionOutcome::Continue => TrailersStatus::Continue,
+        ActionOutcome::Wait | ActionOutcome::Keep | ActionOutcome::Ended(_) => {
+            TrailersStatus::StopIteration
+        }
     }
 }
 
@@ -171,15 +185,15 @@ fn trailers_status(outcome: &Outcome) -> TrailersStatus {
 ///
 /// # Safety
 /// The text is valid during the call.
-unsafe fn configured<T>(
+unsafe fn parse_configuration<T>(
     json: EnvoyBuffer,
     read: impl FnOnce(&[u8]) -> Result<T, String>,
 ) -> *const c_void {
     // SAFETY: the function's contract.
-    guarded(ptr::null(), || match read(unsafe { json.bytes() }) {
+    catch_hook_panic(ptr::null(), || match read(unsafe { json.as_slice() }) {
         Ok(config) => Box::into_raw(Box::new(config)).cast_const().cast(),
         Err(error) => {
-            log(LogLevel::Error, &error);
+            write_envoy_log(LogLevel::Error, &error);
             ptr::null()
         }
     })
@@ -204,7 +218,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_new(
 ) -> *const c_void {
     let envoy = envoy::FilterConfig::new(envoy);
     // SAFETY: the function's contract.
-    unsafe { configured(config, |json| FilterConfig::new(json, envoy)) }
+    unsafe { parse_configuration(config, |json| FilterConfig::new(json, envoy)) }
 }
 
 /// Handles an event of a filter's configuration, on the main thread.
@@ -218,14 +232,14 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_scheduled(
     config: *const c_void,
     event: u64,
 ) {
-    guarded((), || {
+    catch_hook_panic((), || {
         // SAFETY: the function's contract.
         let config = unsafe { config.cast::<FilterConfig>().as_ref() };
         let envoy = envoy::FilterConfig::new(envoy);
         match (config, event) {
-            (Some(config), SHOW) => config.metrics.set_gauges(envoy),
-            (Some(config), BEGIN) => config.background.begin(envoy),
-            (Some(config), GIVE_WAY) => config.background.yield_to_streams(envoy),
+            (Some(config), UPDATE_GAUGES_EVENT) => config.metrics.set_gauges(envoy),
+            (Some(config), BEGIN_EVENT) => config.background.start_pending(envoy),
+            (Some(config), YIELD_EVENT) => config.background.yield_to_streams(envoy),
             _ => {}
         }
     });
@@ -238,11 +252,11 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_scheduled(
 /// `config` is from `envoy_dynamic_module_on_http_filter_config_new`.
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_destroy(config: *mut c_void) {
-    guarded((), || {
+    catch_hook_panic((), || {
         let config = config.cast::<FilterConfig>();
         // SAFETY: the function's contract.
         if let Some(config) = unsafe { config.as_ref() } {
-            config.background.end();
+            config.background.shut_down();
         }
         // SAFETY: the function's contract, and no hook of its requests uses it
         // any more.
@@ -261,7 +275,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_ne
     config: EnvoyBuffer,
 ) -> *const c_void {
     // SAFETY: the function's contract.
-    unsafe { configured(config, RouteOverrides::new) }
+    unsafe { parse_configuration(config, RouteOverrides::new) }
 }
 
 /// Destroys a route's configuration, which no stream uses any more.
@@ -272,7 +286,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_ne
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_destroy(
     config: *mut c_void,
 ) {
-    guarded((), || {
+    catch_hook_panic((), || {
         // SAFETY: the function's contract.
         drop(unsafe { Box::from_raw(config.cast::<RouteOverrides>()) });
     });
@@ -284,10 +298,10 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_new(
     config: *const c_void,
     _stream: FilterPtr,
 ) -> *const c_void {
-    guarded(ptr::null(), || {
-        let filter = Rc::new(Filter {
+    catch_hook_panic(ptr::null(), || {
+        let filter = Rc::new(StreamFilter {
             config: config.cast(),
-            exchange: RefCell::new(Exchange::new()),
+            exchange: RefCell::new(StreamExchange::new()),
             has_failed: Cell::new(false),
             is_behind: Cell::new(false),
             goes_on: Cell::new(false),
@@ -305,12 +319,12 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_destroy(filter: *co
     if filter.is_null() {
         return;
     }
-    guarded((), || {
+    catch_hook_panic((), || {
         // SAFETY: the function's contract.
         let filter = unsafe { FilterHandle::from_raw(filter.cast()) };
         let exchange = filter.exchange.try_borrow_mut();
         if let Ok(mut exchange) = exchange {
-            exchange.release();
+            exchange.release_stream();
         };
     });
 }
@@ -327,10 +341,10 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
 ) -> HeadersStatus {
     // SAFETY: the function's contract; a stream does not outlive its configuration.
     let outcome = unsafe {
-        act(stream, filter, |exchange, stream, filter| {
+        run_stream_hook(stream, filter, |exchange, stream, filter| {
             match filter.config.as_ref() {
                 Some(config) => {
-                    exchange.metrics_target(&config.metrics);
+                    exchange.set_metrics(&config.metrics);
                     let settings = config.for_request(stream.route_config::<RouteOverrides>());
                     exchange.request_head(stream, &settings, config, is_all)
                 }
@@ -353,13 +367,13 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_body(
 ) -> BodyStatus {
     // SAFETY: the function's contract.
     let outcome = unsafe {
-        act(stream, filter, |exchange, stream, _| {
+        run_stream_hook(stream, filter, |exchange, stream, _| {
             exchange.request_body(stream, is_last)
         })
     };
     match outcome {
         // while a job runs, Envoy also keeps the bytes that are buffered
-        Outcome::Wait => BodyStatus::StopIterationAndBuffer,
+        ActionOutcome::Wait => BodyStatus::StopIterationAndBuffer,
         outcome => body_status(&outcome),
     }
 }
@@ -375,7 +389,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_trailers(
 ) -> TrailersStatus {
     // SAFETY: the function's contract.
     let outcome = unsafe {
-        act(stream, filter, |exchange, stream, _| {
+        run_stream_hook(stream, filter, |exchange, stream, _| {
             exchange.request_trailers(stream)
         })
     };
@@ -394,7 +408,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_response_headers(
 ) -> HeadersStatus {
     // SAFETY: the function's contract.
     let outcome = unsafe {
-        act(stream, filter, |exchange, stream, _| {
+        run_stream_hook(stream, filter, |exchange, stream, _| {
             exchange.response_head(stream, is_all)
         })
     };
@@ -413,7 +427,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_response_body(
 ) -> BodyStatus {
     // SAFETY: the function's contract.
     let outcome = unsafe {
-        act(stream, filter, |exchange, stream, _| {
+        run_stream_hook(stream, filter, |exchange, stream, _| {
             exchange.response_body(stream, is_last)
         })
     };
@@ -431,7 +445,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_response_trailers(
 ) -> TrailersStatus {
     // SAFETY: the function's contract.
     let outcome = unsafe {
-        act(stream, filter, |exchange, stream, _| {
+        run_stream_hook(stream, filter, |exchange, stream, _| {
             exchange.response_trailers(stream)
         })
     };
@@ -448,17 +462,17 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_scheduled(
     filter: *const c_void,
     event: u64,
 ) {
-    let stream = Stream::new(stream);
+    let stream = EnvoyStream::new(stream);
     // SAFETY: the function's contract.
-    let Some(filter) = (unsafe { handle(filter) }) else {
+    let Some(filter) = (unsafe { borrow_filter(filter) }) else {
         return;
     };
     let mut is_request = false;
-    let outcome = filter.perform(stream, |exchange| {
+    let outcome = filter.perform_action(stream, |exchange| {
         is_request = exchange.is_request();
-        exchange.scheduled(stream, event, !filter.goes_on.get())
+        exchange.handle_scheduled_event(stream, event, !filter.goes_on.get())
     });
-    if let Outcome::Continue = outcome {
+    if let ActionOutcome::Continue = outcome {
         filter.goes_on.set(true);
         match is_request {
             true => stream.continue_decoding(),
@@ -480,12 +494,12 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_local_reply(
     _is_reset: bool,
 ) -> LocalReplyStatus {
     // SAFETY: the function's contract.
-    if let Some(filter) = unsafe { handle(filter) } {
-        let stream = Stream::new(stream);
+    if let Some(filter) = unsafe { borrow_filter(filter) } {
+        let stream = EnvoyStream::new(stream);
         // an exchange in use does not need the notification
         // SAFETY: Envoy's bytes, valid during the call.
-        let failure = UpstreamFailure::from_envoy(status, unsafe { details.bytes() });
-        let _ = filter.with(stream, |exchange| exchange.local_reply(stream, failure));
+        let failure = UpstreamFailure::from_envoy(status, unsafe { details.as_slice() });
+        let _ = filter.with_exchange(stream, |exchange| exchange.local_reply(stream, failure));
     }
     LocalReplyStatus::Continue
 }
@@ -500,10 +514,10 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_stream_complete(
     filter: *const c_void,
 ) {
     // SAFETY: the function's contract.
-    if let Some(filter) = unsafe { handle(filter) } {
-        let stream = Stream::new(stream);
+    if let Some(filter) = unsafe { borrow_filter(filter) } {
+        let stream = EnvoyStream::new(stream);
         // an exchange in use does not need the notification
-        let _ = filter.with(stream, |exchange| exchange.complete(stream));
+        let _ = filter.with_exchange(stream, |exchange| exchange.complete_stream(stream));
     }
 }
 
@@ -586,7 +600,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_downstream_above_wr
     filter: *const c_void,
 ) {
     // SAFETY: the function's contract.
-    if let Some(filter) = unsafe { handle(filter) } {
+    if let Some(filter) = unsafe { borrow_filter(filter) } {
         filter.is_behind.set(true);
     }
 }
@@ -601,10 +615,10 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_downstream_below_wr
     filter: *const c_void,
 ) {
     // SAFETY: the function's contract.
-    if let Some(filter) = unsafe { handle(filter) } {
+    if let Some(filter) = unsafe { borrow_filter(filter) } {
         filter.is_behind.set(false);
-        let stream = Stream::new(stream);
+        let stream = EnvoyStream::new(stream);
         // an exchange in use resumes by itself
-        let _ = filter.with(stream, |exchange| exchange.writable_again(stream));
+        let _ = filter.with_exchange(stream, |exchange| exchange.writable_again(stream));
     }
 }

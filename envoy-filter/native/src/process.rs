@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use sszip_core::cache::process::Process;
+use sszip_core::cache::process::ProcessHandle;
 
 /// The process, as the core's exchanges share it.
-pub static PROCESS: LazyLock<Process> = LazyLock::new(Process::default);
+pub static PROCESS: LazyLock<ProcessHandle> = LazyLock::new(ProcessHandle::default);

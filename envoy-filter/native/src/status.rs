@@ -4,23 +4,27 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use sszip_core::exchange::drive::Driver;
+use sszip_core::exchange::drive::ExchangeDriver;
 use sszip_core::metrics;
-use sszip_core::status::board::MetricsBoard;
+use sszip_core::status::metrics_board::MetricsBoard;
 
 use crate::clock;
 
 static BOARD: OnceLock<MetricsBoard> = OnceLock::new();
 
 /// Creates the metrics board, because a route accepts status requests.
-pub fn count() {
+pub fn start_counting() {
     if BOARD.get().is_some() {
         return;
     }
     let numbers: Vec<_> = (0..MetricsBoard::LENGTH)
         .map(|_| Default::default())
         .collect();
-    if let Some(board) = MetricsBoard::init(Vec::leak(numbers), clock::wall(), clock::monotonic()) {
+    if let Some(board) = MetricsBoard::init_shared(
+        Vec::leak(numbers),
+        clock::unix_seconds(),
+        clock::monotonic_ms(),
+    ) {
         let _ = BOARD.set(board);
     }
 }
@@ -32,8 +36,8 @@ pub fn is_counted() -> bool {
 
 /// Counts an exchange that began at `since`, and passes its tally to `also`,
 /// for Envoy's own metrics.
-pub fn tally(
-    driver: &mut Driver,
+pub fn count_finished_exchange(
+    driver: &mut ExchangeDriver,
     since: Option<Instant>,
     also: impl FnOnce(&metrics::ExchangeTally),
 ) {
@@ -41,17 +45,17 @@ pub fn tally(
     thread_local! { static THREAD: usize = THREADS.fetch_add(1, Ordering::Relaxed); }
     let elapsed = since.map(|since| since.elapsed().as_micros());
     let elapsed = elapsed.and_then(|elapsed| u64::try_from(elapsed).ok());
-    let Some(tally) = driver.metrics(elapsed) else {
+    let Some(tally) = driver.take_exchange_tally(elapsed) else {
         return;
     };
     if let Some(board) = BOARD.get() {
-        THREAD.with(|thread| board.count(*thread, &tally, clock::monotonic()));
+        THREAD.with(|thread| board.add_exchange(*thread, &tally, clock::monotonic_ms()));
     }
     also(&tally);
 }
 
 /// Returns the metrics board after it was updated with these gauges.
-pub fn board(gauges: [u64; metrics::GAUGES.len()]) -> Option<MetricsBoard> {
+pub fn updated_board(gauges: [u64; metrics::GAUGES.len()]) -> Option<MetricsBoard> {
     let board = BOARD.get().copied()?;
     // the gauges are the sum over all workers
     board.set_gauges(0, gauges);

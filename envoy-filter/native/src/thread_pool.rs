@@ -5,58 +5,63 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-use sszip_core::exchange::drive::Job;
+use sszip_core::exchange::drive::OffLoopJob;
 
 use crate::abi::LogLevel;
 use crate::clock;
-use crate::envoy::{log, Scheduler};
+use crate::envoy::{write_envoy_log, EventScheduler};
 use crate::process::PROCESS;
 
-static POOL: LazyLock<ThreadPool> = LazyLock::new(ThreadPool::start);
-static WAITING: AtomicUsize = AtomicUsize::new(0);
+static THREAD_POOL: LazyLock<ThreadPool> = LazyLock::new(ThreadPool::start_threads);
+static QUEUED_JOBS: AtomicUsize = AtomicUsize::new(0);
 
 /// The slot of a stream into which a thread returns a job that has run.
-pub type CompletionTarget = Arc<Mutex<Option<Job>>>;
+pub type CompletionTarget = Arc<Mutex<Option<OffLoopJob>>>;
 
 struct ThreadPool {
-    queue: Mutex<Sender<Work>>,
+    queue: Mutex<Sender<QueuedJob>>,
     threads: usize,
 }
 
-struct Work {
-    job: Job,
+struct QueuedJob {
+    job: OffLoopJob,
     /// Stream that waits for the job; `None`: no stream.
-    reply: Option<(CompletionTarget, Arc<Scheduler>, u64)>,
+    reply: Option<(CompletionTarget, Arc<EventScheduler>, u64)>,
 }
 
 /// Runs a job, puts it into `place`, and sends the stream `event`. Without pool
 /// threads the job runs at once.
-pub fn run(job: Job, place: &CompletionTarget, scheduler: &Arc<Scheduler>, event: u64) {
+pub fn run_on_pool(
+    job: OffLoopJob,
+    place: &CompletionTarget,
+    scheduler: &Arc<EventScheduler>,
+    event: u64,
+) {
     let reply = (Arc::clone(place), Arc::clone(scheduler), event);
-    POOL.take(Work {
+    THREAD_POOL.enqueue(QueuedJob {
         job,
         reply: Some(reply),
     });
 }
 
 /// Runs a job that no stream waits for, and stores its result.
-pub fn run_detached(job: Job) {
-    POOL.take(Work { job, reply: None });
+pub fn run_detached(job: OffLoopJob) {
+    THREAD_POOL.enqueue(QueuedJob { job, reply: None });
 }
 
 /// Returns the number of jobs that wait for a thread.
-pub fn waiting() -> usize {
-    WAITING.load(Ordering::Relaxed)
+pub fn queued_job_count() -> usize {
+    QUEUED_JOBS.load(Ordering::Relaxed)
 }
 
 impl ThreadPool {
-    fn start() -> Self {
+    fn start_threads() -> Self {
         let (queue, work) = channel();
         let work = Arc::new(Mutex::new(work));
-        let threads = (0..Job::max_concurrency()).filter(|_| {
+        let threads = (0..OffLoopJob::max_concurrency()).filter(|_| {
             let work = Arc::clone(&work);
             let thread = std::thread::Builder::new().name("sszip-coder".into());
-            thread.spawn(move || serve(&work)).is_ok()
+            thread.spawn(move || run_queued_jobs(&work)).is_ok()
         });
         let threads = threads.count();
         Self {
@@ -65,28 +70,28 @@ impl ThreadPool {
         }
     }
 
-    fn take(&self, work: Work) {
+    fn enqueue(&self, work: QueuedJob) {
         if self.threads == 0 {
-            return work.run();
+            return work.run_on_pool();
         }
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        WAITING.fetch_add(1, Ordering::Relaxed);
+        QUEUED_JOBS.fetch_add(1, Ordering::Relaxed);
         let refused = queue.send(work);
         drop(queue);
         if let Err(refused) = refused {
-            WAITING.fetch_sub(1, Ordering::Relaxed);
-            refused.0.run();
+            QUEUED_JOBS.fetch_sub(1, Ordering::Relaxed);
+            refused.0.run_on_pool();
         }
     }
 }
 
-fn serve(work: &Mutex<Receiver<Work>>) {
+fn run_queued_jobs(work: &Mutex<Receiver<QueuedJob>>) {
     loop {
         let next = work.lock().unwrap_or_else(PoisonError::into_inner).recv();
         match next {
             Ok(work) => {
-                WAITING.fetch_sub(1, Ordering::Relaxed);
-                work.run();
+                QUEUED_JOBS.fetch_sub(1, Ordering::Relaxed);
+                work.run_on_pool();
             }
             Err(_) => return,
         }
@@ -94,28 +99,28 @@ fn serve(work: &Mutex<Receiver<Work>>) {
 }
 
 /// Logs the pending lines about verified hits.
-pub fn log_lines() {
-    while let Some(line) = PROCESS.shared.verified.take_line() {
-        log(LogLevel::Error, &line);
+pub fn log_verified_hits() {
+    while let Some(line) = PROCESS.shared.verified.take_log_line() {
+        write_envoy_log(LogLevel::Error, &line);
     }
 }
 
-impl Work {
-    fn run(mut self) {
+impl QueuedJob {
+    fn run_on_pool(mut self) {
         match self.reply {
             Some((place, scheduler, event)) => {
                 // the stream had the only other reference: it is gone
                 let is_left = Arc::strong_count(&place) == 1;
                 if !is_left || self.job.runs_without_client() {
-                    self.job.run();
+                    self.job.run_job();
                 }
                 *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.job);
-                scheduler.commit(event);
+                scheduler.schedule_event(event);
             }
             None => {
-                self.job.run();
-                self.job.store(clock::monotonic());
-                log_lines();
+                self.job.run_job();
+                self.job.store_built_entry(clock::monotonic_ms());
+                log_verified_hits();
             }
         }
     }

@@ -6,29 +6,29 @@ use std::collections::BinaryHeap;
 use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::envoy::Scheduler;
+use crate::envoy::EventScheduler;
 
-static TIMERS: LazyLock<Option<&'static Timers>> = LazyLock::new(Timers::start);
+static TIMERS: LazyLock<Option<&'static TimerQueue>> = LazyLock::new(TimerQueue::start_thread);
 
-struct Timer {
+struct StreamTimer {
     due: Instant,
     event: u64,
-    scheduler: Arc<Scheduler>,
+    scheduler: Arc<EventScheduler>,
 }
 
 #[derive(Default)]
-struct Timers {
-    waiting: Mutex<BinaryHeap<Reverse<Timer>>>,
+struct TimerQueue {
+    waiting: Mutex<BinaryHeap<Reverse<StreamTimer>>>,
     is_new_first: Condvar,
 }
 
 /// Sends the stream `event` after `ms` milliseconds. Returns whether it will:
 /// without the timer thread there are no deadlines.
-pub fn set(scheduler: &Arc<Scheduler>, event: u64, ms: u64) -> bool {
+pub fn set_stream_timer(scheduler: &Arc<EventScheduler>, event: u64, ms: u64) -> bool {
     let Some(timers) = *TIMERS else {
         return false;
     };
-    let timer = Timer {
+    let timer = StreamTimer {
         due: Instant::now() + Duration::from_millis(ms),
         event,
         scheduler: Arc::clone(scheduler),
@@ -46,15 +46,15 @@ pub fn set(scheduler: &Arc<Scheduler>, event: u64, ms: u64) -> bool {
     true
 }
 
-impl Timers {
-    fn start() -> Option<&'static Self> {
+impl TimerQueue {
+    fn start_thread() -> Option<&'static Self> {
         let timers: &'static Self = Box::leak(Box::default());
         let thread = std::thread::Builder::new().name("sszip-timers".into());
-        let started = thread.spawn(|| timers.run());
+        let started = thread.spawn(|| timers.run_timer_loop());
         started.is_ok().then_some(timers)
     }
 
-    fn run(&self) {
+    fn run_timer_loop(&self) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let now = Instant::now();
@@ -66,7 +66,7 @@ impl Timers {
                     let timer = waiting.pop();
                     drop(waiting);
                     if let Some(Reverse(timer)) = timer {
-                        timer.scheduler.commit(timer.event);
+                        timer.scheduler.schedule_event(timer.event);
                     }
                     waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
                 }
@@ -83,21 +83,21 @@ impl Timers {
     }
 }
 
-impl PartialEq for Timer {
+impl PartialEq for StreamTimer {
     fn eq(&self, other: &Self) -> bool {
         self.due == other.due
     }
 }
 
-impl Eq for Timer {}
+impl Eq for StreamTimer {}
 
-impl PartialOrd for Timer {
+impl PartialOrd for StreamTimer {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Timer {
+impl Ord for StreamTimer {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.due.cmp(&other.due)
     }

@@ -6,17 +6,18 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use sszip_core::cache::process::wake::{EventLoop, Waiter, Wake};
 
-use crate::envoy::Scheduler;
+use crate::envoy::EventScheduler;
 use crate::process::PROCESS;
 
 /// The process's only event loop: every stream is notified on its own worker.
 static EVENT_LOOP: LazyLock<EventLoop> =
-    LazyLock::new(|| PROCESS.shared.event_loop(Arc::new(Wakeups)));
-static NEXT: AtomicUsize = AtomicUsize::new(0);
-static SHARDS: [Mutex<Option<HashMap<usize, WaitState>>>; 16] = [const { Mutex::new(None) }; 16];
+    LazyLock::new(|| PROCESS.shared.add_event_loop(Arc::new(StreamWakeups)));
+static NEXT_WAITER_ID: AtomicUsize = AtomicUsize::new(0);
+static WAIT_SHARDS: [Mutex<Option<HashMap<usize, WaitState>>>; 16] =
+    [const { Mutex::new(None) }; 16];
 
 /// Event for a stream whose lookup is to be repeated.
-pub const WOKEN: u64 = 1 << 59;
+pub const WOKEN_EVENT: u64 = 1 << 59;
 
 #[derive(Debug)]
 enum WaitState {
@@ -24,64 +25,64 @@ enum WaitState {
     LooksUp,
     /// The wakeup arrived during the lookup.
     Woken,
-    Waits(Arc<Scheduler>),
+    Waits(Arc<EventScheduler>),
 }
 
 /// The identity under which a stream waits for a wakeup, until it is dropped.
 #[derive(Debug)]
-pub struct Waiting(usize);
+pub struct StreamWaiter(usize);
 
-impl Waiting {
+impl StreamWaiter {
     /// Creates the identity of a stream before its lookup.
     pub fn new() -> Self {
-        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+        Self(NEXT_WAITER_ID.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Marks the beginning of a lookup, which may be a repeated one.
     pub fn begin_lookup(&self) {
-        with(self.0, |slots| slots.insert(self.0, WaitState::LooksUp));
+        with_shard(self.0, |slots| slots.insert(self.0, WaitState::LooksUp));
     }
 
     /// Returns the waiter that the driver passes to the lookup.
-    pub fn waiter(&self) -> Waiter {
-        EVENT_LOOP.waiter(self.0)
+    pub fn core_waiter(&self) -> Waiter {
+        EVENT_LOOP.waiter_with_id(self.0)
     }
 
     /// Marks the stream as waiting. Sends the event at once if the wakeup
     /// arrived during the lookup.
-    pub fn wait(&self, scheduler: &Arc<Scheduler>) {
+    pub fn mark_waiting(&self, scheduler: &Arc<EventScheduler>) {
         let waits = WaitState::Waits(Arc::clone(scheduler));
-        let before = with(self.0, |slots| slots.insert(self.0, waits));
+        let before = with_shard(self.0, |slots| slots.insert(self.0, waits));
         if let Some(WaitState::Woken) = before {
-            scheduler.commit(WOKEN);
+            scheduler.schedule_event(WOKEN_EVENT);
         }
     }
 }
 
-impl Drop for Waiting {
+impl Drop for StreamWaiter {
     fn drop(&mut self) {
-        with(self.0, |slots| slots.remove(&self.0));
+        with_shard(self.0, |slots| slots.remove(&self.0));
     }
 }
 
 #[derive(Debug)]
-struct Wakeups;
+struct StreamWakeups;
 
-impl Wake for Wakeups {
+impl Wake for StreamWakeups {
     fn wake(&self, id: usize) {
-        with(id, |slots| match slots.get_mut(&id) {
-            Some(WaitState::Waits(scheduler)) => scheduler.commit(WOKEN),
+        with_shard(id, |slots| match slots.get_mut(&id) {
+            Some(WaitState::Waits(scheduler)) => scheduler.schedule_event(WOKEN_EVENT),
             Some(slot) => *slot = WaitState::Woken,
             None => {}
         });
     }
 
     /// Does nothing: the slot is removed when the stream drops its `Waiting`.
-    fn cancel(&self, _id: usize) {}
+    fn cancel_wakeup(&self, _id: usize) {}
 }
 
-fn with<T>(id: usize, call: impl FnOnce(&mut HashMap<usize, WaitState>) -> T) -> T {
-    let shard = &SHARDS[id % SHARDS.len()];
+fn with_shard<T>(id: usize, call: impl FnOnce(&mut HashMap<usize, WaitState>) -> T) -> T {
+    let shard = &WAIT_SHARDS[id % WAIT_SHARDS.len()];
     let mut slots: MutexGuard<'_, _> = shard.lock().unwrap_or_else(PoisonError::into_inner);
     call(slots.get_or_insert_default())
 }

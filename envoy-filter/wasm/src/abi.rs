@@ -97,21 +97,21 @@ extern "C" {
     fn random_get(bytes: *mut u8, length: usize) -> u32;
 }
 
-const OK: u32 = 0;
+const STATUS_OK: u32 = 0;
 const NOT_FOUND: u32 = 1;
 const CAS_MISMATCH: u32 = 8;
 const REALTIME: u32 = 0;
 const MONOTONIC: u32 = 1;
 /// The direction of a stream: request or response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum StreamDirection {
     Request = 0,
     Response = 1,
 }
 
 /// Level of a log line.
 #[derive(Clone, Copy, Debug)]
-pub enum Level {
+pub enum LogLevel {
     Info = 2,
     Warn = 3,
     Error = 4,
@@ -119,7 +119,7 @@ pub enum Level {
 
 /// The type of a metric: counter, gauge or histogram.
 #[derive(Clone, Copy, Debug)]
-pub enum Metric {
+pub enum MetricType {
     Counter = 0,
     Gauge = 1,
     Histogram = 2,
@@ -141,23 +141,23 @@ unsafe fn take_allocation(bytes: *mut u8, length: usize) -> Vec<u8> {
 }
 
 /// Writes a line to the proxy's log.
-pub fn log(level: Level, text: &str) {
-    let text = sszip_core::log::escaped(text);
+pub fn write_proxy_log(level: LogLevel, text: &str) {
+    let text = sszip_core::log::escape_log_text(text);
     // SAFETY: the pointer and the length are a string's.
     unsafe { proxy_log(level as u32, text.as_ptr(), text.len()) };
 }
 
 /// Reads the machine's monotonic clock, in milliseconds.
-pub fn monotonic() -> u64 {
-    time(MONOTONIC) / 1_000_000
+pub fn monotonic_ms() -> u64 {
+    read_clock(MONOTONIC) / 1_000_000
 }
 
 /// Reads the system clock, in seconds since 1970.
-pub fn wall() -> u64 {
-    time(REALTIME) / 1_000_000_000
+pub fn unix_seconds() -> u64 {
+    read_clock(REALTIME) / 1_000_000_000
 }
 
-fn time(clock: u32) -> u64 {
+fn read_clock(clock: u32) -> u64 {
     let mut time = 0;
     // SAFETY: `time` points at memory of its type.
     unsafe { clock_time_get(clock, 0, &raw mut time) };
@@ -169,7 +169,11 @@ pub fn random_name() -> String {
     let mut random = [0; 16];
     // SAFETY: the pointer and the length are the array's.
     unsafe { random_get(random.as_mut_ptr(), random.len()) };
-    format!("w-{:x}-{:x}", time(REALTIME), u128::from_ne_bytes(random))
+    format!(
+        "w-{:x}-{:x}",
+        read_clock(REALTIME),
+        u128::from_ne_bytes(random)
+    )
 }
 
 /// The result of reading a value that all sandboxes of the proxy share.
@@ -196,7 +200,7 @@ pub fn shared_value(key: &str) -> SharedValue {
     };
     match status {
         // SAFETY: the proxy allocated the value for this call.
-        OK => SharedValue::Present(unsafe { take_allocation(value, length) }, version),
+        STATUS_OK => SharedValue::Present(unsafe { take_allocation(value, length) }, version),
         NOT_FOUND => SharedValue::Absent,
         _ => SharedValue::Unsupported,
     }
@@ -217,7 +221,7 @@ pub fn set_shared_value(key: &str, value: &[u8], version: u32) -> Option<bool> {
         )
     };
     match status {
-        OK => Some(true),
+        STATUS_OK => Some(true),
         CAS_MISMATCH => Some(false),
         _ => None,
     }
@@ -226,7 +230,7 @@ pub fn set_shared_value(key: &str, value: &[u8], version: u32) -> Option<bool> {
 /// Makes a context the effective one of the calls that follow.
 pub fn set_effective_context(context: u32) -> bool {
     // SAFETY: the argument is a number.
-    unsafe { proxy_set_effective_context(context) == OK }
+    unsafe { proxy_set_effective_context(context) == STATUS_OK }
 }
 
 /// Schedules a call of the context's root every `milliseconds`; 0: none.
@@ -239,7 +243,7 @@ pub fn tick_in(milliseconds: u64) {
 /// Copies at most `most` bytes from the start of a buffer; `None`: memory is
 /// exhausted. The memory is tested first, because the proxy allocates through
 /// the SDK, which ends the sandbox if the allocation fails.
-pub fn buffer(kind: BufferType, most: usize) -> Option<Vec<u8>> {
+pub fn copy_buffer(kind: BufferType, most: usize) -> Option<Vec<u8>> {
     if !memory::can_allocate(most) {
         return None;
     }
@@ -248,7 +252,7 @@ pub fn buffer(kind: BufferType, most: usize) -> Option<Vec<u8>> {
     // the bytes for this call.
     unsafe {
         match proxy_get_buffer_bytes(kind, 0, most, &raw mut bytes, &raw mut length) {
-            OK => Some(take_allocation(bytes, length)),
+            STATUS_OK => Some(take_allocation(bytes, length)),
             _ => Some(Vec::new()),
         }
     }
@@ -257,20 +261,20 @@ pub fn buffer(kind: BufferType, most: usize) -> Option<Vec<u8>> {
 /// Replaces all bytes of a buffer. Returns whether the buffer exists.
 pub fn replace_buffer(kind: BufferType, bytes: &[u8]) -> bool {
     // SAFETY: the pointer and the length are a slice's.
-    unsafe { proxy_set_buffer_bytes(kind, 0, usize::MAX, bytes.as_ptr(), bytes.len()) == OK }
+    unsafe { proxy_set_buffer_bytes(kind, 0, usize::MAX, bytes.as_ptr(), bytes.len()) == STATUS_OK }
 }
 
 /// Inserts bytes at the start of a buffer. Returns whether the buffer exists.
-pub fn prepend(kind: BufferType, bytes: &[u8]) -> bool {
+pub fn prepend_to_buffer(kind: BufferType, bytes: &[u8]) -> bool {
     // SAFETY: the pointer and the length are a slice's.
-    unsafe { proxy_set_buffer_bytes(kind, 0, 0, bytes.as_ptr(), bytes.len()) == OK }
+    unsafe { proxy_set_buffer_bytes(kind, 0, 0, bytes.as_ptr(), bytes.len()) == STATUS_OK }
 }
 
 /// The serialized headers of a message, pseudo-headers included, as the proxy returned them.
 #[derive(Debug, Default)]
-pub struct Head(Vec<u8>);
+pub struct ProxyHead(Vec<u8>);
 
-impl Head {
+impl ProxyHead {
     /// Copies the headers that the proxy has now; empty: it has none.
     pub fn from_proxy(kind: MapType) -> Self {
         let (mut pairs, mut length) = (null_mut(), 0);
@@ -278,18 +282,18 @@ impl Head {
         // allocated the bytes for this call.
         unsafe {
             match proxy_get_header_map_pairs(kind, &raw mut pairs, &raw mut length) {
-                OK => Self(take_allocation(pairs, length)),
+                STATUS_OK => Self(take_allocation(pairs, length)),
                 _ => Self::default(),
             }
         }
     }
 }
 
-impl MessageHead for Head {
-    fn fields(&self) -> impl Iterator<Item = Header<'_>> + Clone {
-        let (number, sizes) = number(&self.0).unwrap_or((0, &[]));
+impl MessageHead for ProxyHead {
+    fn all_headers(&self) -> impl Iterator<Item = Header<'_>> + Clone {
+        let (number, sizes) = read_u32(&self.0).unwrap_or((0, &[]));
         let (sizes, texts) = sizes.split_at_checked(number * 8).unwrap_or((&[], &[]));
-        Fields { sizes, texts }
+        HeaderPairs { sizes, texts }
     }
 }
 
@@ -297,31 +301,31 @@ impl MessageHead for Head {
 /// the lengths of each name and value, and then the names and values, each
 /// followed by a zero.
 #[derive(Clone, Debug)]
-struct Fields<'a> {
+struct HeaderPairs<'a> {
     sizes: &'a [u8],
     texts: &'a [u8],
 }
 
-impl<'a> Iterator for Fields<'a> {
+impl<'a> Iterator for HeaderPairs<'a> {
     type Item = Header<'a>;
 
     fn next(&mut self) -> Option<Header<'a>> {
-        let (name, sizes) = number(self.sizes)?;
-        let (value, sizes) = number(sizes)?;
+        let (name, sizes) = read_u32(self.sizes)?;
+        let (value, sizes) = read_u32(sizes)?;
         self.sizes = sizes;
-        Some((self.text(name)?, self.text(value)?))
+        Some((self.take_text(name)?, self.take_text(value)?))
     }
 }
 
-impl<'a> Fields<'a> {
-    fn text(&mut self, length: usize) -> Option<&'a [u8]> {
+impl<'a> HeaderPairs<'a> {
+    fn take_text(&mut self, length: usize) -> Option<&'a [u8]> {
         let (text, rest) = self.texts.split_at_checked(length)?;
         self.texts = rest.get(1..)?;
         Some(text)
     }
 }
 
-fn number(bytes: &[u8]) -> Option<(usize, &[u8])> {
+fn read_u32(bytes: &[u8]) -> Option<(usize, &[u8])> {
     let (number, rest) = bytes.split_first_chunk::<4>()?;
     Some((u32::from_le_bytes(*number) as usize, rest))
 }
@@ -348,13 +352,13 @@ fn serialize_headers<'a>(fields: impl Iterator<Item = Header<'a>> + Clone) -> Ve
 pub struct ContextHeaders(pub MapType);
 
 impl HeaderMap for ContextHeaders {
-    type Head = Head;
+    type Head = ProxyHead;
 
-    fn read(&self) -> Head {
-        Head::from_proxy(self.0)
+    fn read(&self) -> ProxyHead {
+        ProxyHead::from_proxy(self.0)
     }
 
-    fn set(&self, name: &str, value: Option<&[u8]>) {
+    fn set_header(&self, name: &str, value: Option<&[u8]>) {
         let (text, length) = (name.as_ptr(), name.len());
         // SAFETY: each pointer and length belong to one slice.
         unsafe {
@@ -371,21 +375,21 @@ impl HeaderMap for ContextHeaders {
 
 /// Returns the property of a path, whose segments are separated by zeros;
 /// empty: it has none.
-pub fn property(path: &str) -> Vec<u8> {
+pub fn proxy_property(path: &str) -> Vec<u8> {
     let (mut value, mut length) = (null_mut(), 0);
     let (path, size) = (path.as_ptr(), path.len());
     // SAFETY: the results point at memory of their types; the proxy allocated
     // the bytes for this call.
     unsafe {
         match proxy_get_property(path, size, &raw mut value, &raw mut length) {
-            OK => take_allocation(value, length),
+            STATUS_OK => take_allocation(value, length),
             _ => Vec::new(),
         }
     }
 }
 
 /// Sets a property of the stream, which access logs show.
-pub fn note(name: &str, value: &[u8]) {
+pub fn set_log_property(name: &str, value: &[u8]) {
     let (path, size) = (name.as_ptr(), name.len());
     // SAFETY: each pointer and length belong to one slice.
     unsafe { proxy_set_property(path, size, value.as_ptr(), value.len()) };
@@ -414,27 +418,27 @@ pub fn declare_request_property() {
             &raw mut results,
             &raw mut length,
         );
-        if done == OK {
+        if done == STATUS_OK {
             drop(take_allocation(results, length));
         }
     }
 }
 
 /// Resumes a stopped stream after this call.
-pub fn resume(side: Side) {
+pub fn resume_stream(side: StreamDirection) {
     // SAFETY: the argument is a number.
     unsafe { proxy_continue_stream(side as u32) };
 }
 
 /// Resets the present stream.
-pub fn reset() {
+pub fn reset_stream() {
     // SAFETY: the argument is a number.
-    unsafe { proxy_close_stream(Side::Response as u32) };
+    unsafe { proxy_close_stream(StreamDirection::Response as u32) };
 }
 
 /// Sends a local response after this call, in place of any other. `details` is
 /// for access logs.
-pub fn respond<'a>(
+pub fn send_local_response<'a>(
     status: u16,
     fields: impl Iterator<Item = Header<'a>> + Clone,
     body: &[u8],
@@ -458,17 +462,17 @@ pub fn respond<'a>(
 }
 
 /// Defines a metric and returns its id; `None`: the proxy refused.
-pub fn metric(kind: Metric, name: &str) -> Option<u32> {
+pub fn define_metric(kind: MetricType, name: &str) -> Option<u32> {
     let mut metric = 0;
     let (text, length) = (name.as_ptr(), name.len());
     // SAFETY: the name is a string's, and `metric` points at memory of its
     // type.
     let defined = unsafe { proxy_define_metric(kind as u32, text, length, &raw mut metric) };
-    (defined == OK).then_some(metric)
+    (defined == STATUS_OK).then_some(metric)
 }
 
 /// Adds `by` to the counter with the id `metric`.
-pub fn count(metric: u32, by: u64) {
+pub fn increment_counter(metric: u32, by: u64) {
     let by = i64::try_from(by).unwrap_or(i64::MAX);
     if by > 0 {
         // SAFETY: the arguments are numbers.
@@ -477,7 +481,7 @@ pub fn count(metric: u32, by: u64) {
 }
 
 /// Adds a positive or negative number to the gauge with the id `metric`.
-pub fn add(metric: u32, by: i64) {
+pub fn add_to_gauge(metric: u32, by: i64) {
     if by != 0 {
         // SAFETY: the arguments are numbers.
         unsafe { proxy_increment_metric(metric, by) };
@@ -485,7 +489,7 @@ pub fn add(metric: u32, by: i64) {
 }
 
 /// Records a value in the histogram with the id `metric`.
-pub fn record(metric: u32, value: u64) {
+pub fn record_histogram(metric: u32, value: u64) {
     // SAFETY: the arguments are numbers.
     unsafe { proxy_record_metric(metric, value) };
 }

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use sszip_core::cache::process::Process;
+use sszip_core::cache::process::ProcessHandle;
 use sszip_core::config::node_capabilities::NodeCapabilities;
 use sszip_core::config::sandbox::SandboxConfig;
 use sszip_core::config::validated::ValidatedConfig;
@@ -13,18 +13,18 @@ use sszip_envoy_carrier::settings::{
     setting_message, ClusterCapabilities, HostSettings, ParsedSettings, RequestSettings,
 };
 
-use crate::abi::{self, Level};
+use crate::abi::{self, LogLevel};
 
 /// Property of a route's settings: the string `config` of the object `sszip`.
-const OF_ROUTE: &str = "xds\0route_metadata\0filter_metadata\0sszip\0config";
+const ROUTE_CONFIG_PROPERTY: &str = "xds\0route_metadata\0filter_metadata\0sszip\0config";
 
 /// Name of the configuration in errors; only this type is passed to the filter
 /// unchanged.
-const AS_TEXT: &str = "configuration (a google.protobuf.StringValue)";
+const CONFIG_ERROR_NAME: &str = "configuration (a google.protobuf.StringValue)";
 
 /// Maximum number of different route settings that are cached; above it, the
 /// cache is cleared.
-const MOST: usize = 1000;
+const MAX_ROUTE_SETTINGS: usize = 1000;
 
 /// The settings that only a sandbox has, and the warnings about settings that were accepted.
 #[derive(Default)]
@@ -39,7 +39,7 @@ struct FilterOnlySettings<'s> {
 pub struct FilterSettings {
     parsed: ParsedSettings,
     sandbox: SandboxConfig,
-    process: Process,
+    process: ProcessHandle,
     /// Settings of requests whose route has none of its own.
     settings: Arc<RequestSettings>,
     /// Settings of routes by their text; `None`: the text is invalid.
@@ -54,20 +54,20 @@ impl FilterSettings {
     ///
     /// # Errors
     /// Text of the error, with the accepted values.
-    pub fn new(json: &[u8], process: &Process) -> Result<(Self, Vec<String>), String> {
+    pub fn new(json: &[u8], process: &ProcessHandle) -> Result<(Self, Vec<String>), String> {
         let mut sandbox = SandboxConfig::default();
         let mut host = FilterOnlySettings {
             sandbox: Some(&mut sandbox),
             warnings: Vec::new(),
         };
-        let mut parsed = ParsedSettings::read(AS_TEXT, json, &mut host)?;
+        let mut parsed = ParsedSettings::read(CONFIG_ERROR_NAME, json, &mut host)?;
         let mut warnings = host.warnings;
         parsed.enable_by_default();
         let settings = resolve(&parsed, &sandbox, process);
         let mut plan = ValidatedConfig::default();
-        let added = plan.add(&settings.core, settings.declaration("the filter"))?;
+        let added = plan.add_route(&settings.core, settings.declaration("the filter"))?;
         warnings.extend(added);
-        let has_no_store = settings.core.caches() && sandbox.owner().is_none();
+        let has_no_store = settings.core.is_cache_enabled() && sandbox.owner_cluster().is_none();
         if has_no_store {
             return Err(NO_STORE.into());
         }
@@ -83,8 +83,8 @@ impl FilterSettings {
     }
 
     /// Returns the cluster through which the filter reaches the owner.
-    pub fn owner(&self) -> Option<&str> {
-        self.sandbox.owner()
+    pub fn owner_cluster(&self) -> Option<&str> {
+        self.sandbox.owner_cluster()
     }
 
     /// Returns the time for which a lookup waits for the owner, in milliseconds.
@@ -105,7 +105,7 @@ impl FilterSettings {
     /// Returns the settings of the request of the present context; `None`: its
     /// route's settings are invalid.
     pub fn for_request(&self) -> Option<Arc<RequestSettings>> {
-        let json = abi::property(OF_ROUTE);
+        let json = abi::proxy_property(ROUTE_CONFIG_PROPERTY);
         if json.is_empty() {
             return Some(Arc::clone(&self.settings));
         }
@@ -114,8 +114,8 @@ impl FilterSettings {
         }
         let settings = self.for_route(&json);
         if let Err(error) = &settings {
-            abi::log(
-                Level::Error,
+            abi::write_proxy_log(
+                LogLevel::Error,
                 &format!(
                     "sszip: disabled for a route, because its configuration is invalid: {error}"
                 ),
@@ -123,7 +123,7 @@ impl FilterSettings {
         }
         let settings = settings.ok();
         let mut routes = self.routes.borrow_mut();
-        if routes.len() >= MOST {
+        if routes.len() >= MAX_ROUTE_SETTINGS {
             routes.clear();
         }
         routes.insert(json, settings.clone());
@@ -134,14 +134,14 @@ impl FilterSettings {
         let mut host = FilterOnlySettings::default();
         let mut parsed = ParsedSettings::read("config", json, &mut host)?;
         for warning in host.warnings {
-            abi::log(
-                Level::Warn,
+            abi::write_proxy_log(
+                LogLevel::Warn,
                 &format!("sszip: configuration of a route: {warning}"),
             );
         }
         parsed.inherit(&self.parsed);
         let settings = resolve(&parsed, &self.sandbox, &self.process);
-        match settings.core.caches() && self.owner().is_none() {
+        match settings.core.is_cache_enabled() && self.owner_cluster().is_none() {
             true => Err(NO_STORE.into()),
             false => Ok(settings),
         }
@@ -155,9 +155,9 @@ const NO_STORE: &str = "\"cache\" needs \"cache_owner\": \"cluster:NAME\" in the
 fn resolve(
     parsed: &ParsedSettings,
     sandbox: &SandboxConfig,
-    process: &Process,
+    process: &ProcessHandle,
 ) -> Arc<RequestSettings> {
-    let mut core = parsed.directives().resolve(process.clone());
+    let mut core = parsed.directives().resolve_route(process.clone());
     sandbox.clamp_to_sandbox(&mut core);
     parsed.for_requests(core)
 }
@@ -168,8 +168,8 @@ impl HostSettings for FilterOnlySettings<'_> {
 
     fn set(&mut self, name: &str, values: &[&[u8]]) -> Option<Result<(), String>> {
         let set = match &mut self.sandbox {
-            Some(sandbox) => sandbox.set(name, values)?,
-            None => match SandboxConfig::default().set(name, values)? {
+            Some(sandbox) => sandbox.set_setting(name, values)?,
+            None => match SandboxConfig::default().set_setting(name, values)? {
                 Ok(()) => {
                     let error = "is a setting of the filter: move it to the filter's configuration";
                     return Some(Err(setting_message(name, &error)));

@@ -20,19 +20,19 @@ use proxy_wasm::traits::{Context, HttpContext, RootContext};
 use proxy_wasm::types::{Action, ContextType};
 
 use root::FilterRoot;
-use stream::Handle;
+use stream::SdkStreamContext;
 
 #[allow(missing_docs)] // the SDK generates it
 mod start {
     proxy_wasm::main! {{
-        proxy_wasm::set_root_context(|id| Box::new(crate::root::RootHandle::new(id)));
+        proxy_wasm::set_root_context(|id| Box::new(crate::root::SdkRootContext::new(id)));
     }}
 }
 
-impl Context for root::RootHandle {
+impl Context for root::SdkRootContext {
     fn on_http_call_response(&mut self, token: u32, fields: usize, length: usize, _: usize) {
         self.0.set_called(self.0.id, false);
-        self.0.answered(token, fields, length);
+        self.0.handle_callout_response(token, fields, length);
         self.0.finish_call(self.0.id);
     }
 
@@ -42,18 +42,18 @@ impl Context for root::RootHandle {
     }
 }
 
-impl RootContext for root::RootHandle {
+impl RootContext for root::SdkRootContext {
     fn on_configure(&mut self, length: usize) -> bool {
-        FilterRoot::configure(&self.0, length)
+        FilterRoot::read_configuration(&self.0, length)
     }
 
     fn on_tick(&mut self) {
-        self.0.ticked();
+        self.0.handle_tick();
         self.0.finish_call(self.0.id);
     }
 
     fn create_http_context(&self, id: u32) -> Option<Box<dyn HttpContext>> {
-        Some(Box::new(Handle::new(id, &self.0)))
+        Some(Box::new(SdkStreamContext::new(id, &self.0)))
     }
 
     fn get_type(&self) -> Option<ContextType> {
@@ -61,49 +61,49 @@ impl RootContext for root::RootHandle {
     }
 }
 
-impl Context for Handle {
+impl Context for SdkStreamContext {
     fn on_http_call_response(&mut self, token: u32, fields: usize, length: usize, _: usize) {
         self.root.set_called(self.id, false);
-        self.root.answered(token, fields, length);
+        self.root.handle_callout_response(token, fields, length);
         self.root.finish_call(self.id);
     }
 
     fn on_done(&mut self) -> bool {
         self.root.set_called(self.id, false);
-        self.ended();
+        self.end_stream();
         self.root.finish_call(self.id);
         true
     }
 }
 
-impl HttpContext for Handle {
+impl HttpContext for SdkStreamContext {
     fn on_log(&mut self) {
         self.root.set_called(self.id, false);
-        self.logged();
+        self.report_stream();
         self.root.finish_call(self.id);
     }
 
     fn on_http_request_headers(&mut self, _: usize, is_all: bool) -> Action {
-        self.hook(|exchange| exchange.request_head(is_all))
+        self.run_hook(|exchange| exchange.request_head(is_all))
     }
 
     fn on_http_request_body(&mut self, length: usize, is_last: bool) -> Action {
-        self.hook(|exchange| exchange.request_body(length, is_last))
+        self.run_hook(|exchange| exchange.request_body(length, is_last))
     }
 
     fn on_http_request_trailers(&mut self, _: usize) -> Action {
-        self.hook(stream::Exchange::request_trailers)
+        self.run_hook(stream::StreamExchange::request_trailers)
     }
 
     fn on_http_response_headers(&mut self, _: usize, is_all: bool) -> Action {
-        self.hook(|exchange| exchange.response_head(is_all))
+        self.run_hook(|exchange| exchange.response_head(is_all))
     }
 
     fn on_http_response_body(&mut self, length: usize, is_last: bool) -> Action {
-        self.hook(|exchange| exchange.response_body(length, is_last))
+        self.run_hook(|exchange| exchange.response_body(length, is_last))
     }
 
     fn on_http_response_trailers(&mut self, _: usize) -> Action {
-        self.hook(stream::Exchange::response_trailers)
+        self.run_hook(stream::StreamExchange::response_trailers)
     }
 }

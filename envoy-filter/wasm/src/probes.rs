@@ -8,47 +8,49 @@ use std::time::Duration;
 use proxy_wasm::hostcalls::dispatch_http_call;
 use proxy_wasm::types::{BufferType, MapType};
 use sszip_core::cache::use_stale::UpstreamFailure;
-use sszip_core::exchange::drive::{Driver, Step};
+use sszip_core::exchange::drive::{ExchangeDriver, HostStep};
 use sszip_envoy_carrier::head::MessageHead;
 use sszip_envoy_carrier::response;
 
-use crate::abi::{self, Head};
+use crate::abi::{self, ProxyHead};
 
 /// Maximum number of probes at a time. Further ones are dropped; their cause
 /// requests them again.
-const MOST: usize = 16;
+const MAX_PROBES: usize = 16;
 
 /// Default timeout of a probe, in milliseconds.
-const PATIENCE: u64 = 60_000;
+const PROBE_TIMEOUT_MS: u64 = 60_000;
 
 /// The probes of a filter's root: those to send, and those in flight.
 #[derive(Debug, Default)]
-pub struct Probes {
+pub struct ProbeQueue {
     waiting: RefCell<Vec<PendingProbe>>,
     /// Probes in flight, by the proxy's tokens.
-    in_flight: RefCell<HashMap<u32, Driver>>,
+    in_flight: RefCell<HashMap<u32, ExchangeDriver>>,
 }
 
 #[derive(Debug)]
 struct PendingProbe {
-    driver: Driver,
+    driver: ExchangeDriver,
     cluster: String,
     fields: Vec<(String, String)>,
 }
 
-impl Probes {
+impl ProbeQueue {
     /// Whether another probe may be sent.
     pub fn has_room(&self) -> bool {
-        self.waiting.borrow().len() + self.in_flight.borrow().len() < MOST
+        self.waiting.borrow().len() + self.in_flight.borrow().len() < MAX_PROBES
     }
 
     /// Enqueues a probe. `head` is the head of the upstream request.
-    pub fn enqueue(&self, driver: Driver, cluster: Vec<u8>, head: &Head) {
+    pub fn enqueue_probe(&self, driver: ExchangeDriver, cluster: Vec<u8>, head: &ProxyHead) {
         let path = driver.probe_path(head.target()).map(String::from_utf8);
         let (Some(Ok(path)), Ok(cluster)) = (path, String::from_utf8(cluster)) else {
             return;
         };
-        let edits = driver.exchange().map_or(&[][..], |it| it.upstream_edits());
+        let edits = driver
+            .available_exchange()
+            .map_or(&[][..], |it| it.upstream_edits());
         let is_other = |name: &str| {
             matches!(
                 name,
@@ -60,7 +62,7 @@ impl Probes {
         };
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
         let mut fields = vec![(":method".into(), "GET".into()), (":path".into(), path)];
-        for (name, value) in head.fields() {
+        for (name, value) in head.all_headers() {
             match (text(name), text(value)) {
                 (Some(name), Some(value)) if !is_other(&name) => fields.push((name, value)),
                 _ => {}
@@ -79,7 +81,7 @@ impl Probes {
     }
 
     /// Whether there are probes to send.
-    pub fn wait(&self) -> bool {
+    pub fn has_queued(&self) -> bool {
         !self.waiting.borrow().is_empty()
     }
 
@@ -88,7 +90,10 @@ impl Probes {
         for question in self.waiting.take() {
             let fields = question.fields.iter();
             let fields = fields.map(|(name, value)| (&**name, &**value)).collect();
-            let patience = question.driver.next_timeout_ms().unwrap_or(PATIENCE);
+            let patience = question
+                .driver
+                .next_timeout_ms()
+                .unwrap_or(PROBE_TIMEOUT_MS);
             let patience = Duration::from_millis(patience);
             let callout = dispatch_http_call(&question.cluster, fields, None, Vec::new(), patience);
             if let Ok(token) = callout {
@@ -99,7 +104,7 @@ impl Probes {
 
     /// Handles the response to a probe; no fields: it failed. `false`: the
     /// token is not a probe's.
-    pub fn answered(&self, token: u32, fields: usize, length: usize) -> bool {
+    pub fn handle_response(&self, token: u32, fields: usize, length: usize) -> bool {
         let probe = self.in_flight.borrow_mut().remove(&token);
         let Some(mut driver) = probe else {
             return false;
@@ -111,17 +116,17 @@ impl Probes {
     }
 }
 
-fn receive_response(driver: &mut Driver, length: usize) {
-    let head = Head::from_proxy(MapType::HttpCallResponseHeaders);
-    let response = response::response_head(&head, true, abi::wall());
+fn receive_response(driver: &mut ExchangeDriver, length: usize) {
+    let head = ProxyHead::from_proxy(MapType::HttpCallResponseHeaders);
+    let response = response::response_head(&head, true, abi::unix_seconds());
     let failure = UpstreamFailure::Status(response.status);
-    let now = abi::monotonic();
+    let now = abi::monotonic_ms();
     let judged = driver.upstream_head(response.clone(), failure, now);
-    if judged.is_err() || !matches!(driver.response_head(response), Ok(Step::Observe)) {
+    if judged.is_err() || !matches!(driver.response_head(response), Ok(HostStep::Observe)) {
         return;
     }
-    let body = abi::buffer(BufferType::HttpCallResponseBody, length).unwrap_or_default();
-    if body.len() == length && driver.piece(&body).is_ok() {
+    let body = abi::copy_buffer(BufferType::HttpCallResponseBody, length).unwrap_or_default();
+    if body.len() == length && driver.handle_body_piece(&body).is_ok() {
         // the response is not stored, but its facts are recorded
         drop(driver.response_sent(now));
     }

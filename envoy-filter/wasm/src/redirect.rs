@@ -9,21 +9,21 @@
 
 use std::cell::Cell;
 
-use sszip_core::exchange::drive::Driver;
+use sszip_core::exchange::drive::ExchangeDriver;
 
 thread_local! {
     /// Driver of a stream that has ended, with the stream's context, for the
     /// stream that begins.
-    static OFFERED: Cell<Option<(u32, Driver)>> = const { Cell::new(None) };
+    static OFFERED: Cell<Option<(u32, ExchangeDriver)>> = const { Cell::new(None) };
 }
 
 /// Offers the driver of a stream that ends to the stream that begins next.
-pub fn offer(stream: u32, driver: Driver) {
+pub fn offer(stream: u32, driver: ExchangeDriver) {
     OFFERED.set(Some((stream, driver)));
 }
 
 /// Takes the driver that the previous stream offered, with that stream's context.
-pub fn take() -> Option<(u32, Driver)> {
+pub fn take() -> Option<(u32, ExchangeDriver)> {
     OFFERED.take()
 }
 

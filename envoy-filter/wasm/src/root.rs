@@ -6,32 +6,32 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use proxy_wasm::types::BufferType;
-use sszip_core::cache::process::wake::{EventLoop, Queue, Waiter, Wake};
-use sszip_core::cache::process::Process;
-use sszip_core::exchange::drive::Job;
+use sszip_core::cache::process::wake::{EventLoop, Waiter, Wake, WakeQueue};
+use sszip_core::cache::process::ProcessHandle;
+use sszip_core::exchange::drive::OffLoopJob;
 use sszip_core::metrics::{self, GAUGES};
 
-use crate::abi::{self, Level};
+use crate::abi::{self, LogLevel};
 use crate::config::FilterSettings;
-use crate::metrics::Metrics;
-use crate::probes::Probes;
+use crate::metrics::ProxyMetrics;
+use crate::probes::ProbeQueue;
 use crate::redirect;
 use crate::store::OwnerCallouts;
-use crate::timers::{TimerKind, Timers};
+use crate::timers::{RootTimerAction, RootTimers};
 
 /// Maximum age of the gauges, in milliseconds.
-const SHOWN_EVERY: u64 = 1000;
+const GAUGE_INTERVAL_MS: u64 = 1000;
 
 /// Maximum number of streams that are resumed within one call of the timer or
 /// of a response. The proxy performs actions on streams other than the called
 /// one after the call, each nested in the previous one: with about two hundred
 /// the stack overflows, and the sandbox fails.
-const MOST_AT_ONCE: u32 = 32;
+const MAX_RESUMED_PER_CALL: u32 = 32;
 
 /// A stream that the root resumes, in the stream's own context.
 pub trait ResumableStream {
     /// Handles the deadline with that number. Returns whether it was still set.
-    fn due(&mut self, number: u64) -> bool;
+    fn handle_deadline(&mut self, number: u64) -> bool;
 
     /// Repeats the lookup, after a wakeup.
     fn woken(&mut self);
@@ -42,7 +42,7 @@ pub trait ResumableStream {
 
 /// The root context that the proxy-wasm SDK owns and calls; it passes the calls to a
 /// [`FilterRoot`].
-pub struct RootHandle(pub Rc<FilterRoot>);
+pub struct SdkRootContext(pub Rc<FilterRoot>);
 
 /// The state of one configured filter in a sandbox: settings, streams, timers and callouts.
 #[derive(Debug)]
@@ -50,16 +50,16 @@ pub struct FilterRoot {
     /// Context id of the root.
     pub id: u32,
     /// State of the process, shared by its exchanges.
-    pub process: Process,
-    filter: OnceCell<FilterSettings>,
+    pub process: ProcessHandle,
+    filter_settings: OnceCell<FilterSettings>,
     store: OnceCell<OwnerCallouts>,
     /// Probes of nodes.
-    pub questions: Probes,
+    pub questions: ProbeQueue,
     /// Streams that may be woken or have a deadline, by context id.
     streams: RefCell<HashMap<u32, Weak<RefCell<dyn ResumableStream>>>>,
-    woken: Arc<Queue>,
+    woken: Arc<WakeQueue>,
     event_loop: EventLoop,
-    timers: RefCell<Timers>,
+    timers: RefCell<RootTimers>,
     /// Time at which the root sends the enqueued callouts, in milliseconds of
     /// the monotonic clock.
     calls_at: Cell<u64>,
@@ -72,23 +72,23 @@ pub struct FilterRoot {
     /// Streams wait for the next such call.
     is_put_off: Cell<bool>,
     /// Metrics of the filter's requests.
-    pub metrics: Metrics,
+    pub metrics: ProxyMetrics,
 }
 
-impl RootHandle {
+impl SdkRootContext {
     /// Creates the state of a root context.
     pub fn new(id: u32) -> Self {
-        let process = Process::default();
-        let woken = Arc::<Queue>::default();
+        let process = ProcessHandle::default();
+        let woken = Arc::<WakeQueue>::default();
         let event_loop = process
             .shared
-            .event_loop(Arc::clone(&woken) as Arc<dyn Wake>);
+            .add_event_loop(Arc::clone(&woken) as Arc<dyn Wake>);
         Self(Rc::new(FilterRoot {
             id,
             process,
-            filter: OnceCell::new(),
+            filter_settings: OnceCell::new(),
             store: OnceCell::new(),
-            questions: Probes::default(),
+            questions: ProbeQueue::default(),
             streams: RefCell::default(),
             woken,
             event_loop,
@@ -96,49 +96,49 @@ impl RootHandle {
             calls_at: Cell::new(u64::MAX),
             called: Cell::new(id),
             hooked: Cell::new(None),
-            room: Cell::new(MOST_AT_ONCE),
+            room: Cell::new(MAX_RESUMED_PER_CALL),
             is_put_off: Cell::new(false),
-            metrics: Metrics::default(),
+            metrics: ProxyMetrics::default(),
         }))
     }
 }
 
 impl FilterRoot {
     /// Reads the configuration. Returns whether it is valid.
-    pub fn configure(root: &Rc<Self>, length: usize) -> bool {
-        let json = abi::buffer(BufferType::PluginConfiguration, length).unwrap_or_default();
+    pub fn read_configuration(root: &Rc<Self>, length: usize) -> bool {
+        let json = abi::copy_buffer(BufferType::PluginConfiguration, length).unwrap_or_default();
         match FilterSettings::new(&json, &root.process) {
             Ok((filter, warnings)) => {
                 for warning in warnings {
-                    abi::log(Level::Warn, &format!("sszip: {warning}"));
+                    abi::write_proxy_log(LogLevel::Warn, &format!("sszip: {warning}"));
                 }
-                if let Some(cluster) = filter.owner() {
+                if let Some(cluster) = filter.owner_cluster() {
                     let deadline = filter.lookup_timeout();
                     let _ = root
                         .store
                         .set(OwnerCallouts::new(cluster, deadline, &root.process));
                 }
-                let _ = root.filter.set(filter);
+                let _ = root.filter_settings.set(filter);
                 abi::declare_request_property();
-                root.set_timer(TimerKind::Gauges, SHOWN_EVERY);
+                root.set_timer(RootTimerAction::Gauges, GAUGE_INTERVAL_MS);
                 root.schedule_next_callouts();
                 true
             }
             Err(error) => {
-                abi::log(Level::Error, &format!("sszip: {error}"));
+                abi::write_proxy_log(LogLevel::Error, &format!("sszip: {error}"));
                 false
             }
         }
     }
 
     /// Returns the configuration of the filter, unless it was rejected.
-    pub fn filter(&self) -> Option<&FilterSettings> {
-        self.filter.get()
+    pub fn filter_settings(&self) -> Option<&FilterSettings> {
+        self.filter_settings.get()
     }
 
     /// Returns the waiter under which a stream's lookups wait.
-    pub fn waiter(&self, stream: u32) -> Waiter {
-        self.event_loop.waiter(stream as usize)
+    pub fn stream_waiter(&self, stream: u32) -> Waiter {
+        self.event_loop.waiter_with_id(stream as usize)
     }
 
     /// Adds a stream, which may be woken from here on.
@@ -150,22 +150,22 @@ impl FilterRoot {
     pub fn remove_stream(&self, id: u32) {
         self.streams.borrow_mut().remove(&id);
         if let Some(store) = self.store.get() {
-            store.forget(id, &self.process);
+            store.drop_context(id, &self.process);
         }
     }
 
     /// Sets a timer that is due after `milliseconds`.
-    pub fn set_timer(&self, kind: TimerKind, milliseconds: u64) {
+    pub fn set_timer(&self, kind: RootTimerAction, milliseconds: u64) {
         self.timers
             .borrow_mut()
-            .set(kind, milliseconds, abi::monotonic());
+            .add_deadline(kind, milliseconds, abi::monotonic_ms());
     }
 
     /// Runs a job at once, since a sandbox has no threads, and stores its result.
-    pub fn run(&self, job: Option<Job>) {
+    pub fn run_job(&self, job: Option<OffLoopJob>) {
         if let Some(mut job) = job {
-            job.run();
-            job.store(abi::monotonic());
+            job.run_job();
+            job.store_built_entry(abi::monotonic_ms());
         }
     }
 
@@ -183,7 +183,7 @@ impl FilterRoot {
             return;
         };
         match self.called.get() == stream {
-            true => store.send_for_stream(stream, self.waiter(stream), &self.process),
+            true => store.send_for_stream(stream, self.stream_waiter(stream), &self.process),
             false => store.schedule_callouts(),
         }
     }
@@ -192,7 +192,7 @@ impl FilterRoot {
     /// root must be the effective context.
     fn send_callouts(&self) {
         if let Some(store) = self.store.get() {
-            store.call(self.id, &self.process);
+            store.send_as_root(self.id, &self.process);
         }
         self.questions.send_probe();
     }
@@ -205,8 +205,8 @@ impl FilterRoot {
     }
 
     /// Handles the response to a callout, or its failure.
-    pub fn answered(&self, token: u32, fields: usize, length: usize) {
-        if self.questions.answered(token, fields, length) {
+    pub fn handle_callout_response(&self, token: u32, fields: usize, length: usize) {
+        if self.questions.handle_response(token, fields, length) {
             return;
         }
         let Some(store) = self.store.get() else {
@@ -214,54 +214,56 @@ impl FilterRoot {
         };
         // a response that arrived over a connection is not nested in another
         // call
-        if store.answered(token, fields, length, &self.process) {
-            self.room.set(MOST_AT_ONCE);
+        if store.handle_response(token, fields, length, &self.process) {
+            self.room.set(MAX_RESUMED_PER_CALL);
         }
     }
 
     /// Handles the root's timer.
-    pub fn ticked(&self) {
+    pub fn handle_tick(&self) {
         self.set_called(self.id, false);
-        self.room.set(MOST_AT_ONCE);
+        self.room.set(MAX_RESUMED_PER_CALL);
         self.is_put_off.set(false);
-        let now = abi::monotonic();
+        let now = abi::monotonic_ms();
         while self.room.get() > 0 {
-            let due = self.timers.borrow_mut().next(now);
+            let due = self.timers.borrow_mut().take_due(now);
             match due {
-                Some(TimerKind::Stream(id, number)) => self.with_stream(id, |exchange| {
-                    if exchange.due(number) {
-                        self.take_resumption();
-                    }
-                }),
-                Some(TimerKind::Calls) => {
+                Some(RootTimerAction::Stream(id, number)) => {
+                    self.with_stream_exchange(id, |exchange| {
+                        if exchange.handle_deadline(number) {
+                            self.take_resumption();
+                        }
+                    });
+                }
+                Some(RootTimerAction::Calls) => {
                     self.calls_at.set(u64::MAX);
                     abi::set_effective_context(self.id);
                     self.send_callouts();
                 }
-                Some(TimerKind::Gauges) => {
-                    let now = metrics::gauges(&self.process, 0);
-                    self.metrics.show(&now);
-                    self.set_timer(TimerKind::Gauges, SHOWN_EVERY);
+                Some(RootTimerAction::Gauges) => {
+                    let now = metrics::gauge_values(&self.process, 0);
+                    self.metrics.update_gauges(&now);
+                    self.set_timer(RootTimerAction::Gauges, GAUGE_INTERVAL_MS);
                 }
-                Some(TimerKind::Canceled) => redirect::forget(),
+                Some(RootTimerAction::Canceled) => redirect::forget(),
                 // these streams are resumed below, after this call
-                Some(TimerKind::Woken) => {}
+                Some(RootTimerAction::Woken) => {}
                 None => break,
             }
         }
         abi::set_effective_context(self.id);
-        self.timers.borrow_mut().begin(now);
+        self.timers.borrow_mut().arm_root_timer(now);
     }
 
     /// Removes the sandbox's share from the gauges, which are sums over all
     /// workers, when it ends after its last stream.
     pub fn reset_gauges(&self) {
-        self.metrics.show(&[0; GAUGES.len()]);
+        self.metrics.update_gauges(&[0; GAUGES.len()]);
     }
 
     /// Runs `call` with the exchange of a stream in the stream's own context; does nothing if the
     /// stream has ended or is in use.
-    fn with_stream(&self, id: u32, call: impl FnOnce(&mut dyn ResumableStream)) {
+    fn with_stream_exchange(&self, id: u32, call: impl FnOnce(&mut dyn ResumableStream)) {
         let known = self.streams.borrow().get(&id).and_then(Weak::upgrade);
         if let Some(exchange) = known {
             // the exchange is not in use: each call concerns one stream
@@ -279,7 +281,7 @@ impl FilterRoot {
         let room = self.room.get();
         self.room.set(room.saturating_sub(1));
         if room == 0 && !self.is_put_off.replace(true) {
-            self.set_timer(TimerKind::Woken, 1);
+            self.set_timer(RootTimerAction::Woken, 1);
         }
         room > 0
     }
@@ -287,7 +289,7 @@ impl FilterRoot {
     /// Returns the next woken stream that may be resumed now.
     fn next_woken(&self) -> Option<u32> {
         match self.take_resumption() {
-            true => match self.woken.next() {
+            true => match self.woken.next_woken() {
                 Some(id) => Some(id as u32),
                 None => {
                     self.room.set(self.room.get() + 1);
@@ -300,29 +302,29 @@ impl FilterRoot {
 
     /// Logs the pending lines about verified hits.
     pub fn log_lines(&self) {
-        while let Some(line) = self.process.shared.verified.take_line() {
-            abi::log(Level::Error, &line);
+        while let Some(line) = self.process.shared.verified.take_log_line() {
+            abi::write_proxy_log(LogLevel::Error, &line);
         }
     }
 
     /// Ends a call: resumes the woken streams, and schedules the owner requests
     /// that are due. `context` is the called one.
     pub fn finish_call(&self, context: u32) {
-        self.wake(context);
+        self.resume_woken(context);
         self.hooked.set(None);
         // requests of many streams are sent at each response, not a timer later
         if context == self.id && self.has_pending_queries() {
             self.send_callouts();
-            self.wake(context);
+            self.resume_woken(context);
         }
         self.schedule_next_callouts();
     }
 
-    fn wake(&self, context: u32) {
+    fn resume_woken(&self, context: u32) {
         while let Some(id) = self.next_woken() {
             match self.hooked.get() == Some(id) {
-                true => self.with_stream(id, |stream| stream.has_wakeup_pending()),
-                false => self.with_stream(id, |stream| stream.woken()),
+                true => self.with_stream_exchange(id, |stream| stream.has_wakeup_pending()),
+                false => self.with_stream_exchange(id, |stream| stream.woken()),
             }
             abi::set_effective_context(context);
         }
@@ -330,7 +332,7 @@ impl FilterRoot {
 
     /// Whether requests of no particular stream are to be sent.
     fn has_pending_queries(&self) -> bool {
-        self.store.get().is_some_and(OwnerCallouts::waits) || self.questions.wait()
+        self.store.get().is_some_and(OwnerCallouts::has_due) || self.questions.has_queued()
     }
 
     /// Sets the timer for callouts that are due, or that time out.
@@ -340,10 +342,10 @@ impl FilterRoot {
             false => self.store.get().and_then(OwnerCallouts::next_tick),
         };
         if let Some(after) = after {
-            let at = abi::monotonic().saturating_add(after);
+            let at = abi::monotonic_ms().saturating_add(after);
             if at < self.calls_at.get() {
                 self.calls_at.set(at);
-                self.set_timer(TimerKind::Calls, after);
+                self.set_timer(RootTimerAction::Calls, after);
             }
         }
     }

@@ -8,31 +8,31 @@ use crate::abi::{self, SharedValue};
 
 /// Maximum number of attempts to change a value that other sandboxes change at
 /// the same time.
-const TRIES: u32 = 1000;
+const MAX_CHANGE_ATTEMPTS: u32 = 1000;
 
 /// Version that no value has: a change with this version succeeds only if the
 /// value is absent.
-const OF_NO_VALUE: u32 = u32::MAX;
+const ABSENT_VALUE_VERSION: u32 = u32::MAX;
 
 /// Tip floors as shared values of the proxy.
 #[derive(Debug)]
 pub struct SharedDataFloors;
 
 impl SharedFloors for SharedDataFloors {
-    fn read(&self, namespace: &Namespace) -> Option<FloorRow> {
-        match abi::shared_value(&key(namespace)) {
-            SharedValue::Present(value, _) => Some(row(&value)),
+    fn read_row(&self, namespace: &Namespace) -> Option<FloorRow> {
+        match abi::shared_value(&floor_value_key(namespace)) {
+            SharedValue::Present(value, _) => Some(parse_floor_row(&value)),
             SharedValue::Absent => Some(FloorRow::default()),
             SharedValue::Unsupported => None,
         }
     }
 
-    fn change(&self, namespace: &Namespace, change: &dyn Fn(&mut FloorRow)) -> bool {
-        let key = key(namespace);
-        for _ in 0..TRIES {
+    fn update_row(&self, namespace: &Namespace, change: &dyn Fn(&mut FloorRow)) -> bool {
+        let key = floor_value_key(namespace);
+        for _ in 0..MAX_CHANGE_ATTEMPTS {
             let (mut row, version) = match abi::shared_value(&key) {
-                SharedValue::Present(value, version) => (row(&value), version),
-                SharedValue::Absent => (FloorRow::default(), OF_NO_VALUE),
+                SharedValue::Present(value, version) => (parse_floor_row(&value), version),
+                SharedValue::Absent => (FloorRow::default(), ABSENT_VALUE_VERSION),
                 SharedValue::Unsupported => return false,
             };
             change(&mut row);
@@ -47,13 +47,13 @@ impl SharedFloors for SharedDataFloors {
     }
 }
 
-fn key(namespace: &Namespace) -> String {
+fn floor_value_key(namespace: &Namespace) -> String {
     let digits = namespace.iter().map(|byte| format!("{byte:02x}"));
     format!("sszip.heads.{}", digits.collect::<String>())
 }
 
 /// Parses a value. Missing or malformed numbers are zeros.
-fn row(value: &[u8]) -> FloorRow {
+fn parse_floor_row(value: &[u8]) -> FloorRow {
     let mut row = FloorRow::default();
     for (number, bytes) in row.iter_mut().zip(value.chunks_exact(8)) {
         *number = bytes.try_into().map_or(0, u64::from_le_bytes);

@@ -12,11 +12,11 @@ use sszip_core::cache::link::callout::{Callout, CalloutClient, CalloutId, Callou
 use sszip_core::cache::link::{OwnerHealthChange, OwnerReply};
 use sszip_core::cache::process::owner_client::OwnerClient;
 use sszip_core::cache::process::wake::Waiter;
-use sszip_core::cache::process::Process;
+use sszip_core::cache::process::ProcessHandle;
 use sszip_core::cache::tip_floor::FloorSource;
 use sszip_envoy_carrier::head::{parse_number, MessageHead};
 
-use crate::abi::{self, Head, Level};
+use crate::abi::{self, LogLevel, ProxyHead};
 use crate::shared_floors::SharedDataFloors;
 
 /// The callouts of a filter to the owner: those that are due, and those in flight.
@@ -28,39 +28,42 @@ pub struct OwnerCallouts {
     /// them.
     under_way: RefCell<HashMap<u32, (CalloutId, u32)>>,
     /// Whether callouts are due that were not sent.
-    waits: Cell<bool>,
+    has_due: Cell<bool>,
 }
 
 impl OwnerCallouts {
     /// Joins the process to the owner behind this cluster; lookups wait up to
     /// `deadline` milliseconds.
-    pub fn new(cluster: &str, deadline: u64, process: &Process) -> Self {
+    pub fn new(cluster: &str, deadline: u64, process: &ProcessHandle) -> Self {
         let bounds = CalloutLimits {
             deadline,
             ..CalloutLimits::default()
         };
         let calls = Arc::new(CalloutClient::new(abi::random_name(), bounds));
         calls
-            .chains()
-            .share(FloorSource::Hosted(Arc::new(SharedDataFloors)));
+            .followed_chains()
+            .share_tip_floors(FloorSource::Hosted(Arc::new(SharedDataFloors)));
         process
             .shared
-            .join(Arc::clone(&calls) as Arc<dyn OwnerClient>);
+            .join_owner(Arc::clone(&calls) as Arc<dyn OwnerClient>);
         calls.query_status_once();
         Self {
             cluster: cluster.to_owned(),
             calls,
             under_way: RefCell::default(),
-            waits: Cell::new(true),
+            has_due: Cell::new(true),
         }
     }
 
     /// Sends all callouts that are due, in the name of the root, which must be
     /// the effective context.
-    pub fn call(&self, root: u32, process: &Process) {
-        self.waits.set(false);
-        while let Some(call) = self.calls.next(&process.shared, abi::monotonic()) {
-            self.make(&call, root, process);
+    pub fn send_as_root(&self, root: u32, process: &ProcessHandle) {
+        self.has_due.set(false);
+        while let Some(call) = self
+            .calls
+            .next_callout(&process.shared, abi::monotonic_ms())
+        {
+            self.start_callout(&call, root, process);
         }
         self.log_health_change();
     }
@@ -68,27 +71,27 @@ impl OwnerCallouts {
     /// Sends the callouts that a stream waits for, in its own name. The stream
     /// must be the called context, and its callouts end with it: requests that
     /// only other streams wait for are not sent here.
-    pub fn send_for_stream(&self, stream: u32, waiter: Waiter, process: &Process) {
-        while let Some(call) = self
-            .calls
-            .next_for_stream(&process.shared, waiter, abi::monotonic())
+    pub fn send_for_stream(&self, stream: u32, waiter: Waiter, process: &ProcessHandle) {
+        while let Some(call) =
+            self.calls
+                .next_for_stream(&process.shared, waiter, abi::monotonic_ms())
         {
-            self.make(&call, stream, process);
+            self.start_callout(&call, stream, process);
         }
     }
 
-    fn make(&self, call: &Callout, context: u32, process: &Process) {
+    fn start_callout(&self, call: &Callout, context: u32, process: &ProcessHandle) {
         match self.send_callout(call) {
             Some(token) => {
                 let pending = (call.ticket, context);
                 self.under_way.borrow_mut().insert(token, pending);
             }
             None => {
-                let now = abi::monotonic();
+                let now = abi::monotonic_ms();
                 self.calls
                     .callout_rejected(&process.shared, call.ticket, now);
                 // the root logs the failure
-                self.waits.set(true);
+                self.has_due.set(true);
             }
         }
     }
@@ -112,28 +115,36 @@ impl OwnerCallouts {
     /// Handles the response to a callout; no fields: it failed. Returns whether
     /// the response is an owner's, and not a local reply of the proxy, which
     /// may be nested in another call.
-    pub fn answered(&self, token: u32, fields: usize, length: usize, process: &Process) -> bool {
+    pub fn handle_response(
+        &self,
+        token: u32,
+        fields: usize,
+        length: usize,
+        process: &ProcessHandle,
+    ) -> bool {
         let pending = self.under_way.borrow_mut().remove(&token);
         let Some((ticket, _)) = pending else {
             return false;
         };
-        let answer = (fields > 0).then(|| answer(length)).flatten();
-        let now = abi::monotonic();
+        let answer = (fields > 0).then(|| read_owner_reply(length)).flatten();
+        let now = abi::monotonic_ms();
         let is_of_owner = answer.as_ref().is_some_and(|it| it.generation.is_some());
         match answer {
             Some(answer) if is_owner_absent(&answer) => {
                 self.calls.callout_rejected(&process.shared, ticket, now);
             }
-            Some(answer) => self.calls.answered(&process.shared, ticket, answer, now),
-            None => self.calls.failed(&process.shared, ticket, now),
+            Some(answer) => self
+                .calls
+                .callout_answered(&process.shared, ticket, answer, now),
+            None => self.calls.callout_failed(&process.shared, ticket, now),
         }
-        self.waits.set(true);
+        self.has_due.set(true);
         is_of_owner
     }
 
     /// Ends the callouts of a context, which the proxy cancels when the context
     /// ends.
-    pub fn forget(&self, context: u32, process: &Process) {
+    pub fn drop_context(&self, context: u32, process: &ProcessHandle) {
         let mut under_way = self.under_way.borrow_mut();
         if under_way.is_empty() {
             return;
@@ -141,41 +152,43 @@ impl OwnerCallouts {
         let its = under_way.extract_if(|_, (_, of)| *of == context);
         let its: Vec<_> = its.map(|(_, (ticket, _))| ticket).collect();
         drop(under_way);
-        let now = abi::monotonic();
+        let now = abi::monotonic_ms();
         for ticket in its {
-            self.calls.ended(&process.shared, ticket, now);
-            self.waits.set(true);
+            self.calls.callout_ended(&process.shared, ticket, now);
+            self.has_due.set(true);
         }
     }
 
     /// Schedules the callouts that no stream sends.
     pub fn schedule_callouts(&self) {
         self.calls.detach_from_stream();
-        self.waits.set(true);
+        self.has_due.set(true);
     }
 
     /// Whether more callouts are due.
-    pub fn waits(&self) -> bool {
-        self.waits.get()
+    pub fn has_due(&self) -> bool {
+        self.has_due.get()
     }
 
     /// Returns the milliseconds after which callouts are due at the latest.
     pub fn next_tick(&self) -> Option<u64> {
-        self.calls.next_tick(abi::monotonic())
+        self.calls.next_tick(abi::monotonic_ms())
     }
 
     fn log_health_change(&self) {
-        let Some(news) = self.calls.take_health_change(abi::monotonic()) else {
+        let Some(news) = self.calls.take_health_change(abi::monotonic_ms()) else {
             return;
         };
         let line = format!(
             "sszip: the cache's owner in the cluster \"{}\" {}",
             self.cluster,
-            news.text()
+            news.log_text()
         );
         match news {
-            OwnerHealthChange::Down | OwnerHealthChange::Replaced => abi::log(Level::Error, &line),
-            OwnerHealthChange::Up => abi::log(Level::Info, &line),
+            OwnerHealthChange::Down | OwnerHealthChange::Replaced => {
+                abi::write_proxy_log(LogLevel::Error, &line);
+            }
+            OwnerHealthChange::Up => abi::write_proxy_log(LogLevel::Info, &line),
         }
     }
 }
@@ -190,17 +203,17 @@ fn is_owner_absent(answer: &OwnerReply) -> bool {
 
 /// Reads the owner's reply from the response that the proxy has received; `None`: it is not an
 /// owner's.
-fn answer(length: usize) -> Option<OwnerReply> {
-    let head = Head::from_proxy(MapType::HttpCallResponseHeaders);
+fn read_owner_reply(length: usize) -> Option<OwnerReply> {
+    let head = ProxyHead::from_proxy(MapType::HttpCallResponseHeaders);
     let mut answer = OwnerReply {
         status: head.get(":status").and_then(parse_number)? as u16,
         ..OwnerReply::default()
     };
     for (name, value) in head.plain() {
         let name = std::str::from_utf8(name).ok()?;
-        answer.field(name, value).ok()?;
+        answer.read_header(name, value).ok()?;
     }
-    answer.body = abi::buffer(BufferType::HttpCallResponseBody, length)?;
+    answer.body = abi::copy_buffer(BufferType::HttpCallResponseBody, length)?;
     // `None` if the body is truncated
     (answer.body.len() == length).then_some(answer)
 }

@@ -8,7 +8,7 @@ use crate::abi;
 
 /// The action that the root performs when a deadline has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum TimerKind {
+pub enum RootTimerAction {
     /// Callouts are sent, or time out.
     Calls,
     /// The deadline of that number of a stream, named by its context.
@@ -23,27 +23,27 @@ pub enum TimerKind {
 
 /// The deadlines of a filter's root and its streams.
 #[derive(Debug, Default)]
-pub struct Timers {
+pub struct RootTimers {
     /// Deadlines in milliseconds of the monotonic clock, the first one at the
     /// top.
-    due: BinaryHeap<Reverse<(u64, TimerKind)>>,
+    due: BinaryHeap<Reverse<(u64, RootTimerAction)>>,
     /// Time at which the root is called; 0: never.
     at: u64,
 }
 
-impl Timers {
+impl RootTimers {
     /// Sets a deadline, at least 1 millisecond ahead. Within a call of the root
     /// or of one of its streams.
-    pub fn set(&mut self, kind: TimerKind, milliseconds: u64, now: u64) {
+    pub fn add_deadline(&mut self, kind: RootTimerAction, milliseconds: u64, now: u64) {
         let at = now.saturating_add(milliseconds.max(1));
         self.due.push(Reverse((at, kind)));
         if self.at == 0 || at < self.at {
-            self.begin(now);
+            self.arm_root_timer(now);
         }
     }
 
     /// Removes and returns the next deadline that has passed.
-    pub fn next(&mut self, now: u64) -> Option<TimerKind> {
+    pub fn take_due(&mut self, now: u64) -> Option<RootTimerAction> {
         let Reverse((at, _)) = self.due.peek()?;
         if *at > now {
             return None;
@@ -52,7 +52,7 @@ impl Timers {
     }
 
     /// Sets the root's timer to the first deadline, if there is one.
-    pub fn begin(&mut self, now: u64) {
+    pub fn arm_root_timer(&mut self, now: u64) {
         let first = self.due.peek().map(|Reverse((at, _))| *at);
         self.at = first.unwrap_or(0);
         abi::tick_in(first.map_or(0, |at| at.saturating_sub(now).max(1)));

@@ -32,13 +32,13 @@ impl BodySlices {
     }
 
     /// Appends all slices of another body.
-    pub fn append(&mut self, other: BodySlices) {
+    pub fn append_body(&mut self, other: BodySlices) {
         self.len += other.len;
         self.slices.extend(other.slices);
     }
 
     /// Shortens the body to its first `len` bytes.
-    pub fn truncate(&mut self, len: usize) {
+    pub fn truncate_to_length(&mut self, len: usize) {
         while self.len > len {
             let excess = self.len - len;
             match self.slices.last_mut() {
@@ -52,7 +52,7 @@ impl BodySlices {
     }
 
     /// Returns the body as one slice.
-    pub fn joined(&self) -> Bytes {
+    pub fn to_single_slice(&self) -> Bytes {
         match self.slices.as_slice() {
             [] => Bytes::new(),
             [only] => only.clone(),
@@ -61,16 +61,16 @@ impl BodySlices {
     }
 
     /// Returns the body in few enough slices for one write.
-    pub fn coalesced(self) -> BodySlices {
+    pub fn into_fewer_slices(self) -> BodySlices {
         if self.slices.len() > 1 && self.len <= JOIN_LIMIT || self.slices.len() > 16 {
-            BodySlices::from(self.joined())
+            BodySlices::from(self.to_single_slice())
         } else {
             self
         }
     }
 
     /// Returns the body as one gzip member, at geth's level.
-    pub fn gzip(&self) -> Bytes {
+    pub fn compress_to_gzip(&self) -> Bytes {
         let mut encoder = GzEncoder::new(Vec::with_capacity(self.len / 3), Compression::default());
         let written = self
             .slices
@@ -120,9 +120,9 @@ mod tests {
         let whole = b"abcdefgh";
         for len in 0..=9 {
             let mut cut = payload(&["abc", "d", "", "efgh"]);
-            cut.truncate(len);
+            cut.truncate_to_length(len);
             assert_eq!(cut.len(), len.min(8));
-            assert_eq!(cut.joined(), &whole[..len.min(8)]);
+            assert_eq!(cut.to_single_slice(), &whole[..len.min(8)]);
         }
     }
 
@@ -130,11 +130,11 @@ mod tests {
     fn many_slices_coalesce_without_loss() {
         let mut batch = BodySlices::default();
         for index in 0..3000 {
-            batch.append(BodySlices::from(format!("{index},")));
+            batch.append_body(BodySlices::from(format!("{index},")));
         }
-        let before = batch.joined();
-        let after = batch.coalesced();
-        assert_eq!(after.joined(), before);
+        let before = batch.to_single_slice();
+        let after = batch.into_fewer_slices();
+        assert_eq!(after.to_single_slice(), before);
         assert_eq!(after.into_slices().len(), 1);
     }
 
@@ -142,7 +142,7 @@ mod tests {
     fn gzip_decodes_to_the_same_bytes() {
         let body = payload(&["{\"id\":", "7", ",\"result\":\"0x0000000000000000\"}"]);
         let mut decoded = String::new();
-        flate2::read::GzDecoder::new(body.gzip().as_ref())
+        flate2::read::GzDecoder::new(body.compress_to_gzip().as_ref())
             .read_to_string(&mut decoded)
             .unwrap();
         assert_eq!(decoded, "{\"id\":7,\"result\":\"0x0000000000000000\"}");

@@ -17,7 +17,7 @@ const SORT_DEPTH: usize = 64;
 const NO_PARAMS: &[u8] = b"[]";
 
 /// Removes the white space outside strings from valid JSON.
-pub fn compact(json: &str) -> Vec<u8> {
+pub fn remove_white_space(json: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(json.len());
     let mut run_start = 0;
     let mut in_string = false;
@@ -68,7 +68,7 @@ fn write_canonical(text: &str, depth: usize, out: &mut Vec<u8>) {
         _ => None,
     };
     if written.is_none() {
-        out.extend_from_slice(&compact(text));
+        out.extend_from_slice(&remove_white_space(text));
     }
 }
 
@@ -119,7 +119,10 @@ mod tests {
     fn compact_preserves_strings_and_number_notation() {
         let json = "{ \"a b\" : [ 1e3 ,\n\t-0.10 ] , \"q\\\" x\" : \"\\u0041 \\\\\" , \"e\":{ } }";
         let expected = "{\"a b\":[1e3,-0.10],\"q\\\" x\":\"\\u0041 \\\\\",\"e\":{}}";
-        assert_eq!(String::from_utf8(compact(json)).unwrap(), expected);
+        assert_eq!(
+            String::from_utf8(remove_white_space(json)).unwrap(),
+            expected
+        );
     }
 
     #[test]

@@ -12,27 +12,27 @@ use hyper::body::{Body, Frame, SizeHint};
 use tokio::time::Sleep;
 
 use crate::body_slices::BodySlices;
-use crate::stats::InFlight;
-use crate::witness::Pieces;
+use crate::stats::InFlightRequest;
+use crate::witness::WitnessPieces;
 
 /// A response body that is being sent.
 ///
 /// hyper sends a body of known length with `Content-Length` and any other one chunked, one chunk
 /// per frame; to an HTTP/1.0 client it sends the latter up to the close of the connection.
 #[derive(Debug)]
-pub struct Delivery {
+pub struct ResponseDelivery {
     slices: VecDeque<Bytes>,
     /// Pieces that follow the slices, generated when they are sent.
-    generated: Option<Pieces>,
+    generated: Option<WitnessPieces>,
     remaining: usize,
     exact: bool,
     piece: usize,
     pause: Option<Duration>,
     waiting: Option<Pin<Box<Sleep>>>,
-    in_flight: Option<InFlight>,
+    in_flight: Option<InFlightRequest>,
 }
 
-impl Delivery {
+impl ResponseDelivery {
     /// Delivers `payload` in slices of at most `piece` bytes, and flushes each one if there is a
     /// `pause` between them, even one of length 0.
     pub fn new(
@@ -40,12 +40,12 @@ impl Delivery {
         exact: bool,
         piece: Option<usize>,
         pause: Option<Duration>,
-        in_flight: Option<InFlight>,
+        in_flight: Option<InFlightRequest>,
     ) -> Self {
         let remaining = payload.len();
         let slices = match piece {
             // Pieces have their full size across the boundaries of slices.
-            Some(_) => VecDeque::from([payload.joined()]),
+            Some(_) => VecDeque::from([payload.to_single_slice()]),
             None => payload.into_slices().into(),
         };
         Self {
@@ -61,15 +61,15 @@ impl Delivery {
     }
 
     /// Delivers pieces that are generated while they are sent.
-    pub fn made(
-        pieces: Pieces,
+    pub fn from_generated(
+        pieces: WitnessPieces,
         exact: bool,
         pause: Option<Duration>,
-        in_flight: Option<InFlight>,
+        in_flight: Option<InFlightRequest>,
     ) -> Self {
         let whole = Self::new(BodySlices::default(), exact, None, pause, in_flight);
         Self {
-            remaining: pieces.left() as usize,
+            remaining: pieces.remaining_bytes() as usize,
             generated: Some(pieces),
             ..whole
         }
@@ -87,13 +87,13 @@ impl Delivery {
         };
         self.remaining -= piece.len();
         if let Some(in_flight) = &self.in_flight {
-            in_flight.sent(piece.len());
+            in_flight.count_sent_bytes(piece.len());
         }
         Some(piece)
     }
 }
 
-impl Body for Delivery {
+impl Body for ResponseDelivery {
     type Data = Bytes;
     type Error = Infallible;
 

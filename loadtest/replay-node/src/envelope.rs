@@ -18,14 +18,14 @@ pub enum ForkDeclaration {
 }
 
 /// The members of a JSON object, in their order.
-struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+struct OrderedMembers<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
-impl<'de> Deserialize<'de> for Members<'de> {
+impl<'de> Deserialize<'de> for OrderedMembers<'de> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         struct InOrder;
 
         impl<'de> Visitor<'de> for InOrder {
-            type Value = Members<'de>;
+            type Value = OrderedMembers<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
@@ -36,7 +36,7 @@ impl<'de> Deserialize<'de> for Members<'de> {
                 while let Some(member) = map.next_entry()? {
                     members.push(member);
                 }
-                Ok(Members(members))
+                Ok(OrderedMembers(members))
             }
         }
 
@@ -47,25 +47,25 @@ impl<'de> Deserialize<'de> for Members<'de> {
 /// Returns the object with its `version` omitted, moved or replaced, or `None` if `json` is not an
 /// object.
 pub fn with_version(json: &[u8], declaration: &ForkDeclaration) -> Option<Vec<u8>> {
-    let Members(mut members) = serde_json::from_slice(json).ok()?;
+    let OrderedMembers(mut members) = serde_json::from_slice(json).ok()?;
     let at = members.iter().position(|(name, _)| name == "version");
     let version = at.map(|at| members.remove(at));
     let mut out = b"{".to_vec();
     match (declaration, version) {
         (ForkDeclaration::Fork(fork), _) => {
-            member(&mut out, "version", &serde_json::to_string(fork).ok()?);
+            write_member(&mut out, "version", &serde_json::to_string(fork).ok()?);
         }
         (ForkDeclaration::Late, Some(version)) => members.push(version),
         (ForkDeclaration::Late, None) | (ForkDeclaration::Nothing, _) => (),
     }
     for (name, value) in members {
-        member(&mut out, &name, value.get());
+        write_member(&mut out, &name, value.get());
     }
     out.push(b'}');
     Some(out)
 }
 
-fn member(out: &mut Vec<u8>, name: &str, value: &str) {
+fn write_member(out: &mut Vec<u8>, name: &str, value: &str) {
     if out.len() > 1 {
         out.push(b',');
     }

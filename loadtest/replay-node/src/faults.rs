@@ -12,15 +12,15 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::body_slices::BodySlices;
-use crate::options::{Framing, Options};
+use crate::options::{DeliveryOptions, Framing};
 
 /// Time for which a closed connection is still read, so that the bytes sent before the close are
 /// not lost to a reset.
-const LINGER: Duration = Duration::from_secs(2);
+const LINGER_TIME: Duration = Duration::from_secs(2);
 
 /// One operation on the socket of a response that violates HTTP: write, pause, hang or reset.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Step {
+enum SocketOperation {
     Write(Bytes),
     Pause(Duration),
     /// Send nothing more until the peer closes the connection.
@@ -32,21 +32,27 @@ enum Step {
 /// The operations by which a response is written past the HTTP library.
 #[derive(Clone, Debug, Default)]
 pub struct RawResponsePlan {
-    steps: Vec<Step>,
+    steps: Vec<SocketOperation>,
     /// Number of body bytes among the written ones.
     pub body_bytes: usize,
 }
 
 impl RawResponsePlan {
     /// Plans a response for which [`Options::is_raw`] is true.
-    pub fn new(parts: &Parts, payload: BodySlices, client: Version, options: &Options) -> Self {
+    pub fn new(
+        parts: &Parts,
+        payload: BodySlices,
+        client: Version,
+        options: &DeliveryOptions,
+    ) -> Self {
         let mut plan = RawResponsePlan::default();
         if options.lost {
-            plan.steps.extend(options.reset.then_some(Step::Reset));
+            plan.steps
+                .extend(options.reset.then_some(SocketOperation::Reset));
             return plan;
         }
         if let Some(len) = options.garbage {
-            plan.write(garbage(len).into());
+            plan.add_bytes(garbage_bytes(len).into());
             return plan;
         }
         let framing = match options.framing.unwrap_or(Framing::Length) {
@@ -54,19 +60,19 @@ impl RawResponsePlan {
             framing => framing,
         };
         let promised = (payload.len() as i64 + options.length_off.unwrap_or(0)).max(0);
-        plan.write(head(parts, framing, promised).into());
-        let complete = plan.body(payload.joined(), framing, options);
+        plan.add_bytes(raw_head(parts, framing, promised).into());
+        let complete = plan.add_body(payload.to_single_slice(), framing, options);
         if complete && framing == Framing::Chunked {
-            plan.write(Bytes::from_static(b"0\r\n\r\n"));
+            plan.add_bytes(Bytes::from_static(b"0\r\n\r\n"));
         }
         if options.reset {
-            plan.steps.push(Step::Reset);
+            plan.steps.push(SocketOperation::Reset);
         }
         plan
     }
 
     /// Adds the body up to its cut; returns whether it is not cut.
-    fn body(&mut self, body: Bytes, framing: Framing, options: &Options) -> bool {
+    fn add_body(&mut self, body: Bytes, framing: Framing, options: &DeliveryOptions) -> bool {
         let cut = options.cut.filter(|cut| *cut < body.len());
         let end = cut.unwrap_or(body.len());
         let stall = options.stall.map(|at| at.min(end));
@@ -74,25 +80,25 @@ impl RawResponsePlan {
         let mut start = 0;
         while start < body.len() {
             if start > 0 {
-                self.steps.extend(options.pause.map(Step::Pause));
+                self.steps.extend(options.pause.map(SocketOperation::Pause));
             }
             let size = piece.min(body.len() - start);
             if framing == Framing::Chunked {
-                self.write(format!("{size:x}\r\n").into());
+                self.add_bytes(format!("{size:x}\r\n").into());
             }
             // A stall within this piece splits it; a stall at the end of the body follows its
             // last byte.
             let stop = (start + size).min(end);
             let split = stall.filter(|at| (start..stop).contains(at) || *at == end && stop == end);
             if let Some(at) = split {
-                self.write(body.slice(start..at));
+                self.add_bytes(body.slice(start..at));
                 self.steps.push(match options.stall_for {
-                    Some(wait) => Step::Pause(wait),
-                    None => Step::Hang,
+                    Some(wait) => SocketOperation::Pause(wait),
+                    None => SocketOperation::Hang,
                 });
-                self.write(body.slice(at..stop));
+                self.add_bytes(body.slice(at..stop));
             } else {
-                self.write(body.slice(start..stop));
+                self.add_bytes(body.slice(start..stop));
             }
             self.body_bytes += stop - start;
             if stop < start + size || cut == Some(stop) {
@@ -100,41 +106,41 @@ impl RawResponsePlan {
             }
             start = stop;
             if framing == Framing::Chunked {
-                self.write(Bytes::from_static(b"\r\n"));
+                self.add_bytes(Bytes::from_static(b"\r\n"));
             }
         }
         true
     }
 
-    fn write(&mut self, bytes: Bytes) {
+    fn add_bytes(&mut self, bytes: Bytes) {
         if !bytes.is_empty() {
-            self.steps.push(Step::Write(bytes));
+            self.steps.push(SocketOperation::Write(bytes));
         }
     }
 
     /// Executes the plan and closes the connection.
-    pub async fn run<S: Socket>(self, mut socket: S) -> io::Result<()> {
+    pub async fn run_plan<S: Socket>(self, mut socket: S) -> io::Result<()> {
         for step in self.steps {
             match step {
-                Step::Write(bytes) => {
+                SocketOperation::Write(bytes) => {
                     socket.write_all(&bytes).await?;
                     socket.flush().await?;
                 }
-                Step::Pause(pause) => tokio::time::sleep(pause).await,
-                Step::Hang => return read_to_end(&mut socket).await,
-                Step::Reset => return socket.close_with_reset(),
+                SocketOperation::Pause(pause) => tokio::time::sleep(pause).await,
+                SocketOperation::Hang => return read_to_end(&mut socket).await,
+                SocketOperation::Reset => return socket.close_with_reset(),
             }
         }
         socket.shutdown().await?;
         // A peer that does not close is abandoned: the time-out is not reported to anyone.
-        tokio::time::timeout(LINGER, read_to_end(&mut socket))
+        tokio::time::timeout(LINGER_TIME, read_to_end(&mut socket))
             .await
             .unwrap_or(Ok(()))
     }
 }
 
 /// Builds the status line and the headers, with those that belong to the framing.
-fn head(parts: &Parts, framing: Framing, promised: i64) -> Vec<u8> {
+fn raw_head(parts: &Parts, framing: Framing, promised: i64) -> Vec<u8> {
     let version = match framing {
         Framing::Close10 => "HTTP/1.0",
         _ => "HTTP/1.1",
@@ -164,7 +170,7 @@ fn head(parts: &Parts, framing: Framing, promised: i64) -> Vec<u8> {
 }
 
 /// Returns bytes that no parser accepts as HTTP: no line end, no space, high bits set.
-fn garbage(len: usize) -> Vec<u8> {
+fn garbage_bytes(len: usize) -> Vec<u8> {
     (0..len)
         .map(|index| 0x80 | (index * 31 % 127) as u8)
         .collect()

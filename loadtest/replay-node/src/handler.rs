@@ -14,55 +14,55 @@ use hyper::{Method, Request, Response, StatusCode, Version};
 
 use crate::body_slices::BodySlices;
 use crate::chain::{self, EventStream, GetResponse, OutageMode, Simulation};
-use crate::delivery::Delivery;
+use crate::delivery::ResponseDelivery;
 use crate::faults::{self, RawResponsePlan};
-use crate::options::{OptionError, Options};
+use crate::options::{DeliveryOptions, OptionError};
 use crate::page::CONSENSUS_VERSION;
-use crate::respond::{respond, Answered, Content, HTML, JSON, TEXT};
+use crate::respond::{build_response, ResponseContent, UndeliveredResponse, HTML, JSON, TEXT};
 use crate::responses::ResponseTable;
-use crate::rpc::{self, Reply};
-use crate::stats::{InFlight, Stats};
+use crate::rpc::{self, CallReply};
+use crate::stats::{InFlightRequest, RequestCounters};
 use crate::submissions::{self, Submissions};
 use crate::witness_submissions;
 
 /// Header with the options of one request, as an alternative to its query string.
 const OPTIONS_HEADER: HeaderName = HeaderName::from_static("x-replay");
 /// Prefix of the paths that return the last accepted publish of a path.
-const PUBLISHED: &str = "/published";
+const PUBLISHED_PREFIX: &str = "/published";
 /// Name of the options for publishes.
-const PUBLISH: &str = "publish";
+const PUBLISH_OPTIONS: &str = "publish";
 
 /// Maximum bytes of a request body; larger ones are refused with 413.
 const REQUEST_LIMIT: usize = 64 << 20;
 
 /// The body of any response: a delivered one, or an event stream.
-pub type Body = Either<Delivery, EventStream>;
+pub type ResponseBody = Either<ResponseDelivery, EventStream>;
 
 /// The source of the node's responses: a table, or a simulated chain.
 #[derive(Debug)]
-pub enum Source {
+pub enum ResponseSource {
     Answers(ResponseTable),
     Chain(Arc<Simulation>),
 }
 
-impl Source {
-    fn calls(&self) -> BTreeMap<&str, u64> {
+impl ResponseSource {
+    fn calls_by_method(&self) -> BTreeMap<&str, u64> {
         match self {
-            Source::Answers(answers) => answers.calls(),
-            Source::Chain(simulation) => simulation.calls(),
+            ResponseSource::Answers(answers) => answers.calls_by_method(),
+            ResponseSource::Chain(simulation) => simulation.calls(),
         }
     }
 }
 
 /// The replay node: its responses, options and counters, shared by all connections.
 #[derive(Debug)]
-pub struct Node {
-    pub source: Source,
-    pub stats: Arc<Stats>,
+pub struct ReplayNode {
+    pub source: ResponseSource,
+    pub stats: Arc<RequestCounters>,
     pub publishes: Submissions,
-    pub defaults: Options,
+    pub defaults: DeliveryOptions,
     /// Options by method: the defaults, overridden by the method's own options.
-    pub by_method: HashMap<String, Options>,
+    pub by_method: HashMap<String, DeliveryOptions>,
 }
 
 /// A response that is written past the HTTP library. It is returned as the service's error, which
@@ -71,7 +71,7 @@ pub struct Node {
 pub struct RawResponse {
     pub plan: RawResponsePlan,
     /// Dropped at the end of the plan, not of the service call.
-    pub in_flight: Arc<InFlight>,
+    pub in_flight: Arc<InFlightRequest>,
 }
 
 impl fmt::Display for RawResponse {
@@ -83,50 +83,51 @@ impl fmt::Display for RawResponse {
 impl std::error::Error for RawResponse {}
 
 /// Handles one request. `upgraded` is set if the connection is a WebSocket from then on.
-pub async fn handle(
-    node: Arc<Node>,
+pub async fn handle_request(
+    node: Arc<ReplayNode>,
     request: Request<Incoming>,
     upgraded: Arc<AtomicBool>,
-) -> Result<Response<Body>, RawResponse> {
+) -> Result<Response<ResponseBody>, RawResponse> {
     let (head, body) = request.into_parts();
     if matches!(head.method, Method::GET | Method::HEAD) {
         match head.uri.path() {
-            "/health" => return Ok(plain(StatusCode::OK, TEXT, "ok\n".to_owned())),
+            "/health" => return Ok(plain_response(StatusCode::OK, TEXT, "ok\n".to_owned())),
             "/stats" => {
-                let json = node
-                    .stats
-                    .to_json(node.source.calls(), node.publishes.counts());
-                return Ok(plain(StatusCode::OK, JSON, json));
+                let json = node.stats.to_json(
+                    node.source.calls_by_method(),
+                    node.publishes.counts_by_path(),
+                );
+                return Ok(plain_response(StatusCode::OK, JSON, json));
             }
             path => {
-                if let Some(path) = path.strip_prefix(PUBLISHED) {
-                    return Ok(published(&node, path));
+                if let Some(path) = path.strip_prefix(PUBLISHED_PREFIX) {
+                    return Ok(published_response(&node, path));
                 }
             }
         }
     }
     let body = Limited::new(body, REQUEST_LIMIT);
-    if let Source::Chain(simulation) = &node.source {
+    if let ResponseSource::Chain(simulation) = &node.source {
         if chain::is_control(head.uri.path()) {
             let body = match body.collect().await {
                 Ok(collected) => collected.to_bytes(),
                 Err(error) => return Ok(too_large(&*error)),
             };
-            let (status, json) = chain::control(simulation, &head, &body);
-            return Ok(plain(status, JSON, json));
+            let (status, json) = chain::respond_to_control(simulation, &head, &body);
+            return Ok(plain_response(status, JSON, json));
         }
     }
-    let in_flight = InFlight::new(node.stats.clone());
+    let in_flight = InFlightRequest::new(node.stats.clone());
     let body = match body.collect().await {
         Ok(collected) => collected.to_bytes(),
         Err(error) => return Ok(too_large(&*error)),
     };
-    node.stats.received(body.len());
+    node.stats.count_received_bytes(body.len());
     let answered = match &node.source {
-        Source::Answers(answers) => from_answers(&node, answers, &head, &body),
-        Source::Chain(simulation) => match simulation.down() {
+        ResponseSource::Answers(answers) => from_answers(&node, answers, &head, &body),
+        ResponseSource::Chain(simulation) => match simulation.outage_mode() {
             OutageMode::No if head.method == Method::GET && chain::is_websocket(&head.headers) => {
-                return Ok(websocket(&head, &upgraded));
+                return Ok(accept_upgrade(&head, &upgraded));
             }
             OutageMode::No => match from_chain(&node, simulation, &head, &body) {
                 Ok(answered) => answered,
@@ -136,8 +137,8 @@ pub async fn handle(
             },
             OutageMode::Unavailable => {
                 let status = StatusCode::SERVICE_UNAVAILABLE;
-                let page = Content::Text(HTML, faults::error_page(status));
-                Answered::new("", status, page)
+                let page = ResponseContent::Text(HTML, faults::error_page(status));
+                UndeliveredResponse::new("", status, page)
             }
             OutageMode::Closed => {
                 let in_flight = Arc::new(in_flight);
@@ -154,9 +155,15 @@ pub async fn handle(
     let options = if head.uri.query().is_none() && !head.headers.contains_key(OPTIONS_HEADER) {
         options
     } else {
-        layered = match layer(options, &head) {
+        layered = match merge_options(options, &head) {
             Ok(layered) => layered,
-            Err(error) => return Ok(plain(StatusCode::BAD_REQUEST, TEXT, format!("{error}\n"))),
+            Err(error) => {
+                return Ok(plain_response(
+                    StatusCode::BAD_REQUEST,
+                    TEXT,
+                    format!("{error}\n"),
+                ))
+            }
         };
         &layered
     };
@@ -165,56 +172,64 @@ pub async fn handle(
     }
     let mut answered = answered;
     if let Some(hold) = answered.hold.take() {
-        hold.over().await;
+        hold.wait().await;
     }
-    let response = respond(&node, &head, answered, options, in_flight)?;
+    let response = build_response(&node, &head, answered, options, in_flight)?;
     Ok(response.map(Either::Left))
 }
 
 fn from_answers<'a>(
-    node: &'a Node,
+    node: &'a ReplayNode,
     answers: &'a ResponseTable,
     head: &request::Parts,
     body: &'a Bytes,
-) -> Answered<'a> {
+) -> UndeliveredResponse<'a> {
     let path = head.uri.path();
     match head.method {
-        Method::POST if submissions::is_route(path) => match answers.page(path) {
+        Method::POST if submissions::is_route(path) => match answers.find_page(path) {
             // A query whose parameters are in the body of the POST.
             Some(page) => {
-                node.stats.page();
-                Answered::new("GET", StatusCode::OK, Content::Page(page))
+                node.stats.count_page();
+                UndeliveredResponse::new("GET", StatusCode::OK, ResponseContent::Page(page))
             }
-            None => Answered::new(PUBLISH, StatusCode::OK, Content::Publish(body)),
+            None => UndeliveredResponse::new(
+                PUBLISH_OPTIONS,
+                StatusCode::OK,
+                ResponseContent::Publish(body),
+            ),
         },
-        Method::POST if witness_submissions::is_route(path) => match answers.witness() {
+        Method::POST if witness_submissions::is_route(path) => match answers.witness_generator() {
             Some(witness) => {
-                let content = Content::Submission(body, witness);
-                Answered::new(witness_submissions::NAME, StatusCode::OK, content)
+                let content = ResponseContent::Submission(body, witness);
+                UndeliveredResponse::new(
+                    witness_submissions::SUBMISSION_OPTIONS,
+                    StatusCode::OK,
+                    content,
+                )
             }
             None => {
                 let status = StatusCode::NOT_FOUND;
-                Answered::new(
-                    witness_submissions::NAME,
+                UndeliveredResponse::new(
+                    witness_submissions::SUBMISSION_OPTIONS,
                     status,
-                    Content::problem("method-not-found"),
+                    ResponseContent::engine_problem("method-not-found"),
                 )
             }
         },
         Method::POST => {
-            let exchange = rpc::answer(body, answers, &node.stats);
-            let content = Content::Rpc(exchange.reply);
-            Answered::new(exchange.method, StatusCode::OK, content)
+            let exchange = rpc::respond_to_body(body, answers, &node.stats);
+            let content = ResponseContent::Rpc(exchange.reply);
+            UndeliveredResponse::new(exchange.method, StatusCode::OK, content)
         }
         Method::GET | Method::HEAD => {
-            let (status, content) = match answers.page(path) {
+            let (status, content) = match answers.find_page(path) {
                 Some(page) => {
-                    node.stats.page();
-                    (StatusCode::OK, Content::Page(page))
+                    node.stats.count_page();
+                    (StatusCode::OK, ResponseContent::Page(page))
                 }
                 None => no_page(path),
             };
-            Answered::new("GET", status, content)
+            UndeliveredResponse::new("GET", status, content)
         }
         _ => not_allowed(),
     }
@@ -222,45 +237,45 @@ fn from_answers<'a>(
 
 /// Responds from the chain, or returns the event stream that was requested.
 fn from_chain(
-    node: &Node,
+    node: &ReplayNode,
     simulation: &Simulation,
     head: &request::Parts,
     body: &[u8],
-) -> Result<Answered<'static>, (chain::Events, HashSet<String>)> {
+) -> Result<UndeliveredResponse<'static>, (chain::ChainEventReceiver, HashSet<String>)> {
     match head.method {
         Method::POST => {
             let answered = simulation.answer(body, &node.stats);
-            let content = Content::Rpc(Reply::Generated(answered.payload));
-            Ok(Answered {
+            let content = ResponseContent::Rpc(CallReply::Generated(answered.payload));
+            Ok(UndeliveredResponse {
                 hold: answered.hold,
-                ..Answered::new(answered.method, StatusCode::OK, content)
+                ..UndeliveredResponse::new(answered.method, StatusCode::OK, content)
             })
         }
         Method::GET | Method::HEAD => {
             let path = head.uri.path();
-            match chain::get(simulation, path, head.uri.query().unwrap_or_default()) {
+            match chain::respond_to_get(simulation, path, head.uri.query().unwrap_or_default()) {
                 GetResponse::Page {
                     status,
                     json,
                     fork,
                     hold,
                 } => {
-                    node.stats.page();
-                    let content = Content::Text(JSON, json);
+                    node.stats.count_page();
+                    let content = ResponseContent::Text(JSON, json);
                     let fork = fork.map(HeaderValue::from_static);
-                    Ok(Answered {
+                    Ok(UndeliveredResponse {
                         fields: fork
                             .map(|fork| (CONSENSUS_VERSION, fork))
                             .into_iter()
                             .collect(),
                         hold,
-                        ..Answered::new("GET", status, content)
+                        ..UndeliveredResponse::new("GET", status, content)
                     })
                 }
                 GetResponse::Events { events, topics } => Err((events, topics)),
                 GetResponse::Nothing => {
                     let (status, content) = no_page(path);
-                    Ok(Answered::new("GET", status, content))
+                    Ok(UndeliveredResponse::new("GET", status, content))
                 }
             }
         }
@@ -268,21 +283,29 @@ fn from_chain(
     }
 }
 
-fn not_allowed() -> Answered<'static> {
-    let text = Content::Text(TEXT, "method not allowed\n".to_owned());
-    Answered::new("", StatusCode::METHOD_NOT_ALLOWED, text)
+fn not_allowed() -> UndeliveredResponse<'static> {
+    let text = ResponseContent::Text(TEXT, "method not allowed\n".to_owned());
+    UndeliveredResponse::new("", StatusCode::METHOD_NOT_ALLOWED, text)
 }
 
-fn websocket(head: &request::Parts, upgraded: &AtomicBool) -> Response<Body> {
-    let Some(response) = chain::accept(head) else {
+fn accept_upgrade(head: &request::Parts, upgraded: &AtomicBool) -> Response<ResponseBody> {
+    let Some(response) = chain::accept_websocket(head) else {
         let text = "expected a WebSocket of version 13\n".to_owned();
-        return plain(StatusCode::BAD_REQUEST, TEXT, text);
+        return plain_response(StatusCode::BAD_REQUEST, TEXT, text);
     };
     upgraded.store(true, Ordering::Relaxed);
-    response.map(|()| Either::Left(Delivery::new(BodySlices::default(), true, None, None, None)))
+    response.map(|()| {
+        Either::Left(ResponseDelivery::new(
+            BodySlices::default(),
+            true,
+            None,
+            None,
+            None,
+        ))
+    })
 }
 
-fn event_stream(events: EventStream) -> Response<Body> {
+fn event_stream(events: EventStream) -> Response<ResponseBody> {
     let mut response = Response::new(Either::Right(events));
     let media_type = HeaderValue::from_static("text/event-stream");
     let headers = response.headers_mut();
@@ -291,30 +314,30 @@ fn event_stream(events: EventStream) -> Response<Body> {
     response
 }
 
-fn too_large(error: &dyn std::error::Error) -> Response<Body> {
-    plain(StatusCode::PAYLOAD_TOO_LARGE, TEXT, format!("{error}\n"))
+fn too_large(error: &dyn std::error::Error) -> Response<ResponseBody> {
+    plain_response(StatusCode::PAYLOAD_TOO_LARGE, TEXT, format!("{error}\n"))
 }
 
-fn no_page(path: &str) -> (StatusCode, Content<'static>) {
+fn no_page(path: &str) -> (StatusCode, ResponseContent<'static>) {
     // geth responds to probes of its root with an empty 200.
     if path == "/" {
-        let nothing = Content::Rpc(Reply::Generated(BodySlices::default()));
+        let nothing = ResponseContent::Rpc(CallReply::Generated(BodySlices::default()));
         return (StatusCode::OK, nothing);
     }
     let status = StatusCode::NOT_FOUND;
-    (status, Content::error(status, "not found"))
+    (status, ResponseContent::beacon_error(status, "not found"))
 }
 
 /// Returns the last accepted publish of a path, unchanged.
-fn published(node: &Node, path: &str) -> Response<Body> {
-    let Some(last) = node.publishes.last(path) else {
-        return plain(
+fn published_response(node: &ReplayNode, path: &str) -> Response<ResponseBody> {
+    let Some(last) = node.publishes.last_accepted(path) else {
+        return plain_response(
             StatusCode::NOT_FOUND,
             TEXT,
             "nothing was taken there\n".to_owned(),
         );
     };
-    let delivery = Delivery::new(BodySlices::from(last.body), true, None, None, None);
+    let delivery = ResponseDelivery::new(BodySlices::from(last.body), true, None, None, None);
     let mut response = Response::new(Either::Left(delivery));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, last.media_type);
@@ -325,23 +348,30 @@ fn published(node: &Node, path: &str) -> Response<Body> {
 }
 
 /// Applies the options of the request over the options of the node.
-fn layer(base: &Options, head: &request::Parts) -> Result<Options, OptionError> {
+fn merge_options(
+    base: &DeliveryOptions,
+    head: &request::Parts,
+) -> Result<DeliveryOptions, OptionError> {
     let mut options = base.clone();
     let query = head.uri.query().unwrap_or_default();
     if head.method == Method::POST {
-        options.apply(query)?;
+        options.parse_options(query)?;
     } else {
         options.apply_known(query)?;
     }
     for value in head.headers.get_all(OPTIONS_HEADER) {
-        options.apply(&String::from_utf8_lossy(value.as_bytes()))?;
+        options.parse_options(&String::from_utf8_lossy(value.as_bytes()))?;
     }
     Ok(options)
 }
 
 /// Builds a response that is not part of the replay.
-fn plain(status: StatusCode, media_type: HeaderValue, text: String) -> Response<Body> {
-    let delivery = Delivery::new(BodySlices::from(text), true, None, None, None);
+fn plain_response(
+    status: StatusCode,
+    media_type: HeaderValue,
+    text: String,
+) -> Response<ResponseBody> {
+    let delivery = ResponseDelivery::new(BodySlices::from(text), true, None, None, None);
     let mut response = Response::new(Either::Left(delivery));
     *response.status_mut() = status;
     *response.version_mut() = Version::HTTP_11;

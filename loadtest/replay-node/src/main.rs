@@ -35,13 +35,13 @@ use tokio::signal::unix::{signal, SignalKind};
 use tokio::sync::watch;
 
 use chain::{ChainArgs, Simulation};
-use handler::{Node, Source};
-use options::{OptionError, Options};
+use handler::{ReplayNode, ResponseSource};
+use options::{DeliveryOptions, OptionError};
 use responses::ResponseTable;
 use served_formats::ServedFormats;
-use server::{Address, Listener};
+use server::{ListenAddress, Listener};
 use submissions::Submissions;
-use witness::{Size, Witness};
+use witness::{WitnessGenerator, WitnessSize};
 
 /// Time for which connections may finish their responses after a signal.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
@@ -49,7 +49,7 @@ const STOP_LIMIT: Duration = Duration::from_secs(2);
 /// Serves recorded JSON-RPC responses, or a generated sample of mainnet's.
 #[derive(Debug, Parser)]
 #[command(version)]
-struct Args {
+struct NodeArguments {
     /// Folders of recordings in the rpc-tests format; without any, a
     /// generated sample is served
     #[arg(value_name = "DIR")]
@@ -57,7 +57,7 @@ struct Args {
 
     /// Address to listen on, IP:PORT or unix:PATH; may be repeated
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9545")]
-    listen: Vec<Address>,
+    listen: Vec<ListenAddress>,
 
     /// Worker threads
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
@@ -77,18 +77,18 @@ struct Args {
     beacon: Option<ServedFormats>,
 
     /// Preset of the Beacon API's values
-    #[arg(long, value_name = "NAME", default_value = "mainnet", value_parser = preset)]
+    #[arg(long, value_name = "NAME", default_value = "mainnet", value_parser = parse_preset)]
     preset: Preset,
 
     /// Serve a file, *.json or *.ssz, or *.headers for its headers, as the page at a path; may be
     /// repeated
-    #[arg(long, value_name = "PATH=FILE", value_parser = page, conflicts_with = "chain")]
+    #[arg(long, value_name = "PATH=FILE", value_parser = parse_page, conflicts_with = "chain")]
     page: Vec<(String, PathBuf)>,
 
     /// Generate witnesses of about this many bytes of JSON for debug_executionWitness and
     /// engine_newPayloadWithWitness, and serve /engine/v1/payloads/witness: 500M
     #[arg(long, value_name = "SIZE", conflicts_with = "chain")]
-    witness: Option<Size>,
+    witness: Option<WitnessSize>,
 
     #[command(flatten)]
     chain: ChainArgs,
@@ -127,12 +127,14 @@ struct Args {
     for_methods: Vec<String>,
 }
 
-impl Args {
+impl NodeArguments {
     /// Returns the default options, and the options by method that override them.
-    fn options(&self) -> Result<(Options, HashMap<String, Options>), OptionError> {
-        let mut defaults = Options::default();
+    fn delivery_options(
+        &self,
+    ) -> Result<(DeliveryOptions, HashMap<String, DeliveryOptions>), OptionError> {
+        let mut defaults = DeliveryOptions::default();
         if self.gzip {
-            defaults.apply("gzip=on")?;
+            defaults.parse_options("gzip=on")?;
         }
         let numbers = [
             ("piece", self.piece.map(|piece| piece as u64)),
@@ -141,22 +143,22 @@ impl Args {
         ];
         for (name, value) in numbers {
             if let Some(value) = value {
-                defaults.apply(&format!("{name}={value}"))?;
+                defaults.parse_options(&format!("{name}={value}"))?;
             }
         }
         if self.chunked.as_deref() == Some("*") {
-            defaults.apply("framing=chunked")?;
+            defaults.parse_options("framing=chunked")?;
         }
         for options in &self.with {
-            defaults.apply(options)?;
+            defaults.parse_options(options)?;
         }
-        let mut by_method: HashMap<String, Options> = HashMap::new();
+        let mut by_method: HashMap<String, DeliveryOptions> = HashMap::new();
         let mut add = |methods: &str, options: &str| {
             methods.split(',').try_for_each(|method| {
                 by_method
                     .entry(method.to_owned())
                     .or_insert_with(|| defaults.clone())
-                    .apply(options)
+                    .parse_options(options)
             })
         };
         if let Some(methods) = self.chunked.as_deref().filter(|methods| *methods != "*") {
@@ -171,25 +173,26 @@ impl Args {
         Ok((defaults, by_method))
     }
 
-    fn answers(&self) -> io::Result<ResponseTable> {
+    fn load_responses(&self) -> io::Result<ResponseTable> {
         let named = |path: &Path, error: io::Error| {
             io::Error::new(error.kind(), format!("{}: {error}", path.display()))
         };
         let warn = &mut |warning| eprintln!("replay-node: {warning}");
         let of_sample = self.folders.is_empty() && self.page.is_empty();
         let mut answers = match of_sample {
-            true => sample::generate(self.seed, self.lenient),
+            true => sample::generate_sample(self.seed, self.lenient),
             false => ResponseTable::new(self.lenient),
         };
         for folder in &self.folders {
-            recording::load(folder, &mut answers, warn).map_err(|error| named(folder, error))?;
+            recording::load_folder(folder, &mut answers, warn)
+                .map_err(|error| named(folder, error))?;
         }
         for (path, file) in &self.page {
             recording::load_page(path, file, &mut answers, warn)
                 .map_err(|error| named(file, error))?;
         }
         if let Some(size) = self.witness {
-            answers.make_witnesses(Witness::new(self.seed, size));
+            answers.enable_witnesses(WitnessGenerator::new(self.seed, size));
         }
         answers
             .pages_mut()
@@ -208,11 +211,11 @@ impl Args {
     }
 }
 
-fn preset(name: &str) -> Result<Preset, String> {
+fn parse_preset(name: &str) -> Result<Preset, String> {
     name.parse().map_err(|unknown| format!("{unknown}"))
 }
 
-fn page(text: &str) -> Result<(String, PathBuf), String> {
+fn parse_page(text: &str) -> Result<(String, PathBuf), String> {
     let (path, file) = text.split_once('=').ok_or("expected PATH=FILE")?;
     match path.starts_with('/') {
         true => Ok((path.to_owned(), file.into())),
@@ -221,7 +224,7 @@ fn page(text: &str) -> Result<(String, PathBuf), String> {
 }
 
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
+    match run_node(&NodeArguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("replay-node: {error}");
@@ -230,26 +233,26 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
-    let (defaults, by_method) = args.options()?;
+fn run_node(args: &NodeArguments) -> Result<(), Box<dyn std::error::Error>> {
+    let (defaults, by_method) = args.delivery_options()?;
     let simulation = args
         .chain
         .chain
         .then(|| Arc::new(Simulation::new(&args.chain, args.seed)));
     let source = match &simulation {
-        Some(simulation) => Source::Chain(simulation.clone()),
+        Some(simulation) => ResponseSource::Chain(simulation.clone()),
         None => {
-            let answers = args.answers()?;
+            let answers = args.load_responses()?;
             if args.list {
-                return Ok(list(&answers)?);
+                return Ok(print_responses(&answers)?);
             }
             if answers.is_empty() {
                 return Err("nothing to serve in the folders given".into());
             }
-            Source::Answers(answers)
+            ResponseSource::Answers(answers)
         }
     };
-    let node = Arc::new(Node {
+    let node = Arc::new(ReplayNode {
         source,
         stats: Arc::default(),
         publishes: Submissions::new(args.beacon.unwrap_or(ServedFormats::Both)),
@@ -258,11 +261,12 @@ fn run(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
     });
     let mut listeners = Vec::new();
     for address in &args.listen {
-        let listener = Listener::bind(address).map_err(|error| format!("{address}: {error}"))?;
+        let listener =
+            Listener::bind_address(address).map_err(|error| format!("{address}: {error}"))?;
         listeners.push(listener);
     }
     let (stop, stopped) = watch::channel(false);
-    server::start(&node, &listeners, args.threads.into(), &stopped)?;
+    server::start_workers(&node, &listeners, args.threads.into(), &stopped)?;
     drop(stopped);
 
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -273,12 +277,12 @@ fn run(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
         let mut interrupt = signal(SignalKind::interrupt())?;
         for listener in &listeners {
             let mut stdout = io::stdout().lock();
-            writeln!(stdout, "listening on {}", listener.address()?)?;
+            writeln!(stdout, "listening on {}", listener.bound_address()?)?;
             stdout.flush()?;
         }
         if let Some(simulation) = &simulation {
             let (simulation, args, seed) = (simulation.clone(), args.chain.clone(), args.seed);
-            tokio::spawn(chain::drive(simulation, args, seed));
+            tokio::spawn(chain::grow_chain(simulation, args, seed));
         }
         tokio::select! {
             _ = terminate.recv() => (),
@@ -294,9 +298,9 @@ fn run(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
     })
 }
 
-fn list(answers: &ResponseTable) -> io::Result<()> {
+fn print_responses(answers: &ResponseTable) -> io::Result<()> {
     let mut stdout = io::BufWriter::new(io::stdout().lock());
-    for (method, params, size) in answers.list() {
+    for (method, params, size) in answers.list_responses() {
         writeln!(stdout, "{method}\t{params}\t{size}")?;
     }
     stdout.flush()

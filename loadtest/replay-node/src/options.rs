@@ -8,8 +8,8 @@ use hyper::header::{HeaderName, HeaderValue};
 use hyper::StatusCode;
 
 use crate::envelope::ForkDeclaration;
-use crate::page::Form;
-use crate::witness::Size;
+use crate::page::BodyFormat;
+use crate::witness::WitnessSize;
 
 /// Upper bounds, so that a typing error is an error and not an endless test.
 const LONGEST_WAIT_MS: u64 = 600_000;
@@ -43,7 +43,7 @@ pub enum Gzip {
 /// The options that change the delivery of one response; `None` leaves the value to the layer
 /// below.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct DeliveryOptions {
     pub framing: Option<Framing>,
     pub piece: Option<usize>,
     pub pause: Option<Duration>,
@@ -55,13 +55,13 @@ pub struct Options {
     pub echo: Vec<HeaderName>,
     pub newline: bool,
     /// Format of a page, whatever the request accepts.
-    pub form: Option<Form>,
+    pub form: Option<BodyFormat>,
     /// Values of `Eth-Consensus-Version` and of the body's `version`.
     pub fork: Option<ForkDeclaration>,
     pub version: Option<ForkDeclaration>,
     pub corrupt: Option<usize>,
     /// Size of generated witnesses.
-    pub witness: Option<Size>,
+    pub witness: Option<WitnessSize>,
     pub refuse: Option<StatusCode>,
     pub truncate: Option<usize>,
     pub error: Option<StatusCode>,
@@ -88,11 +88,11 @@ pub enum OptionError {
     },
 }
 
-impl Options {
+impl DeliveryOptions {
     /// Parses options from text over those already set.
-    pub fn apply(&mut self, text: &str) -> Result<(), OptionError> {
+    pub fn parse_options(&mut self, text: &str) -> Result<(), OptionError> {
         for (name, value) in form_urlencoded::parse(text.as_bytes()) {
-            match self.set(&name, &value) {
+            match self.set_option(&name, &value) {
                 Ok(true) => (),
                 Ok(false) => return Err(OptionError::UnknownName(name.into_owned())),
                 Err(expected) => {
@@ -111,7 +111,7 @@ impl Options {
     /// also belong to the requested path.
     pub fn apply_known(&mut self, text: &str) -> Result<(), OptionError> {
         for (name, value) in form_urlencoded::parse(text.as_bytes()) {
-            self.set(&name, &value)
+            self.set_option(&name, &value)
                 .map_err(|expected| OptionError::BadValue {
                     name: name.into_owned(),
                     value: value.into_owned(),
@@ -122,33 +122,33 @@ impl Options {
     }
 
     /// Sets one option; returns whether an option of that name exists.
-    fn set(&mut self, name: &str, value: &str) -> Result<bool, &'static str> {
+    fn set_option(&mut self, name: &str, value: &str) -> Result<bool, &'static str> {
         match name {
-            "framing" => self.framing = Some(framing(value)?),
-            "piece" => self.piece = Some(piece(value)?),
-            "pause_ms" => self.pause = Some(milliseconds(value)?),
-            "latency_ms" => self.latency = Some(milliseconds(value)?),
-            "gzip" => self.gzip = Some(gzip(value)?),
-            "status" => self.status = Some(status(value, 200..=599)?),
+            "framing" => self.framing = Some(parse_framing(value)?),
+            "piece" => self.piece = Some(parse_piece(value)?),
+            "pause_ms" => self.pause = Some(parse_milliseconds(value)?),
+            "latency_ms" => self.latency = Some(parse_milliseconds(value)?),
+            "gzip" => self.gzip = Some(parse_gzip(value)?),
+            "status" => self.status = Some(parse_status(value, 200..=599)?),
             "type" => self.content_type = Some(value.parse().map_err(|_| "a media type")?),
-            "header" => self.headers.push(header(value)?),
+            "header" => self.headers.push(parse_header(value)?),
             "echo" => self.echo.push(value.parse().map_err(|_| "a header name")?),
-            "newline" => self.newline = flag(value)?,
-            "as" => self.form = Some(form(value)?),
-            "fork" => self.fork = Some(fork(value)?),
-            "version" => self.version = Some(version(value)?),
-            "corrupt" => self.corrupt = Some(bytes(value)?),
+            "newline" => self.newline = parse_flag(value)?,
+            "as" => self.form = Some(parse_format(value)?),
+            "fork" => self.fork = Some(parse_fork(value)?),
+            "version" => self.version = Some(parse_version(value)?),
+            "corrupt" => self.corrupt = Some(parse_bytes(value)?),
             "witness" => self.witness = Some(value.parse()?),
-            "refuse" => self.refuse = Some(status(value, 400..=599)?),
-            "truncate" => self.truncate = Some(bytes(value)?),
-            "error" => self.error = Some(status(value, 400..=599)?),
-            "cut" => self.cut = Some(bytes(value)?),
-            "reset" => self.reset = flag(value)?,
-            "stall" => self.stall = Some(bytes(value)?),
-            "stall_ms" => self.stall_for = Some(milliseconds(value)?),
-            "length_off" => self.length_off = Some(offset(value)?),
-            "garbage" => self.garbage = Some(garbage(value)?),
-            "lost" => self.lost = flag(value)?,
+            "refuse" => self.refuse = Some(parse_status(value, 400..=599)?),
+            "truncate" => self.truncate = Some(parse_bytes(value)?),
+            "error" => self.error = Some(parse_status(value, 400..=599)?),
+            "cut" => self.cut = Some(parse_bytes(value)?),
+            "reset" => self.reset = parse_flag(value)?,
+            "stall" => self.stall = Some(parse_bytes(value)?),
+            "stall_ms" => self.stall_for = Some(parse_milliseconds(value)?),
+            "length_off" => self.length_off = Some(parse_offset(value)?),
+            "garbage" => self.garbage = Some(parse_garbage(value)?),
+            "lost" => self.lost = parse_flag(value)?,
             _ => return Ok(false),
         }
         Ok(true)
@@ -177,7 +177,7 @@ impl Options {
     }
 }
 
-fn framing(value: &str) -> Result<Framing, &'static str> {
+fn parse_framing(value: &str) -> Result<Framing, &'static str> {
     match value {
         "length" => Ok(Framing::Length),
         "chunked" => Ok(Framing::Chunked),
@@ -187,7 +187,7 @@ fn framing(value: &str) -> Result<Framing, &'static str> {
     }
 }
 
-fn gzip(value: &str) -> Result<Gzip, &'static str> {
+fn parse_gzip(value: &str) -> Result<Gzip, &'static str> {
     match value {
         "off" => Ok(Gzip::Never),
         "on" => Ok(Gzip::Accepted),
@@ -196,15 +196,15 @@ fn gzip(value: &str) -> Result<Gzip, &'static str> {
     }
 }
 
-fn form(value: &str) -> Result<Form, &'static str> {
+fn parse_format(value: &str) -> Result<BodyFormat, &'static str> {
     match value {
-        "json" => Ok(Form::Json),
-        "ssz" => Ok(Form::Ssz),
+        "json" => Ok(BodyFormat::Json),
+        "ssz" => Ok(BodyFormat::Ssz),
         _ => Err("json or ssz"),
     }
 }
 
-fn fork(value: &str) -> Result<ForkDeclaration, &'static str> {
+fn parse_fork(value: &str) -> Result<ForkDeclaration, &'static str> {
     match value {
         "" => Err("off, or the name of a fork"),
         "off" => Ok(ForkDeclaration::Nothing),
@@ -212,14 +212,14 @@ fn fork(value: &str) -> Result<ForkDeclaration, &'static str> {
     }
 }
 
-fn version(value: &str) -> Result<ForkDeclaration, &'static str> {
+fn parse_version(value: &str) -> Result<ForkDeclaration, &'static str> {
     match value {
         "last" => Ok(ForkDeclaration::Late),
-        value => fork(value).map_err(|_| "off, last, or the name of a fork"),
+        value => parse_fork(value).map_err(|_| "off, last, or the name of a fork"),
     }
 }
 
-fn flag(value: &str) -> Result<bool, &'static str> {
+fn parse_flag(value: &str) -> Result<bool, &'static str> {
     match value {
         "on" | "1" => Ok(true),
         "off" | "0" => Ok(false),
@@ -227,7 +227,7 @@ fn flag(value: &str) -> Result<bool, &'static str> {
     }
 }
 
-fn number<T: FromStr + PartialOrd>(
+fn parse_number<T: FromStr + PartialOrd>(
     value: &str,
     range: std::ops::RangeInclusive<T>,
     expected: &'static str,
@@ -239,34 +239,38 @@ fn number<T: FromStr + PartialOrd>(
         .ok_or(expected)
 }
 
-fn bytes(value: &str) -> Result<usize, &'static str> {
+fn parse_bytes(value: &str) -> Result<usize, &'static str> {
     value.parse().map_err(|_| "a number of bytes")
 }
 
-fn piece(value: &str) -> Result<usize, &'static str> {
-    number(value, 1..=usize::MAX, "a number of bytes, at least 1")
+fn parse_piece(value: &str) -> Result<usize, &'static str> {
+    parse_number(value, 1..=usize::MAX, "a number of bytes, at least 1")
 }
 
-fn offset(value: &str) -> Result<i64, &'static str> {
+fn parse_offset(value: &str) -> Result<i64, &'static str> {
     let expected = "a number of bytes, negative for too short";
-    number(value, -MOST_OFFSET..=MOST_OFFSET, expected)
+    parse_number(value, -MOST_OFFSET..=MOST_OFFSET, expected)
 }
 
-fn garbage(value: &str) -> Result<usize, &'static str> {
-    number(value, 1..=MOST_GARBAGE, "a number of bytes up to 1048576")
+fn parse_garbage(value: &str) -> Result<usize, &'static str> {
+    parse_number(value, 1..=MOST_GARBAGE, "a number of bytes up to 1048576")
 }
 
-fn milliseconds(value: &str) -> Result<Duration, &'static str> {
-    number(value, 0..=LONGEST_WAIT_MS, "milliseconds, at most 600000").map(Duration::from_millis)
+fn parse_milliseconds(value: &str) -> Result<Duration, &'static str> {
+    parse_number(value, 0..=LONGEST_WAIT_MS, "milliseconds, at most 600000")
+        .map(Duration::from_millis)
 }
 
-fn status(value: &str, range: std::ops::RangeInclusive<u16>) -> Result<StatusCode, &'static str> {
+fn parse_status(
+    value: &str,
+    range: std::ops::RangeInclusive<u16>,
+) -> Result<StatusCode, &'static str> {
     let expected = "a status code: 200 to 599 as status, 400 to 599 as error or refuse";
-    let code = number(value, range, expected)?;
+    let code = parse_number(value, range, expected)?;
     StatusCode::from_u16(code).map_err(|_| expected)
 }
 
-fn header(value: &str) -> Result<(HeaderName, HeaderValue), &'static str> {
+fn parse_header(value: &str) -> Result<(HeaderName, HeaderValue), &'static str> {
     let expected = "Name:Value";
     let (name, value) = value.split_once(':').ok_or(expected)?;
     let name = name.trim().parse().map_err(|_| expected)?;
@@ -280,12 +284,12 @@ mod tests {
 
     #[test]
     fn later_options_override_earlier_ones() {
-        let mut options = Options::default();
+        let mut options = DeliveryOptions::default();
         options
-            .apply("framing=chunked&piece=4096&pause_ms=5")
+            .parse_options("framing=chunked&piece=4096&pause_ms=5")
             .unwrap();
         options
-            .apply("piece=1&header=ETag:%22a%22&header=X:+y")
+            .parse_options("piece=1&header=ETag:%22a%22&header=X:+y")
             .unwrap();
         assert_eq!(options.framing, Some(Framing::Chunked));
         assert_eq!(options.piece, Some(1));
@@ -308,8 +312,8 @@ mod tests {
             "garbage=9",
             "lost=on",
         ] {
-            let mut options = Options::default();
-            options.apply(text).unwrap();
+            let mut options = DeliveryOptions::default();
+            options.parse_options(text).unwrap();
             assert!(options.is_raw(), "{text}");
         }
     }
@@ -349,15 +353,20 @@ mod tests {
         ];
         for text in bad {
             let name = text.split_once('=').unwrap().0;
-            let error = Options::default().apply(text).unwrap_err();
+            let error = DeliveryOptions::default().parse_options(text).unwrap_err();
             assert!(
                 matches!(&error, OptionError::BadValue { name: n, .. } if n == name),
                 "{text}: {error}"
             );
-            assert_eq!(Options::default().apply_known(text).unwrap_err(), error);
+            assert_eq!(
+                DeliveryOptions::default().apply_known(text).unwrap_err(),
+                error
+            );
         }
-        let unknown = Options::default().apply("piece=1&peice=2").unwrap_err();
+        let unknown = DeliveryOptions::default()
+            .parse_options("piece=1&peice=2")
+            .unwrap_err();
         assert_eq!(unknown, OptionError::UnknownName("peice".to_owned()));
-        Options::default().apply_known("peice=2").unwrap();
+        DeliveryOptions::default().apply_known("peice=2").unwrap();
     }
 }

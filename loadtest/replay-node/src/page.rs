@@ -15,31 +15,31 @@ pub const CONSENSUS_VERSION: HeaderName = HeaderName::from_static("eth-consensus
 
 /// The format of a page's value: JSON or SSZ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum BodyFormat {
     Json,
     Ssz,
 }
 
-impl Form {
+impl BodyFormat {
     pub fn media_type(self) -> HeaderValue {
         match self {
-            Form::Json => HeaderValue::from_static("application/json"),
-            Form::Ssz => HeaderValue::from_static("application/octet-stream"),
+            BodyFormat::Json => HeaderValue::from_static("application/json"),
+            BodyFormat::Ssz => HeaderValue::from_static("application/octet-stream"),
         }
     }
 
     /// Returns the format that a media type names, whatever its parameters.
     pub fn from_media_type(media_type: &str) -> Option<Self> {
         let name = media_type.split(';').next().unwrap_or_default().trim();
-        [Form::Json, Form::Ssz]
+        [BodyFormat::Json, BodyFormat::Ssz]
             .into_iter()
-            .find(|form| name.eq_ignore_ascii_case(form.name()))
+            .find(|form| name.eq_ignore_ascii_case(form.media_type_name()))
     }
 
-    fn name(self) -> &'static str {
+    fn media_type_name(self) -> &'static str {
         match self {
-            Form::Json => "application/json",
-            Form::Ssz => "application/octet-stream",
+            BodyFormat::Json => "application/json",
+            BodyFormat::Ssz => "application/octet-stream",
         }
     }
 }
@@ -48,19 +48,21 @@ impl Form {
 #[derive(Debug)]
 pub struct Representation {
     body: Bytes,
-    gzipped: OnceLock<Bytes>,
+    gzipped_body: OnceLock<Bytes>,
 }
 
 impl Representation {
-    pub fn payload(&self) -> BodySlices {
+    pub fn body_slices(&self) -> BodySlices {
         BodySlices::from(self.body.clone())
     }
 
-    pub fn gzipped(&self) -> Bytes {
-        self.gzipped.get_or_init(|| self.payload().gzip()).clone()
+    pub fn gzipped_body(&self) -> Bytes {
+        self.gzipped_body
+            .get_or_init(|| self.body_slices().compress_to_gzip())
+            .clone()
     }
 
-    pub fn bytes(&self) -> &[u8] {
+    pub fn body_bytes(&self) -> &[u8] {
         &self.body
     }
 }
@@ -69,83 +71,86 @@ impl From<Vec<u8>> for Representation {
     fn from(body: Vec<u8>) -> Self {
         Self {
             body: body.into(),
-            gzipped: OnceLock::new(),
+            gzipped_body: OnceLock::new(),
         }
     }
 }
 
 #[derive(Deserialize)]
-struct Versioned {
+struct VersionedBody {
     version: String,
 }
 
 /// A page in the formats that exist for it.
 #[derive(Debug, Default)]
-pub struct Page {
+pub struct ReplayPage {
     pub json: Option<Representation>,
     pub ssz: Option<Representation>,
     /// Recorded headers; without any, only the JSON's `version` is known.
-    fields: Option<Vec<(HeaderName, HeaderValue)>>,
+    response_headers: Option<Vec<(HeaderName, HeaderValue)>>,
 }
 
-impl Page {
+impl ReplayPage {
     /// Sets the headers that are sent with each format.
     pub fn set_fields(&mut self, fields: Vec<(HeaderName, HeaderValue)>) {
-        self.fields = Some(fields);
+        self.response_headers = Some(fields);
     }
 
     /// Returns the headers that were set, or the fork from the `version` of the JSON.
     pub fn fields(&self) -> Vec<(HeaderName, HeaderValue)> {
-        match &self.fields {
+        match &self.response_headers {
             Some(fields) => fields.clone(),
             None => self.fork_header().into_iter().collect(),
         }
     }
 
     fn fork_header(&self) -> Option<(HeaderName, HeaderValue)> {
-        let json = self.json.as_ref()?.bytes();
-        let versioned: Versioned = serde_json::from_slice(json).ok()?;
+        let json = self.json.as_ref()?.body_bytes();
+        let versioned: VersionedBody = serde_json::from_slice(json).ok()?;
         let fork = HeaderValue::from_str(&versioned.version).ok()?;
         Some((CONSENSUS_VERSION, fork))
     }
 
     /// Determines the headers once, so that requests don't search for them.
     pub fn cache_headers(&mut self) {
-        self.fields = Some(self.fields());
+        self.response_headers = Some(self.fields());
     }
 
-    pub fn field(&self, name: &HeaderName) -> Option<&HeaderValue> {
-        let mut fields = self.fields.iter().flatten();
+    pub fn find_header(&self, name: &HeaderName) -> Option<&HeaderValue> {
+        let mut fields = self.response_headers.iter().flatten();
         fields
             .find(|(known, _)| known == name)
             .map(|(_, value)| value)
     }
 
-    pub fn form(&self, form: Form) -> Option<&Representation> {
+    pub fn find_representation(&self, form: BodyFormat) -> Option<&Representation> {
         match form {
-            Form::Json => self.json.as_ref(),
-            Form::Ssz => self.ssz.as_ref(),
+            BodyFormat::Json => self.json.as_ref(),
+            BodyFormat::Ssz => self.ssz.as_ref(),
         }
     }
 
     /// Returns the size in bytes of the response to a request without Accept.
-    pub fn size(&self) -> usize {
+    pub fn default_size(&self) -> usize {
         let any = self.json.as_ref().or(self.ssz.as_ref());
-        any.map_or(0, |one| one.bytes().len())
+        any.map_or(0, |one| one.body_bytes().len())
     }
 
     /// Returns the format that a request accepts (RFC 9110, 12.5.1), or `None` if it accepts no
     /// available one.
-    pub fn accepted(&self, headers: &HeaderMap) -> Option<Form> {
-        let there = [Form::Json, Form::Ssz]
+    pub fn negotiate(&self, headers: &HeaderMap) -> Option<BodyFormat> {
+        let there = [BodyFormat::Json, BodyFormat::Ssz]
             .into_iter()
-            .filter(|form| self.form(*form).is_some());
-        accepted(headers, there)
+            .filter(|form| self.find_representation(*form).is_some());
+        negotiate_format(headers, there)
     }
 }
 
 /// Selects the format that a request accepts; without Accept, the first of `there`.
-pub fn accepted(headers: &HeaderMap, mut there: impl Iterator<Item = Form>) -> Option<Form> {
+pub fn negotiate_format(
+    headers: &HeaderMap,
+    mut there: impl Iterator<Item = BodyFormat>,
+) -> Option<BodyFormat> {
     let mut lines = headers.get_all(header::ACCEPT).iter().peekable();
     if lines.peek().is_none() {
         return there.next();
@@ -153,24 +158,24 @@ pub fn accepted(headers: &HeaderMap, mut there: impl Iterator<Item = Form>) -> O
     let lines: Vec<String> = lines
         .map(|line| String::from_utf8_lossy(line.as_bytes()).into_owned())
         .collect();
-    let ranges: Vec<Range<'_>> = lines
+    let ranges: Vec<MediaRange<'_>> = lines
         .iter()
         .flat_map(|line| line.split(','))
-        .map(Range::read)
+        .map(MediaRange::read)
         .collect();
-    let weighed = there.filter_map(|form| Some((weight(&ranges, form)?, form)));
+    let weighed = there.filter_map(|form| Some((format_weight(&ranges, form)?, form)));
     // Among equal weights, the format that Accept names first, then the first available one.
     let best = weighed.reduce(|best, next| if next.0 > best.0 { next } else { best });
     best.map(|(_, form)| form)
 }
 
 /// One media range of an Accept header, with its weight.
-struct Range<'a> {
+struct MediaRange<'a> {
     name: &'a str,
     thousandths: u32,
 }
 
-impl<'a> Range<'a> {
+impl<'a> MediaRange<'a> {
     fn read(text: &'a str) -> Self {
         let mut parts = text.split(';').map(str::trim);
         let name = parts.next().unwrap_or_default();
@@ -192,21 +197,21 @@ impl<'a> Range<'a> {
     }
 
     /// Returns how specifically the range names a format, or `None` if it does not match.
-    fn closeness(&self, form: Form) -> Option<u8> {
+    fn specificity(&self, form: BodyFormat) -> Option<u8> {
         match self.name {
             "*/*" => Some(0),
             "application/*" => Some(1),
-            name if name.eq_ignore_ascii_case(form.name()) => Some(2),
+            name if name.eq_ignore_ascii_case(form.media_type_name()) => Some(2),
             _ => None,
         }
     }
 }
 
 /// Returns the weight of a format and its position in the list, or `None` if it is refused.
-fn weight(ranges: &[Range<'_>], form: Form) -> Option<(u32, usize)> {
+fn format_weight(ranges: &[MediaRange<'_>], form: BodyFormat) -> Option<(u32, usize)> {
     let named = ranges.iter().rev().enumerate();
     let (earliness, range, _) = named
-        .filter_map(|(earliness, range)| Some((earliness, range, range.closeness(form)?)))
+        .filter_map(|(earliness, range)| Some((earliness, range, range.specificity(form)?)))
         .max_by_key(|(earliness, _, closeness)| (*closeness, *earliness))?;
     (range.thousandths > 0).then_some((range.thousandths, earliness))
 }
@@ -215,12 +220,12 @@ fn weight(ranges: &[Range<'_>], form: Form) -> Option<(u32, usize)> {
 mod tests {
     use super::*;
 
-    fn page(json: bool, ssz: bool) -> Page {
+    fn page(json: bool, ssz: bool) -> ReplayPage {
         let one = |there: bool| there.then(|| Representation::from(b"{}".to_vec()));
-        Page {
+        ReplayPage {
             json: one(json),
             ssz: one(ssz),
-            fields: None,
+            response_headers: None,
         }
     }
 
@@ -231,10 +236,10 @@ mod tests {
 
     #[test]
     fn format_is_negotiated_by_accept() {
-        use Form::{Json, Ssz};
+        use BodyFormat::{Json, Ssz};
         let (json, ssz) = ("application/json", "application/octet-stream");
         let preferred = "application/octet-stream;q=1.0,application/json;q=0.9";
-        let cases: [(&[&str], [Option<Form>; 3]); 13] = [
+        let cases: [(&[&str], [Option<BodyFormat>; 3]); 13] = [
             (&[], [Some(Json), Some(Json), Some(Ssz)]),
             (&[json], [Some(Json), Some(Json), None]),
             (&[ssz], [Some(Ssz), None, Some(Ssz)]),
@@ -269,7 +274,7 @@ mod tests {
                 .iter()
                 .map(|line| line.to_string().leak() as &str)
                 .collect();
-            let of = |json, ssz| page(json, ssz).accepted(&accept(&lines));
+            let of = |json, ssz| page(json, ssz).negotiate(&accept(&lines));
             assert_eq!(
                 [of(true, true), of(true, false), of(false, true)],
                 expected,
@@ -280,7 +285,7 @@ mod tests {
 
     #[test]
     fn fork_header_is_taken_from_the_json_unless_set() {
-        let mut of = Page::default();
+        let mut of = ReplayPage::default();
         assert!(of.fields().is_empty());
         of.json = Some(b"{\"data\":[],\"version\":\"electra\"}".to_vec().into());
         let fork = (CONSENSUS_VERSION, HeaderValue::from_static("electra"));

@@ -15,14 +15,14 @@ use hyper::header::{HeaderName, HeaderValue};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::responses::{present, AnswerError, RecordedResponse, ResponseTable};
+use crate::responses::{present_member, RecordedResponse, RecordedResponseError, ResponseTable};
 
 /// Maximum nesting of folders; deeper ones are assumed to be a loop of links.
 const DEPTH_LIMIT: usize = 16;
 
 /// Reason why a recorded exchange was skipped.
 #[derive(Debug, thiserror::Error)]
-pub enum EntryError {
+pub enum RecordingError {
     #[error("the entry is not an object")]
     NotAnObject,
     #[error("the entry is not an exchange: {0}")]
@@ -34,27 +34,27 @@ pub enum EntryError {
     #[error("a batch of {requests} requests has {responses} responses")]
     BatchLength { requests: usize, responses: usize },
     #[error(transparent)]
-    Answer(#[from] AnswerError),
+    Answer(#[from] RecordedResponseError),
 }
 
 #[derive(Deserialize)]
-struct Entry<'a> {
+struct RecordedEntry<'a> {
     #[serde(borrow)]
     request: &'a RawValue,
-    #[serde(borrow, default, deserialize_with = "present")]
+    #[serde(borrow, default, deserialize_with = "present_member")]
     response: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
-struct Request<'a> {
+struct RecordedRequest<'a> {
     method: Option<String>,
-    #[serde(borrow, default, deserialize_with = "present")]
+    #[serde(borrow, default, deserialize_with = "present_member")]
     params: Option<&'a RawValue>,
 }
 
 /// Reads all files below `folder` into `answers`; `warn` receives the skipped ones. Fails only if
 /// the folder itself can't be read.
-pub fn load(
+pub fn load_folder(
     folder: &Path,
     answers: &mut ResponseTable,
     warn: &mut dyn FnMut(String),
@@ -66,12 +66,12 @@ pub fn load(
     for file in files {
         let path = page_path(folder, &file);
         let warn = &mut |reason| warn(format!("{}: {reason}", file.display()));
-        let read = match kind(&file) {
-            Some(Kind::Ssz) => fs::read(&file).map(|ssz| {
+        let read = match file_kind(&file) {
+            Some(FileKind::Ssz) => fs::read(&file).map(|ssz| {
                 answers.page_mut(path).ssz = Some(ssz.into());
             }),
-            Some(Kind::Fields) => fs::read_to_string(&file).map(|text| {
-                let (name, fields) = (path.clone(), fields(&text, warn));
+            Some(FileKind::Fields) => fs::read_to_string(&file).map(|text| {
+                let (name, fields) = (path.clone(), parse_headers(&text, warn));
                 answers.page_mut(name).set_fields(fields);
             }),
             _ => fs::read_to_string(&file).map(|text| load_file(&text, &path, answers, warn)),
@@ -90,12 +90,12 @@ pub fn load_page(
     answers: &mut ResponseTable,
     warn: &mut dyn FnMut(String),
 ) -> io::Result<()> {
-    match kind(file) {
-        Some(Kind::Ssz) => {
+    match file_kind(file) {
+        Some(FileKind::Ssz) => {
             answers.page_mut(path.to_owned()).ssz = Some(fs::read(file)?.into());
         }
-        Some(Kind::Fields) => {
-            let fields = fields(&fs::read_to_string(file)?, warn);
+        Some(FileKind::Fields) => {
+            let fields = parse_headers(&fs::read_to_string(file)?, warn);
             answers.page_mut(path.to_owned()).set_fields(fields);
         }
         _ => {
@@ -109,23 +109,23 @@ pub fn load_page(
 
 /// The kind of a recorded file, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum FileKind {
     Json,
     Ssz,
     Fields,
 }
 
-fn kind(file: &Path) -> Option<Kind> {
+fn file_kind(file: &Path) -> Option<FileKind> {
     match file.extension()?.to_str()? {
-        "json" => Some(Kind::Json),
-        "ssz" => Some(Kind::Ssz),
-        "headers" => Some(Kind::Fields),
+        "json" => Some(FileKind::Json),
+        "ssz" => Some(FileKind::Ssz),
+        "headers" => Some(FileKind::Fields),
         _ => None,
     }
 }
 
 /// Parses headers, `Name: value`, one per line.
-fn fields(text: &str, warn: &mut dyn FnMut(String)) -> Vec<(HeaderName, HeaderValue)> {
+fn parse_headers(text: &str, warn: &mut dyn FnMut(String)) -> Vec<(HeaderName, HeaderValue)> {
     let mut fields = Vec::new();
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
         let field = line.split_once(':').and_then(|(name, value)| {
@@ -155,7 +155,7 @@ fn find_files(path: PathBuf, depth: usize, files: &mut Vec<PathBuf>, warn: &mut 
                 .for_each(|entry| find_files(entry, depth - 1, files, warn)),
             Err(error) => warn(format!("{}: {error}", path.display())),
         }
-    } else if kind(&path).is_some() {
+    } else if file_kind(&path).is_some() {
         files.push(path);
     }
 }
@@ -190,23 +190,23 @@ fn load_file(text: &str, path: &str, answers: &mut ResponseTable, warn: &mut dyn
 }
 
 fn is_exchange(entry: &RawValue) -> bool {
-    entry.get().starts_with('{') && serde_json::from_str::<Entry>(entry.get()).is_ok()
+    entry.get().starts_with('{') && serde_json::from_str::<RecordedEntry>(entry.get()).is_ok()
 }
 
-fn load_entry(text: &str, answers: &mut ResponseTable) -> Result<(), EntryError> {
+fn load_entry(text: &str, answers: &mut ResponseTable) -> Result<(), RecordingError> {
     // serde would read an array as a struct's members in order.
     if !text.starts_with('{') {
-        return Err(EntryError::NotAnObject);
+        return Err(RecordingError::NotAnObject);
     }
-    let entry: Entry = serde_json::from_str(text)?;
-    let response = entry.response.ok_or(EntryError::NoResponse)?;
+    let entry: RecordedEntry = serde_json::from_str(text)?;
+    let response = entry.response.ok_or(RecordingError::NoResponse)?;
     if !entry.request.get().starts_with('[') {
         return load_pair(entry.request, response, answers);
     }
     let requests: Vec<&RawValue> = serde_json::from_str(entry.request.get())?;
     let responses: Vec<&RawValue> = serde_json::from_str(response.get())?;
     if requests.len() != responses.len() {
-        return Err(EntryError::BatchLength {
+        return Err(RecordingError::BatchLength {
             requests: requests.len(),
             responses: responses.len(),
         });
@@ -215,7 +215,7 @@ fn load_entry(text: &str, answers: &mut ResponseTable) -> Result<(), EntryError>
         match load_pair(request, response, answers) {
             // A batch may contain an invalid member on purpose; the node responds to it by
             // itself.
-            Ok(()) | Err(EntryError::NoMethod) => (),
+            Ok(()) | Err(RecordingError::NoMethod) => (),
             Err(error) => return Err(error),
         }
     }
@@ -226,12 +226,12 @@ fn load_pair(
     request: &RawValue,
     response: &RawValue,
     answers: &mut ResponseTable,
-) -> Result<(), EntryError> {
+) -> Result<(), RecordingError> {
     if !request.get().starts_with('{') {
-        return Err(EntryError::NoMethod);
+        return Err(RecordingError::NoMethod);
     }
-    let request: Request = serde_json::from_str(request.get())?;
-    let method = request.method.ok_or(EntryError::NoMethod)?;
+    let request: RecordedRequest = serde_json::from_str(request.get())?;
+    let method = request.method.ok_or(RecordingError::NoMethod)?;
     let answer = RecordedResponse::from_response(response.get())?;
     answers.insert(&method, request.params, Arc::new(answer));
     Ok(())
@@ -245,7 +245,7 @@ mod tests {
         let mut answers = ResponseTable::new(false);
         let mut warnings = Vec::new();
         load_file(text, "/page", &mut answers, &mut |w| warnings.push(w));
-        (answers.list(), warnings)
+        (answers.list_responses(), warnings)
     }
 
     #[test]

@@ -11,15 +11,15 @@ use hyper::{HeaderMap, Method, Response, StatusCode};
 
 use crate::body_slices::BodySlices;
 use crate::chain::ResponseDelay;
-use crate::delivery::Delivery;
+use crate::delivery::ResponseDelivery;
 use crate::envelope::{self, ForkDeclaration};
 use crate::faults::{self, RawResponsePlan};
-use crate::handler::{Node, RawResponse};
-use crate::options::{Framing, Gzip, Options};
-use crate::page::{accepted, Form, Page, Representation, CONSENSUS_VERSION};
-use crate::rpc::Reply;
-use crate::stats::InFlight;
-use crate::witness::{Shape, Witness};
+use crate::handler::{RawResponse, ReplayNode};
+use crate::options::{DeliveryOptions, Framing, Gzip};
+use crate::page::{negotiate_format, BodyFormat, ReplayPage, Representation, CONSENSUS_VERSION};
+use crate::rpc::CallReply;
+use crate::stats::InFlightRequest;
+use crate::witness::{WitnessFormat, WitnessGenerator};
 use crate::witness_submissions;
 
 /// Response header with the Accept-Encoding that reached the node.
@@ -33,78 +33,84 @@ const WITNESS_PIECE: usize = 256 << 10;
 pub const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub const HTML: HeaderValue = HeaderValue::from_static("text/html");
 pub const TEXT: HeaderValue = HeaderValue::from_static("text/plain");
-const ABSENT: HeaderValue = HeaderValue::from_static("-");
+const ABSENT_VALUE: HeaderValue = HeaderValue::from_static("-");
 
 /// The content of a response before its content coding is chosen.
-pub enum Content<'a> {
-    Rpc(Reply<'a>),
+pub enum ResponseContent<'a> {
+    Rpc(CallReply<'a>),
     /// A page in the format that the request accepts.
-    Page(&'a Page),
-    Form(&'a Representation, Form),
+    Page(&'a ReplayPage),
+    Form(&'a Representation, BodyFormat),
     /// An accepted publish.
     Publish(&'a Bytes),
     /// A payload submitted over REST, for which a witness is generated.
-    Submission(&'a Bytes, &'a Witness),
+    Submission(&'a Bytes, &'a WitnessGenerator),
     Text(HeaderValue, String),
 }
 
-impl Content<'_> {
+impl ResponseContent<'_> {
     /// Builds an error of the Beacon API.
-    pub fn error(status: StatusCode, message: &str) -> Self {
+    pub fn beacon_error(status: StatusCode, message: &str) -> Self {
         let json = serde_json::json!({"code": status.as_u16(), "message": message});
-        Content::Text(JSON, json.to_string())
+        ResponseContent::Text(JSON, json.to_string())
     }
 
     /// Builds an error of the Engine API over REST.
-    pub fn problem(name: &str) -> Self {
-        Content::Text(
-            witness_submissions::PROBLEM,
-            witness_submissions::problem(name),
+    pub fn engine_problem(name: &str) -> Self {
+        ResponseContent::Text(
+            witness_submissions::PROBLEM_MEDIA_TYPE,
+            witness_submissions::problem_json(name),
         )
     }
 
-    fn payload(&self) -> BodySlices {
+    fn body_slices(&self) -> BodySlices {
         match self {
-            Content::Rpc(reply) => reply.payload(),
-            Content::Form(form, _) => form.payload(),
-            Content::Page(_) | Content::Publish(_) | Content::Submission(..) => {
-                BodySlices::default()
-            }
-            Content::Text(_, text) => BodySlices::from(text.clone()),
+            ResponseContent::Rpc(reply) => reply.body_slices(),
+            ResponseContent::Form(form, _) => form.body_slices(),
+            ResponseContent::Page(_)
+            | ResponseContent::Publish(_)
+            | ResponseContent::Submission(..) => BodySlices::default(),
+            ResponseContent::Text(_, text) => BodySlices::from(text.clone()),
         }
     }
 
-    fn gzipped(&self) -> Bytes {
+    fn gzipped_body(&self) -> Bytes {
         match self {
-            Content::Rpc(reply) => reply.gzipped(),
-            Content::Form(form, _) => form.gzipped(),
-            _ => self.payload().gzip(),
+            ResponseContent::Rpc(reply) => reply.gzipped_body(),
+            ResponseContent::Form(form, _) => form.gzipped_body(),
+            _ => self.body_slices().compress_to_gzip(),
         }
     }
 
     fn media_type(&self) -> HeaderValue {
         match self {
-            Content::Form(_, form) => form.media_type(),
-            Content::Rpc(Reply::Witness { shape, .. }) => shape.form().media_type(),
-            Content::Text(media_type, _) => media_type.clone(),
+            ResponseContent::Form(_, form) => form.media_type(),
+            ResponseContent::Rpc(CallReply::Witness { shape, .. }) => {
+                shape.body_format().media_type()
+            }
+            ResponseContent::Text(media_type, _) => media_type.clone(),
             _ => JSON,
         }
     }
 }
 
 /// A response before options, content coding and framing are applied.
-pub struct Answered<'a> {
+pub struct UndeliveredResponse<'a> {
     /// Name of the options for the response.
     pub method: Cow<'a, str>,
     pub status: StatusCode,
-    pub content: Content<'a>,
+    pub content: ResponseContent<'a>,
     /// Headers that only this response has.
     pub fields: Vec<(HeaderName, HeaderValue)>,
     pub hold: Option<ResponseDelay>,
 }
 
-impl<'a> Answered<'a> {
-    pub fn new(method: impl Into<Cow<'a, str>>, status: StatusCode, content: Content<'a>) -> Self {
+impl<'a> UndeliveredResponse<'a> {
+    pub fn new(
+        method: impl Into<Cow<'a, str>>,
+        status: StatusCode,
+        content: ResponseContent<'a>,
+    ) -> Self {
         Self {
             method: method.into(),
             status,
@@ -114,84 +120,98 @@ impl<'a> Answered<'a> {
         }
     }
 
-    fn error(self, status: StatusCode, message: &str) -> Self {
+    fn into_beacon_error(self, status: StatusCode, message: &str) -> Self {
         Self {
             status,
-            content: Content::error(status, message),
+            content: ResponseContent::beacon_error(status, message),
             fields: Vec::new(),
             ..self
         }
     }
 
-    fn problem(self, status: StatusCode, name: &str) -> Self {
+    fn into_engine_problem(self, status: StatusCode, name: &str) -> Self {
         Self {
             status,
-            content: Content::problem(name),
+            content: ResponseContent::engine_problem(name),
             fields: Vec::new(),
             ..self
         }
     }
 
     /// Applies the effects of the request and the options.
-    fn resolved(self, node: &Node, head: &request::Parts, options: &Options) -> Self {
+    fn apply_options(
+        self,
+        node: &ReplayNode,
+        head: &request::Parts,
+        options: &DeliveryOptions,
+    ) -> Self {
         let refused = options.error.or(options.refuse);
-        let is_submission = matches!(self.content, Content::Submission(..));
-        if refused.is_some() && (is_submission || matches!(self.content, Content::Publish(_))) {
-            node.publishes.refuse(head);
+        let is_submission = matches!(self.content, ResponseContent::Submission(..));
+        if refused.is_some()
+            && (is_submission || matches!(self.content, ResponseContent::Publish(_)))
+        {
+            node.publishes.count_refusal(head);
         }
         if let Some(status) = options.error {
             let page = faults::error_page(status);
             return Self {
                 status,
-                content: Content::Text(HTML, page),
+                content: ResponseContent::Text(HTML, page),
                 ..self
             };
         }
         if let Some(status) = options.refuse {
             return match is_submission {
-                true => self.problem(status, witness_submissions::error_type(status)),
-                false => self.error(status, "refused"),
+                true => self.into_engine_problem(status, witness_submissions::error_type(status)),
+                false => self.into_beacon_error(status, "refused"),
             };
         }
         match self.content {
-            Content::Page(page) => match options.form.or_else(|| page.accepted(&head.headers)) {
-                Some(form) => match page.form(form) {
-                    Some(body) => Self {
-                        content: Content::Form(body, form),
-                        fields: page.fields(),
-                        ..self
+            ResponseContent::Page(page) => {
+                match options.form.or_else(|| page.negotiate(&head.headers)) {
+                    Some(form) => match page.find_representation(form) {
+                        Some(body) => Self {
+                            content: ResponseContent::Form(body, form),
+                            fields: page.fields(),
+                            ..self
+                        },
+                        None => self
+                            .into_beacon_error(StatusCode::NOT_FOUND, "the page has no such form"),
                     },
-                    None => self.error(StatusCode::NOT_FOUND, "the page has no such form"),
-                },
-                None => self.error(StatusCode::NOT_ACCEPTABLE, "not acceptable"),
-            },
-            Content::Rpc(Reply::Witness { witness, shape, id }) => {
+                    None => self.into_beacon_error(StatusCode::NOT_ACCEPTABLE, "not acceptable"),
+                }
+            }
+            ResponseContent::Rpc(CallReply::Witness { witness, shape, id }) => {
                 let witness = resized_witness(witness, options);
-                let content = Content::Rpc(Reply::Witness { witness, shape, id });
+                let content = ResponseContent::Rpc(CallReply::Witness { witness, shape, id });
                 Self { content, ..self }
             }
-            Content::Submission(body, witness) => {
-                if let Err((status, name)) = node.publishes.accept(head, body) {
-                    return self.problem(status, name);
+            ResponseContent::Submission(body, witness) => {
+                if let Err((status, name)) = node.publishes.accept_body(head, body) {
+                    return self.into_engine_problem(status, name);
                 }
-                let there = [Form::Ssz, Form::Json].into_iter();
-                let Some(form) = options.form.or_else(|| accepted(&head.headers, there)) else {
+                let there = [BodyFormat::Ssz, BodyFormat::Json].into_iter();
+                let Some(form) = options
+                    .form
+                    .or_else(|| negotiate_format(&head.headers, there))
+                else {
                     let status = StatusCode::NOT_ACCEPTABLE;
-                    return self.problem(status, witness_submissions::error_type(status));
+                    return self
+                        .into_engine_problem(status, witness_submissions::error_type(status));
                 };
-                let reply = Reply::Witness {
+                let reply = CallReply::Witness {
                     witness: resized_witness(Cow::Borrowed(witness), options),
-                    shape: Shape::from_format(form),
+                    shape: WitnessFormat::from_format(form),
                     id: "",
                 };
                 Self {
-                    content: Content::Rpc(reply),
+                    content: ResponseContent::Rpc(reply),
                     ..self
                 }
             }
-            Content::Publish(body) => match node.publishes.accept(head, body) {
+            ResponseContent::Publish(body) => match node.publishes.accept_body(head, body) {
                 Ok(()) => self,
-                Err((status, why)) => self.error(status, why),
+                Err((status, why)) => self.into_beacon_error(status, why),
             },
             _ => self,
         }
@@ -209,21 +229,24 @@ impl<'a> Answered<'a> {
 }
 
 /// Returns the witness generator, with the size from the options if it is set.
-fn resized_witness<'a>(witness: Cow<'a, Witness>, options: &Options) -> Cow<'a, Witness> {
+fn resized_witness<'a>(
+    witness: Cow<'a, WitnessGenerator>,
+    options: &DeliveryOptions,
+) -> Cow<'a, WitnessGenerator> {
     match options.witness {
         Some(size) => Cow::Owned(witness.with_size(size)),
         None => witness,
     }
 }
 
-pub fn respond(
-    node: &Node,
+pub fn build_response(
+    node: &ReplayNode,
     head: &request::Parts,
-    answered: Answered<'_>,
-    options: &Options,
-    in_flight: InFlight,
-) -> Result<Response<Delivery>, RawResponse> {
-    let mut answered = answered.resolved(node, head, options);
+    answered: UndeliveredResponse<'_>,
+    options: &DeliveryOptions,
+    in_flight: InFlightRequest,
+) -> Result<Response<ResponseDelivery>, RawResponse> {
+    let mut answered = answered.apply_options(node, head, options);
     if let Some(declaration) = &options.fork {
         answered.set_fork_header(declaration);
     }
@@ -265,26 +288,28 @@ pub fn respond(
 
     let is_plain = has_body && !encode && !options.is_raw() && !options.changes_body();
     let exact = !has_body || options.framing != Some(Framing::Chunked);
-    if let (true, Content::Rpc(Reply::Witness { witness, shape, id })) = (is_plain, &content) {
-        let pieces = witness.pieces(*shape, id, options.piece.unwrap_or(WITNESS_PIECE));
-        let body = Delivery::made(pieces, exact, options.pause, Some(in_flight));
+    if let (true, ResponseContent::Rpc(CallReply::Witness { witness, shape, id })) =
+        (is_plain, &content)
+    {
+        let pieces = witness.response_pieces(*shape, id, options.piece.unwrap_or(WITNESS_PIECE));
+        let body = ResponseDelivery::from_generated(pieces, exact, options.pause, Some(in_flight));
         return Ok(response.map(|()| body));
     }
-    let payload = body(&content, has_body, encode, options);
+    let payload = build_body(&content, has_body, encode, options);
     if encode {
-        node.stats.gzipped();
+        node.stats.count_gzipped();
     }
     if options.error.is_some() || options.refuse.is_some() || options.is_raw() {
-        node.stats.fault();
+        node.stats.count_fault();
     }
     if options.is_raw() && head.method != Method::HEAD {
         let parts = response.into_parts().0;
         let plan = RawResponsePlan::new(&parts, payload, head.version, options);
-        in_flight.sent(plan.body_bytes);
+        in_flight.count_sent_bytes(plan.body_bytes);
         let in_flight = Arc::new(in_flight);
         return Err(RawResponse { plan, in_flight });
     }
-    let body = Delivery::new(
+    let body = ResponseDelivery::new(
         payload,
         exact,
         options.piece,
@@ -294,36 +319,43 @@ pub fn respond(
     Ok(response.map(|()| body))
 }
 
-fn body(content: &Content<'_>, has_body: bool, encode: bool, options: &Options) -> BodySlices {
+fn build_body(
+    content: &ResponseContent<'_>,
+    has_body: bool,
+    encode: bool,
+    options: &DeliveryOptions,
+) -> BodySlices {
     if !has_body {
         return BodySlices::default();
     }
     let mut payload = match (encode, options.changes_bytes()) {
-        (false, false) => content.payload(),
-        (true, false) => BodySlices::from(content.gzipped()),
+        (false, false) => content.body_slices(),
+        (true, false) => BodySlices::from(content.gzipped_body()),
         (encode, true) => {
-            let payload = changed_body(content.payload(), options);
+            let payload = changed_body(content.body_slices(), options);
             if encode {
-                BodySlices::from(payload.gzip())
+                BodySlices::from(payload.compress_to_gzip())
             } else {
                 payload
             }
         }
     };
     if let Some(len) = options.truncate {
-        payload.truncate(len);
+        payload.truncate_to_length(len);
     }
     payload
 }
 
 /// Applies the options that change the body before it is encoded.
-fn changed_body(mut payload: BodySlices, options: &Options) -> BodySlices {
+fn changed_body(mut payload: BodySlices, options: &DeliveryOptions) -> BodySlices {
     let version = options.version.as_ref();
-    if let Some(changed) = version.and_then(|v| envelope::with_version(&payload.joined(), v)) {
+    if let Some(changed) =
+        version.and_then(|v| envelope::with_version(&payload.to_single_slice(), v))
+    {
         payload = BodySlices::from(Bytes::from(changed));
     }
     if let Some(at) = options.corrupt.filter(|at| *at < payload.len()) {
-        let mut bytes = Vec::from(payload.joined());
+        let mut bytes = Vec::from(payload.to_single_slice());
         bytes[at] = 0xff;
         payload = BodySlices::from(Bytes::from(bytes));
     }
@@ -349,7 +381,7 @@ fn wants_gzip(gzip: Gzip, headers: &HeaderMap) -> bool {
 fn joined_header(headers: &HeaderMap, name: &HeaderName) -> HeaderValue {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
-        (None, _) => ABSENT,
+        (None, _) => ABSENT_VALUE,
         (Some(only), None) => only.clone(),
         (Some(_), Some(_)) => {
             let values: Vec<&[u8]> = headers
@@ -357,7 +389,7 @@ fn joined_header(headers: &HeaderMap, name: &HeaderName) -> HeaderValue {
                 .iter()
                 .map(HeaderValue::as_bytes)
                 .collect();
-            HeaderValue::from_bytes(&values.join(&b", "[..])).unwrap_or(ABSENT)
+            HeaderValue::from_bytes(&values.join(&b", "[..])).unwrap_or(ABSENT_VALUE)
         }
     }
 }

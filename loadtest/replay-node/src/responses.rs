@@ -13,9 +13,9 @@ use serde_json::value::RawValue;
 
 use crate::body_slices::BodySlices;
 use crate::canonical;
-use crate::page::Page;
-use crate::rpc::{CallResult, Source};
-use crate::witness::{Shape, Witness};
+use crate::page::ReplayPage;
+use crate::rpc::{CallResult, CallSource};
+use crate::witness::{WitnessFormat, WitnessGenerator};
 
 /// A JSON-RPC response body, and the position of the id in it.
 #[derive(Debug)]
@@ -25,12 +25,12 @@ pub struct RecordedResponse {
     id_end: usize,
     /// Whether neither a result nor an error was recorded; any other response replaces this one.
     void: bool,
-    gzipped: OnceLock<Bytes>,
+    gzipped_with_id: OnceLock<Bytes>,
 }
 
 /// Reason why a response can't be replayed.
 #[derive(Debug, thiserror::Error)]
-pub enum AnswerError {
+pub enum RecordedResponseError {
     #[error("the response is not a JSON object")]
     NotAnObject,
     #[error("the response is not a JSON-RPC answer: {0}")]
@@ -40,30 +40,32 @@ pub enum AnswerError {
 }
 
 #[derive(Deserialize)]
-struct Envelope<'a> {
-    #[serde(borrow, default, deserialize_with = "present")]
+struct RecordedEnvelope<'a> {
+    #[serde(borrow, default, deserialize_with = "present_member")]
     id: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
+    #[serde(borrow, default, deserialize_with = "present_member")]
     result: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
+    #[serde(borrow, default, deserialize_with = "present_member")]
     error: Option<&'a RawValue>,
 }
 
 /// Distinguishes a member that is `null` from an absent one.
-pub fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, D::Error> {
+pub fn present_member<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(from).map(Some)
 }
 
 impl RecordedResponse {
     /// Parses a recorded response.
-    pub fn from_response(json: &str) -> Result<Self, AnswerError> {
-        let json = canonical::compact(json);
+    pub fn from_response(json: &str) -> Result<Self, RecordedResponseError> {
+        let json = canonical::remove_white_space(json);
         // serde would read an array as a struct's members in order.
         if json.first() != Some(&b'{') {
-            return Err(AnswerError::NotAnObject);
+            return Err(RecordedResponseError::NotAnObject);
         }
-        let envelope: Envelope = serde_json::from_slice(&json)?;
-        let id = envelope.id.ok_or(AnswerError::NoId)?.get();
+        let envelope: RecordedEnvelope = serde_json::from_slice(&json)?;
+        let id = envelope.id.ok_or(RecordedResponseError::NoId)?.get();
         // Both pointers are into `json`: their difference is the offset of the id.
         let id_start = id.as_ptr() as usize - json.as_ptr() as usize;
         let id_end = id_start + id.len();
@@ -73,7 +75,7 @@ impl RecordedResponse {
             id_start,
             id_end,
             void,
-            gzipped: OnceLock::new(),
+            gzipped_with_id: OnceLock::new(),
         })
     }
 
@@ -91,12 +93,12 @@ impl RecordedResponse {
             id_start,
             id_end,
             void: false,
-            gzipped: OnceLock::new(),
+            gzipped_with_id: OnceLock::new(),
         })
     }
 
     /// Returns the body with the caller's id.
-    pub fn payload(&self, id: &str) -> BodySlices {
+    pub fn body_with_id(&self, id: &str) -> BodySlices {
         if self.is_recorded_id(id) {
             return BodySlices::from(self.whole.clone());
         }
@@ -108,12 +110,12 @@ impl RecordedResponse {
     }
 
     /// Returns the gzipped body with the caller's id; it is compressed once for the recorded id.
-    pub fn gzipped(&self, id: &str) -> Bytes {
+    pub fn gzipped_with_id(&self, id: &str) -> Bytes {
         if self.is_recorded_id(id) {
-            let make = || BodySlices::from(self.whole.clone()).gzip();
-            self.gzipped.get_or_init(make).clone()
+            let make = || BodySlices::from(self.whole.clone()).compress_to_gzip();
+            self.gzipped_with_id.get_or_init(make).clone()
         } else {
-            self.payload(id).gzip()
+            self.body_with_id(id).compress_to_gzip()
         }
     }
 
@@ -124,7 +126,7 @@ impl RecordedResponse {
 
 /// The responses of one method, by canonical params, with the count of its calls.
 #[derive(Debug, Default)]
-pub struct Method {
+pub struct MethodResponses {
     by_params: HashMap<Box<[u8]>, Arc<RecordedResponse>>,
     first: Option<Arc<RecordedResponse>>,
     calls: AtomicU64,
@@ -133,10 +135,10 @@ pub struct Method {
 /// All responses that the node can send.
 #[derive(Debug, Default)]
 pub struct ResponseTable {
-    methods: HashMap<Box<str>, Method>,
-    pages: BTreeMap<String, Page>,
+    methods: HashMap<Box<str>, MethodResponses>,
+    pages: BTreeMap<String, ReplayPage>,
     lenient: bool,
-    witness: Option<Witness>,
+    witness_generator: Option<WitnessGenerator>,
 }
 
 impl ResponseTable {
@@ -172,39 +174,42 @@ impl ResponseTable {
     }
 
     /// Enables generated witnesses for calls that were not recorded, whatever their params.
-    pub fn make_witnesses(&mut self, witness: Witness) {
-        self.witness = Some(witness);
+    pub fn enable_witnesses(&mut self, witness: WitnessGenerator) {
+        self.witness_generator = Some(witness);
     }
 
     /// Returns the generator of witnesses.
-    pub fn witness(&self) -> Option<&Witness> {
-        self.witness.as_ref()
+    pub fn witness_generator(&self) -> Option<&WitnessGenerator> {
+        self.witness_generator.as_ref()
     }
 
     /// Adds the JSON of a page of GET; `path` starts with a slash.
     pub fn insert_page(&mut self, path: String, json: &str) {
-        self.page_mut(path).json = Some(canonical::compact(json).into());
+        self.page_mut(path).json = Some(canonical::remove_white_space(json).into());
     }
 
     /// Returns the page at a path, to add recorded representations and headers to it.
-    pub fn page_mut(&mut self, path: String) -> &mut Page {
+    pub fn page_mut(&mut self, path: String) -> &mut ReplayPage {
         self.pages.entry(path).or_default()
     }
 
-    pub fn pages_mut(&mut self) -> impl Iterator<Item = (&str, &mut Page)> {
+    pub fn pages_mut(&mut self) -> impl Iterator<Item = (&str, &mut ReplayPage)> {
         self.pages
             .iter_mut()
             .map(|(path, page)| (path.as_str(), page))
     }
 
-    pub fn page(&self, path: &str) -> Option<&Page> {
+    pub fn find_page(&self, path: &str) -> Option<&ReplayPage> {
         self.pages.get(path)
     }
 
     /// Returns the number of calls by method, without methods that were not called.
-    pub fn calls(&self) -> BTreeMap<&str, u64> {
-        let made = self.witness.iter().flat_map(Witness::calls);
-        let count = |method: &Method| method.calls.load(Ordering::Relaxed);
+    pub fn calls_by_method(&self) -> BTreeMap<&str, u64> {
+        let made = self
+            .witness_generator
+            .iter()
+            .flat_map(WitnessGenerator::calls_by_method);
+        let count = |method: &MethodResponses| method.calls.load(Ordering::Relaxed);
         self.methods
             .iter()
             .map(|(name, method)| (name.as_ref(), count(method)))
@@ -215,7 +220,7 @@ impl ResponseTable {
 
     /// Lists method, params and body size of every response, pages as `GET path`, sorted by size
     /// within a method.
-    pub fn list(&self) -> Vec<(String, String, usize)> {
+    pub fn list_responses(&self) -> Vec<(String, String, usize)> {
         let mut rows = Vec::new();
         for (name, method) in &self.methods {
             for (params, answer) in &method.by_params {
@@ -224,24 +229,27 @@ impl ResponseTable {
             }
         }
         for (path, page) in &self.pages {
-            rows.push(("GET".to_owned(), path.clone(), page.size()));
+            rows.push(("GET".to_owned(), path.clone(), page.default_size()));
         }
         rows.sort_by(|a, b| (&a.0, a.2, &a.1).cmp(&(&b.0, b.2, &b.1)));
         rows
     }
 
     pub fn is_empty(&self) -> bool {
-        self.methods.is_empty() && self.pages.is_empty() && self.witness.is_none()
+        self.methods.is_empty() && self.pages.is_empty() && self.witness_generator.is_none()
     }
 }
 
-impl Source for ResponseTable {
-    fn find(&self, method: &str, params: Option<&RawValue>) -> CallResult<'_> {
-        let made = self.witness.as_ref().zip(Shape::from_method(method));
+impl CallSource for ResponseTable {
+    fn find_response(&self, method: &str, params: Option<&RawValue>) -> CallResult<'_> {
+        let made = self
+            .witness_generator
+            .as_ref()
+            .zip(WitnessFormat::from_method(method));
         let Some(method) = self.methods.get(method) else {
             return match made {
                 Some((witness, shape)) => {
-                    witness.called(method);
+                    witness.count_call(method);
                     CallResult::Witness(witness, shape)
                 }
                 None => CallResult::UnknownMethod,
@@ -263,7 +271,7 @@ mod tests {
     use super::*;
 
     fn text(payload: BodySlices) -> String {
-        String::from_utf8(payload.joined().to_vec()).unwrap()
+        String::from_utf8(payload.to_single_slice().to_vec()).unwrap()
     }
 
     #[test]
@@ -284,30 +292,30 @@ mod tests {
         ];
         for (recorded, expected) in cases {
             let answer = RecordedResponse::from_response(recorded).unwrap();
-            assert_eq!(text(answer.payload("\"é\\n\"")), expected);
+            assert_eq!(text(answer.body_with_id("\"é\\n\"")), expected);
         }
     }
 
     #[test]
     fn body_is_not_copied_for_the_recorded_id() {
         let answer = RecordedResponse::from_response(r#"{"id":1,"result":true}"#).unwrap();
-        assert_eq!(answer.payload("1").into_slices().len(), 1);
-        assert_eq!(answer.payload("1.0").into_slices().len(), 3);
+        assert_eq!(answer.body_with_id("1").into_slices().len(), 1);
+        assert_eq!(answer.body_with_id("1.0").into_slices().len(), 3);
     }
 
     #[test]
     fn response_without_id_or_object_returns_an_error() {
         assert!(matches!(
             RecordedResponse::from_response(r#"{"result":1}"#),
-            Err(AnswerError::NoId)
+            Err(RecordedResponseError::NoId)
         ));
         assert!(matches!(
             RecordedResponse::from_response("[1]"),
-            Err(AnswerError::NotAnObject)
+            Err(RecordedResponseError::NotAnObject)
         ));
         assert!(matches!(
             RecordedResponse::from_response("{\"id\":1,\"id\":2}"),
-            Err(AnswerError::Malformed(_))
+            Err(RecordedResponseError::Malformed(_))
         ));
     }
 
@@ -324,11 +332,14 @@ mod tests {
         }
         let unknown: &RawValue = serde_json::from_str("[5]").unwrap();
         for params in [None, Some(unknown)] {
-            let CallResult::Answer(answer) = answers.find("m", params) else {
+            let CallResult::Answer(answer) = answers.find_response("m", params) else {
                 panic!("no answer");
             };
-            assert_eq!(text(answer.payload("1")), r#"{"id":1,"result":"first"}"#);
+            assert_eq!(
+                text(answer.body_with_id("1")),
+                r#"{"id":1,"result":"first"}"#
+            );
         }
-        assert_eq!(answers.calls()["m"], 2);
+        assert_eq!(answers.calls_by_method()["m"], 2);
     }
 }

@@ -7,9 +7,9 @@ use serde::Deserialize;
 use serde_json::value::{RawValue, Value};
 
 use crate::body_slices::BodySlices;
-use crate::responses::{present, RecordedResponse};
-use crate::stats::Stats;
-use crate::witness::{Shape, Witness};
+use crate::responses::{present_member, RecordedResponse};
+use crate::stats::RequestCounters;
+use crate::witness::{WitnessFormat, WitnessGenerator};
 
 const PARSE_ERROR: i32 = -32700;
 const INVALID_REQUEST: i32 = -32600;
@@ -19,17 +19,17 @@ const INVALID_PARAMS: i32 = -32602;
 const SERVER_ERROR: i32 = -32000;
 
 /// Name of the options for batches.
-pub const BATCH: &str = "batch";
+pub const BATCH_OPTIONS: &str = "batch";
 
 /// A JSON-RPC error: code, message and data.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct RpcError {
     code: i32,
     message: String,
     data: Option<String>,
 }
 
-impl Failure {
+impl RpcError {
     pub fn new(code: i32, message: &str) -> Self {
         Self {
             code,
@@ -39,11 +39,11 @@ impl Failure {
     }
 
     /// Creates the error for invalid params.
-    pub fn params(message: &str) -> Self {
+    pub fn invalid_params(message: &str) -> Self {
         Self::new(INVALID_PARAMS, message)
     }
 
-    pub fn server(message: &str) -> Self {
+    pub fn server_error(message: &str) -> Self {
         Self::new(SERVER_ERROR, message)
     }
 
@@ -62,106 +62,118 @@ pub enum CallResult<'a> {
     /// A result that was generated for this call, as JSON.
     Result(String),
     /// A result that is generated while it is sent.
-    Witness(&'a Witness, Shape),
-    Failure(Failure),
+    Witness(&'a WitnessGenerator, WitnessFormat),
+    Failure(RpcError),
     UnknownParams,
     UnknownMethod,
 }
 
 /// A source of responses to calls.
-pub trait Source {
+pub trait CallSource {
     /// Finds the response to a call, and counts the call unless the method is unknown.
-    fn find(&self, method: &str, params: Option<&RawValue>) -> CallResult<'_>;
+    fn find_response(&self, method: &str, params: Option<&RawValue>) -> CallResult<'_>;
 }
 
 /// The replies to one request body: a call or a batch.
 #[derive(Debug)]
-pub struct Exchange<'a> {
+pub struct BodyReplies<'a> {
     /// The called method, or [`BATCH`]; empty for a body that is not a call.
     pub method: Cow<'a, str>,
-    pub reply: Reply<'a>,
+    pub reply: CallReply<'a>,
 }
 
 /// The reply to one call: one from the table, or a generated one.
 #[derive(Debug)]
-pub enum Reply<'a> {
+pub enum CallReply<'a> {
     Recorded {
         answer: &'a RecordedResponse,
         id: &'a str,
     },
     Witness {
-        witness: Cow<'a, Witness>,
-        shape: Shape,
+        witness: Cow<'a, WitnessGenerator>,
+        shape: WitnessFormat,
         id: &'a str,
     },
     Generated(BodySlices),
 }
 
-impl Reply<'_> {
-    pub fn payload(&self) -> BodySlices {
+impl CallReply<'_> {
+    pub fn body_slices(&self) -> BodySlices {
         match self {
-            Reply::Recorded { answer, id } => answer.payload(id),
-            Reply::Witness { witness, shape, id } => witness.payload(*shape, id),
-            Reply::Generated(payload) => payload.clone(),
+            CallReply::Recorded { answer, id } => answer.body_with_id(id),
+            CallReply::Witness { witness, shape, id } => witness.complete_response(*shape, id),
+            CallReply::Generated(payload) => payload.clone(),
         }
     }
 
-    pub fn gzipped(&self) -> Bytes {
+    pub fn gzipped_body(&self) -> Bytes {
         match self {
-            Reply::Recorded { answer, id } => answer.gzipped(id),
-            _ => self.payload().gzip(),
+            CallReply::Recorded { answer, id } => answer.gzipped_with_id(id),
+            _ => self.body_slices().compress_to_gzip(),
         }
     }
 
-    fn error(id: &str, code: i32, message: &str) -> Self {
-        Self::failure(id, &Failure::new(code, message))
+    fn error_reply(id: &str, code: i32, message: &str) -> Self {
+        Self::failure_reply(id, &RpcError::new(code, message))
     }
 
-    fn failure(id: &str, failure: &Failure) -> Self {
+    fn failure_reply(id: &str, failure: &RpcError) -> Self {
         let code = failure.code;
         let message = Value::from(failure.message.as_str());
         let data = failure.data.as_deref().map(Value::from);
         let data = data.map_or_else(String::new, |data| format!(r#","data":{data}"#));
-        Reply::Generated(BodySlices::from(format!(
+        CallReply::Generated(BodySlices::from(format!(
             r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{message}{data}}}}}"#
         )))
     }
 }
 
 #[derive(Deserialize)]
-struct Call<'a> {
+struct RpcCall<'a> {
     #[serde(borrow, default)]
     jsonrpc: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     method: Option<Cow<'a, str>>,
-    #[serde(borrow, default, deserialize_with = "present")]
+    #[serde(borrow, default, deserialize_with = "present_member")]
     params: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
+    #[serde(borrow, default, deserialize_with = "present_member")]
     id: Option<&'a RawValue>,
 }
 
 /// Responds to a JSON-RPC request body: a call or a batch.
-pub fn answer<'a>(body: &'a [u8], answers: &'a impl Source, stats: &Stats) -> Exchange<'a> {
+pub fn respond_to_body<'a>(
+    body: &'a [u8],
+    answers: &'a impl CallSource,
+    stats: &RequestCounters,
+) -> BodyReplies<'a> {
     let Ok(text) = serde_json::from_slice::<&RawValue>(body) else {
-        stats.invalid();
-        return no_call(Reply::error("null", PARSE_ERROR, "parse error"));
+        stats.count_invalid();
+        return no_call(CallReply::error_reply("null", PARSE_ERROR, "parse error"));
     };
     if text.get().starts_with('[') {
-        return batch(text.get(), answers, stats);
+        return respond_to_batch(text.get(), answers, stats);
     }
     let (method, reply) = respond_to_call(text.get(), answers, stats);
-    Exchange {
+    BodyReplies {
         method,
-        reply: reply.unwrap_or_else(|| Reply::Generated(BodySlices::default())),
+        reply: reply.unwrap_or_else(|| CallReply::Generated(BodySlices::default())),
     }
 }
 
-fn batch<'a>(text: &'a str, answers: &'a impl Source, stats: &Stats) -> Exchange<'a> {
-    stats.batch();
+fn respond_to_batch<'a>(
+    text: &'a str,
+    answers: &'a impl CallSource,
+    stats: &RequestCounters,
+) -> BodyReplies<'a> {
+    stats.count_batch();
     let members: Vec<&RawValue> = serde_json::from_str(text).unwrap_or_default();
     if members.is_empty() {
-        stats.invalid();
-        return no_call(Reply::error("null", INVALID_REQUEST, "empty batch"));
+        stats.count_invalid();
+        return no_call(CallReply::error_reply(
+            "null",
+            INVALID_REQUEST,
+            "empty batch",
+        ));
     }
     let mut payload = BodySlices::default();
     for member in members {
@@ -170,31 +182,31 @@ fn batch<'a>(text: &'a str, answers: &'a impl Source, stats: &Stats) -> Exchange
         };
         let separator: &[u8] = if payload.len() == 0 { b"[" } else { b"," };
         payload.push(Bytes::from_static(separator));
-        payload.append(reply.payload());
+        payload.append_body(reply.body_slices());
     }
     if payload.len() > 0 {
         payload.push(Bytes::from_static(b"]"));
     }
-    Exchange {
-        method: Cow::Borrowed(BATCH),
-        reply: Reply::Generated(payload.coalesced()),
+    BodyReplies {
+        method: Cow::Borrowed(BATCH_OPTIONS),
+        reply: CallReply::Generated(payload.into_fewer_slices()),
     }
 }
 
 /// Responds to one call; a notification has no response.
 fn respond_to_call<'a>(
     text: &'a str,
-    answers: &'a impl Source,
-    stats: &Stats,
-) -> (Cow<'a, str>, Option<Reply<'a>>) {
+    answers: &'a impl CallSource,
+    stats: &RequestCounters,
+) -> (Cow<'a, str>, Option<CallReply<'a>>) {
     // serde would read an array as a struct's members in order.
     let call = text
         .starts_with('{')
-        .then(|| serde_json::from_str::<Call>(text).ok())
+        .then(|| serde_json::from_str::<RpcCall>(text).ok())
         .flatten();
     let Some(call) = call else {
-        stats.invalid();
-        return invalid("null");
+        stats.count_invalid();
+        return invalid_request_reply("null");
     };
     let id = call.id.map(RawValue::get);
     let method = match (call.method, call.jsonrpc.as_deref()) {
@@ -202,35 +214,35 @@ fn respond_to_call<'a>(
             method
         }
         _ => {
-            stats.invalid();
-            return invalid(id.filter(|id| !is_container(id)).unwrap_or("null"));
+            stats.count_invalid();
+            return invalid_request_reply(id.filter(|id| !is_container(id)).unwrap_or("null"));
         }
     };
-    let found = answers.find(&method, call.params);
+    let found = answers.find_response(&method, call.params);
     if matches!(found, CallResult::UnknownMethod) {
-        stats.unknown_method(&method);
+        stats.count_unknown_method(&method);
     }
     let Some(id) = id else {
         return (method, None);
     };
     let reply = match found {
-        CallResult::Answer(answer) => Reply::Recorded { answer, id },
-        CallResult::Witness(witness, shape) => Reply::Witness {
+        CallResult::Answer(answer) => CallReply::Recorded { answer, id },
+        CallResult::Witness(witness, shape) => CallReply::Witness {
             witness: Cow::Borrowed(witness),
             shape,
             id,
         },
-        CallResult::Result(json) => Reply::Generated(BodySlices::from(format!(
+        CallResult::Result(json) => CallReply::Generated(BodySlices::from(format!(
             r#"{{"jsonrpc":"2.0","id":{id},"result":{json}}}"#
         ))),
-        CallResult::Failure(failure) => Reply::failure(id, &failure),
+        CallResult::Failure(failure) => CallReply::failure_reply(id, &failure),
         CallResult::UnknownParams => {
             let message = format!("the method {method} is not available with these params");
-            Reply::error(id, METHOD_NOT_FOUND, &message)
+            CallReply::error_reply(id, METHOD_NOT_FOUND, &message)
         }
         CallResult::UnknownMethod => {
             let message = format!("the method {method} does not exist/is not available");
-            Reply::error(id, METHOD_NOT_FOUND, &message)
+            CallReply::error_reply(id, METHOD_NOT_FOUND, &message)
         }
     };
     (method, Some(reply))
@@ -241,13 +253,13 @@ fn is_container(id: &str) -> bool {
     id.starts_with(['{', '['])
 }
 
-fn invalid(id: &str) -> (Cow<'static, str>, Option<Reply<'static>>) {
-    let reply = Reply::error(id, INVALID_REQUEST, "invalid request");
+fn invalid_request_reply(id: &str) -> (Cow<'static, str>, Option<CallReply<'static>>) {
+    let reply = CallReply::error_reply(id, INVALID_REQUEST, "invalid request");
     (Cow::Borrowed(""), Some(reply))
 }
 
-fn no_call(reply: Reply<'_>) -> Exchange<'_> {
-    Exchange {
+fn no_call(reply: CallReply<'_>) -> BodyReplies<'_> {
+    BodyReplies {
         method: Cow::Borrowed(""),
         reply,
     }
@@ -275,8 +287,8 @@ mod tests {
 
     fn response_to(body: &str) -> String {
         let answers = table();
-        let exchange = answer(body.as_bytes(), &answers, &Stats::default());
-        String::from_utf8(exchange.reply.payload().joined().to_vec()).unwrap()
+        let exchange = respond_to_body(body.as_bytes(), &answers, &RequestCounters::default());
+        String::from_utf8(exchange.reply.body_slices().to_single_slice().to_vec()).unwrap()
     }
 
     #[test]
@@ -340,12 +352,12 @@ mod tests {
     /// A source that generates results and errors.
     struct GeneratingSource;
 
-    impl Source for GeneratingSource {
-        fn find(&self, method: &str, _: Option<&RawValue>) -> CallResult<'_> {
+    impl CallSource for GeneratingSource {
+        fn find_response(&self, method: &str, _: Option<&RawValue>) -> CallResult<'_> {
             match method {
                 "result" => CallResult::Result("[1]".to_owned()),
-                "failure" => CallResult::Failure(Failure::server("no \"x\"")),
-                _ => CallResult::Failure(Failure::new(3, "reverted").with_data("0x01".to_owned())),
+                "failure" => CallResult::Failure(RpcError::server_error("no \"x\"")),
+                _ => CallResult::Failure(RpcError::new(3, "reverted").with_data("0x01".to_owned())),
             }
         }
     }
@@ -362,9 +374,13 @@ mod tests {
         ];
         for (method, expected) in cases {
             let body = format!(r#"{{"jsonrpc":"2.0","id":1.0,"method":"{method}"}}"#);
-            let exchange = answer(body.as_bytes(), &GeneratingSource, &Stats::default());
+            let exchange = respond_to_body(
+                body.as_bytes(),
+                &GeneratingSource,
+                &RequestCounters::default(),
+            );
             let expected = format!(r#"{{"jsonrpc":"2.0","id":1.0,{expected}}}"#);
-            assert_eq!(exchange.reply.payload().joined(), expected);
+            assert_eq!(exchange.reply.body_slices().to_single_slice(), expected);
         }
     }
 

@@ -3,11 +3,11 @@
 
 use hyper::header::HeaderValue;
 use sszip_core::ssz::{
-    to_json, Fork, InputForm as Enveloped, Preset, Schema, SszError, ToSsz, TypeId,
+    to_json, Fork, InputForm as Enveloped, JsonToSsz, Preset, Schema, SszError, TypeId,
 };
-use sszip_core::transcode::ssz_routes::{response_type, ResponseType};
+use sszip_core::transcode::ssz_routes::{ssz_response_type, ResponseType};
 
-use crate::page::{Form, Page, CONSENSUS_VERSION};
+use crate::page::{BodyFormat, ReplayPage, CONSENSUS_VERSION};
 use crate::responses::ResponseTable;
 
 /// Formats in which the Beacon API is served.
@@ -22,10 +22,10 @@ pub enum ServedFormats {
 }
 
 impl ServedFormats {
-    pub fn has(self, form: Form) -> bool {
+    pub fn includes_format(self, form: BodyFormat) -> bool {
         match self {
-            ServedFormats::Json => form == Form::Json,
-            ServedFormats::Ssz => form == Form::Ssz,
+            ServedFormats::Json => form == BodyFormat::Json,
+            ServedFormats::Ssz => form == BodyFormat::Ssz,
             ServedFormats::Both => true,
         }
     }
@@ -40,26 +40,35 @@ pub fn retain_formats(
     warn: &mut dyn FnMut(String),
 ) {
     for (path, page) in answers.pages_mut() {
-        for form in [Form::Json, Form::Ssz] {
-            if forms.has(form) && page.form(form).is_none() {
+        for form in [BodyFormat::Json, BodyFormat::Ssz] {
+            if forms.includes_format(form) && page.find_representation(form).is_none() {
                 if let Err(why) = convert_page(path, page, form, preset) {
                     warn(format!("{path}: {why}"));
                 }
             }
         }
         if page.json.is_some() && page.ssz.is_some() {
-            page.json.take_if(|_| !forms.has(Form::Json));
-            page.ssz.take_if(|_| !forms.has(Form::Ssz));
+            page.json
+                .take_if(|_| !forms.includes_format(BodyFormat::Json));
+            page.ssz
+                .take_if(|_| !forms.includes_format(BodyFormat::Ssz));
         }
     }
 }
 
 /// Adds the other format of a page; a page that exists only as JSON is unchanged.
-fn convert_page(path: &str, page: &mut Page, form: Form, preset: Preset) -> Result<(), String> {
+fn convert_page(
+    path: &str,
+    page: &mut ReplayPage,
+    form: BodyFormat,
+    preset: Preset,
+) -> Result<(), String> {
     let Some(gives) = path_route(path) else {
         return Ok(());
     };
-    let version = page.field(&CONSENSUS_VERSION).map(HeaderValue::to_str);
+    let version = page
+        .find_header(&CONSENSUS_VERSION)
+        .map(HeaderValue::to_str);
     let fork = match (gives, version) {
         (ResponseType::Same(_, since), _) => since,
         (_, Some(Ok(fork))) => fork.parse().map_err(|unknown| format!("{unknown}"))?,
@@ -67,48 +76,50 @@ fn convert_page(path: &str, page: &mut Page, form: Form, preset: Preset) -> Resu
     };
     let kind = gives.block_kind_header().and_then(|name| name.parse().ok());
     let kind = kind
-        .and_then(|name| page.field(&name))
+        .and_then(|name| page.find_header(&name))
         .map(|value| value == "true");
-    let Some((schema, ty)) = type_of(gives, fork, kind, preset) else {
+    let Some((schema, ty)) = type_in_schema(gives, fork, kind, preset) else {
         return Err(format!("{fork} has no such value"));
     };
     let made = match (form, &page.json, &page.ssz) {
-        (Form::Ssz, Some(json), _) => ssz(schema, ty, json.bytes()),
-        (Form::Json, _, Some(ssz)) => json(gives, fork, schema, ty, ssz.bytes()),
+        (BodyFormat::Ssz, Some(json), _) => json_to_ssz(schema, ty, json.body_bytes()),
+        (BodyFormat::Json, _, Some(ssz)) => {
+            ssz_to_enveloped_json(gives, fork, schema, ty, ssz.body_bytes())
+        }
         _ => return Ok(()),
     };
     let made = made.map_err(|error| error.to_string())?.into();
     match form {
-        Form::Json => page.json = Some(made),
-        Form::Ssz => page.ssz = Some(made),
+        BodyFormat::Json => page.json = Some(made),
+        BodyFormat::Ssz => page.ssz = Some(made),
     }
     Ok(())
 }
 
 fn path_route(path: &str) -> Option<ResponseType> {
-    let of = |method: &[u8]| response_type(method, path.as_bytes()).copied();
+    let of = |method: &[u8]| ssz_response_type(method, path.as_bytes()).copied();
     of(b"GET").or_else(|| of(b"POST"))
 }
 
-fn type_of(
+fn type_in_schema(
     gives: ResponseType,
     fork: Fork,
     kind: Option<bool>,
     preset: Preset,
 ) -> Option<(&'static Schema, TypeId)> {
-    let name = gives.name(fork, kind)?;
+    let name = gives.type_name(fork, kind)?;
     let schema = Schema::for_fork(fork, preset);
-    Some((schema, schema.find(name)?))
+    Some((schema, schema.find_type(name)?))
 }
 
-fn ssz(schema: &Schema, ty: TypeId, json: &[u8]) -> Result<Vec<u8>, SszError> {
-    let mut reader = ToSsz::new(schema, ty, Enveloped::Enveloped);
-    reader.push(json)?;
-    reader.end()
+fn json_to_ssz(schema: &Schema, ty: TypeId, json: &[u8]) -> Result<Vec<u8>, SszError> {
+    let mut reader = JsonToSsz::new(schema, ty, Enveloped::Enveloped);
+    reader.push_piece(json)?;
+    reader.finish()
 }
 
 /// Builds the JSON, with the envelope members that nodes add to the value.
-fn json(
+fn ssz_to_enveloped_json(
     gives: ResponseType,
     fork: Fork,
     schema: &Schema,

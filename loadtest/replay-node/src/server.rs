@@ -24,7 +24,7 @@ use tokio::sync::watch;
 
 use crate::chain;
 use crate::faults::Socket;
-use crate::handler::{self, Node, RawResponse, Source};
+use crate::handler::{self, RawResponse, ReplayNode, ResponseSource};
 use crate::stats::OpenConnection;
 
 /// Time without accepts after an error such as too many open files.
@@ -32,31 +32,31 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// An address on which the node listens: TCP or a Unix socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Address {
+pub enum ListenAddress {
     Tcp(SocketAddr),
     Unix(PathBuf),
 }
 
-impl FromStr for Address {
+impl FromStr for ListenAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text.strip_prefix("unix:") {
             Some("") => Err("unix: needs a path".to_owned()),
-            Some(path) => Ok(Address::Unix(path.into())),
+            Some(path) => Ok(ListenAddress::Unix(path.into())),
             None => text
                 .parse()
-                .map(Address::Tcp)
+                .map(ListenAddress::Tcp)
                 .map_err(|_| "expected IP:PORT, [IPV6]:PORT or unix:PATH".to_owned()),
         }
     }
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Address::Tcp(address) => write!(f, "http://{address}"),
-            Address::Unix(path) => write!(f, "unix:{}", path.display()),
+            ListenAddress::Tcp(address) => write!(f, "http://{address}"),
+            ListenAddress::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
 }
@@ -69,14 +69,14 @@ pub enum Listener {
 }
 
 impl Listener {
-    pub fn bind(address: &Address) -> io::Result<Self> {
+    pub fn bind_address(address: &ListenAddress) -> io::Result<Self> {
         match address {
-            Address::Tcp(address) => {
+            ListenAddress::Tcp(address) => {
                 let listener = std::net::TcpListener::bind(address)?;
                 listener.set_nonblocking(true)?;
                 Ok(Listener::Tcp(listener))
             }
-            Address::Unix(path) => {
+            ListenAddress::Unix(path) => {
                 remove_stale(path);
                 let listener = std::os::unix::net::UnixListener::bind(path)?;
                 listener.set_nonblocking(true)?;
@@ -86,10 +86,10 @@ impl Listener {
     }
 
     /// Returns the bound address, with the actual port for port 0.
-    pub fn address(&self) -> io::Result<Address> {
+    pub fn bound_address(&self) -> io::Result<ListenAddress> {
         match self {
-            Listener::Tcp(listener) => listener.local_addr().map(Address::Tcp),
-            Listener::Unix(_, path) => Ok(Address::Unix(path.clone())),
+            Listener::Tcp(listener) => listener.local_addr().map(ListenAddress::Tcp),
+            Listener::Unix(_, path) => Ok(ListenAddress::Unix(path.clone())),
         }
     }
 }
@@ -116,8 +116,8 @@ fn remove_stale(path: &Path) {
 
 /// Starts `threads` workers. Connections end after their current response when `stop` becomes
 /// true; the channel is closed when the last connection has ended.
-pub fn start(
-    node: &Arc<Node>,
+pub fn start_workers(
+    node: &Arc<ReplayNode>,
     listeners: &[Listener],
     threads: usize,
     stop: &watch::Receiver<bool>,
@@ -148,7 +148,7 @@ pub fn start(
     Ok(())
 }
 
-async fn accept_tcp(listener: TcpListener, node: Arc<Node>, mut stop: watch::Receiver<bool>) {
+async fn accept_tcp(listener: TcpListener, node: Arc<ReplayNode>, mut stop: watch::Receiver<bool>) {
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -159,14 +159,18 @@ async fn accept_tcp(listener: TcpListener, node: Arc<Node>, mut stop: watch::Rec
                 // Without it, small pieces wait for the peer's acknowledgement; an error for a
                 // peer that has closed is noticed when serving.
                 let _ = stream.set_nodelay(true);
-                tokio::spawn(serve(stream, node.clone(), stop.clone()));
+                tokio::spawn(serve_until_closed(stream, node.clone(), stop.clone()));
             }
             Err(error) => accept_failed(&error).await,
         }
     }
 }
 
-async fn accept_unix(listener: UnixListener, node: Arc<Node>, mut stop: watch::Receiver<bool>) {
+async fn accept_unix(
+    listener: UnixListener,
+    node: Arc<ReplayNode>,
+    mut stop: watch::Receiver<bool>,
+) {
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -174,7 +178,7 @@ async fn accept_unix(listener: UnixListener, node: Arc<Node>, mut stop: watch::R
         };
         match accepted {
             Ok((stream, _)) => {
-                tokio::spawn(serve(stream, node.clone(), stop.clone()));
+                tokio::spawn(serve_until_closed(stream, node.clone(), stop.clone()));
             }
             Err(error) => accept_failed(&error).await,
         }
@@ -189,13 +193,21 @@ async fn accept_failed(error: &io::Error) {
 }
 
 /// Serves one connection until it ends.
-async fn serve<S: Socket>(socket: S, node: Arc<Node>, mut stop: watch::Receiver<bool>) {
+async fn serve_until_closed<S: Socket>(
+    socket: S,
+    node: Arc<ReplayNode>,
+    mut stop: watch::Receiver<bool>,
+) {
     let _open = OpenConnection::new(node.stats.clone());
     let upgraded = Arc::new(AtomicBool::new(false));
     let (shared, becomes) = (node.clone(), upgraded.clone());
     // Boxed because hyper returns the socket only for futures that are `Unpin`.
     let service = service_fn(move |request| {
-        Box::pin(handler::handle(shared.clone(), request, becomes.clone()))
+        Box::pin(handler::handle_request(
+            shared.clone(),
+            request,
+            becomes.clone(),
+        ))
     });
     let mut connection = http1::Builder::new().serve_connection(TokioIo::new(socket), service);
     let mut stopping = false;
@@ -208,9 +220,11 @@ async fn serve<S: Socket>(socket: S, node: Arc<Node>, mut stop: watch::Receiver<
     };
     let parts = connection.into_parts();
     let socket = parts.io.into_inner();
-    if let (Source::Chain(simulation), true) = (&node.source, upgraded.load(Ordering::Relaxed)) {
+    if let (ResponseSource::Chain(simulation), true) =
+        (&node.source, upgraded.load(Ordering::Relaxed))
+    {
         let (simulation, stats) = (simulation.clone(), node.stats.clone());
-        return chain::converse(socket, parts.read_buf, simulation, stats, stop).await;
+        return chain::serve_websocket(socket, parts.read_buf, simulation, stats, stop).await;
     }
     let raw = match &result {
         Ok(()) => None,
@@ -221,7 +235,7 @@ async fn serve<S: Socket>(socket: S, node: Arc<Node>, mut stop: watch::Receiver<
     if let Some(raw) = raw.cloned() {
         tokio::select! {
             // Faults make peers close the connection: an error is expected.
-            _ = raw.plan.run(socket) => (),
+            _ = raw.plan.run_plan(socket) => (),
             _ = stop.wait_for(|stop| *stop) => (),
         }
         drop(raw.in_flight);
@@ -239,10 +253,10 @@ mod tests {
             ("[::1]:8545", "http://[::1]:8545"),
             ("unix:/tmp/x", "unix:/tmp/x"),
         ] {
-            assert_eq!(text.parse::<Address>().unwrap().to_string(), shown);
+            assert_eq!(text.parse::<ListenAddress>().unwrap().to_string(), shown);
         }
         for text in ["", "unix:", "8545", "localhost", "127.0.0.1:65536"] {
-            text.parse::<Address>().unwrap_err();
+            text.parse::<ListenAddress>().unwrap_err();
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
 
-use crate::submissions::Counts;
+use crate::submissions::SubmissionCounts;
 
 /// Maximum number of unknown method names that are counted separately; further ones are counted
 /// together.
@@ -16,7 +16,7 @@ const OTHER_NAMES: &str = "(other)";
 /// The counters of requests since the start. Requests for `/stats` and `/health` are not counted,
 /// but their connections are.
 #[derive(Debug, Default)]
-pub struct Stats {
+pub struct RequestCounters {
     requests: AtomicU64,
     pages: AtomicU64,
     batches: AtomicU64,
@@ -32,7 +32,7 @@ pub struct Stats {
 }
 
 #[derive(Serialize)]
-struct Snapshot<'a> {
+struct CounterSnapshot<'a> {
     requests: u64,
     in_flight: u64,
     bytes_in: u64,
@@ -44,7 +44,7 @@ struct Snapshot<'a> {
     faults: u64,
     gzipped: u64,
     methods: BTreeMap<&'a str, u64>,
-    publishes: BTreeMap<String, Counts>,
+    publishes: BTreeMap<String, SubmissionCounts>,
     unknown_methods: BTreeMap<String, u64>,
 }
 
@@ -54,33 +54,33 @@ struct Connections {
     open: u64,
 }
 
-impl Stats {
-    pub fn batch(&self) {
+impl RequestCounters {
+    pub fn count_batch(&self) {
         self.batches.fetch_add(1, Relaxed);
     }
 
     /// Counts a call or batch member that is not a valid JSON-RPC request.
-    pub fn invalid(&self) {
+    pub fn count_invalid(&self) {
         self.invalid.fetch_add(1, Relaxed);
     }
 
-    pub fn page(&self) {
+    pub fn count_page(&self) {
         self.pages.fetch_add(1, Relaxed);
     }
 
-    pub fn fault(&self) {
+    pub fn count_fault(&self) {
         self.faults.fetch_add(1, Relaxed);
     }
 
-    pub fn gzipped(&self) {
+    pub fn count_gzipped(&self) {
         self.gzipped.fetch_add(1, Relaxed);
     }
 
-    pub fn received(&self, bytes: usize) {
+    pub fn count_received_bytes(&self, bytes: usize) {
         self.bytes_in.fetch_add(bytes as u64, Relaxed);
     }
 
-    pub fn unknown_method(&self, name: &str) {
+    pub fn count_unknown_method(&self, name: &str) {
         let mut unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
         let name = if unknown.len() < UNKNOWN_NAMES || unknown.contains_key(name) {
             name
@@ -94,9 +94,9 @@ impl Stats {
     pub fn to_json(
         &self,
         methods: BTreeMap<&str, u64>,
-        publishes: BTreeMap<String, Counts>,
+        publishes: BTreeMap<String, SubmissionCounts>,
     ) -> String {
-        let snapshot = Snapshot {
+        let snapshot = CounterSnapshot {
             requests: self.requests.load(Relaxed),
             in_flight: self.in_flight.load(Relaxed),
             bytes_in: self.bytes_in.load(Relaxed),
@@ -124,10 +124,10 @@ impl Stats {
 
 /// An open connection, counted until it is dropped.
 #[derive(Debug)]
-pub struct OpenConnection(Arc<Stats>);
+pub struct OpenConnection(Arc<RequestCounters>);
 
 impl OpenConnection {
-    pub fn new(stats: Arc<Stats>) -> Self {
+    pub fn new(stats: Arc<RequestCounters>) -> Self {
         stats.accepted.fetch_add(1, Relaxed);
         stats.open.fetch_add(1, Relaxed);
         Self(stats)
@@ -143,22 +143,22 @@ impl Drop for OpenConnection {
 /// A request that is in flight from its head to the last byte of its response, or to the end of
 /// the connection.
 #[derive(Debug)]
-pub struct InFlight(Arc<Stats>);
+pub struct InFlightRequest(Arc<RequestCounters>);
 
-impl InFlight {
-    pub fn new(stats: Arc<Stats>) -> Self {
+impl InFlightRequest {
+    pub fn new(stats: Arc<RequestCounters>) -> Self {
         stats.requests.fetch_add(1, Relaxed);
         stats.in_flight.fetch_add(1, Relaxed);
         Self(stats)
     }
 
     /// Counts bytes of a response body that were passed to the connection.
-    pub fn sent(&self, bytes: usize) {
+    pub fn count_sent_bytes(&self, bytes: usize) {
         self.0.bytes_out.fetch_add(bytes as u64, Relaxed);
     }
 }
 
-impl Drop for InFlight {
+impl Drop for InFlightRequest {
     fn drop(&mut self) {
         self.0.in_flight.fetch_sub(1, Relaxed);
     }

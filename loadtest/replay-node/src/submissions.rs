@@ -11,17 +11,17 @@ use hyper::{HeaderMap, StatusCode};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::page::{Form, CONSENSUS_VERSION};
+use crate::page::{BodyFormat, CONSENSUS_VERSION};
 use crate::served_formats::ServedFormats;
 use crate::witness_submissions;
 
 /// Maximum number of paths that are counted separately; further ones are counted together.
-const PATHS: usize = 64;
+const MAX_PATHS: usize = 64;
 const OTHER_PATHS: &str = "(other)";
 
 /// The counters of submissions to one path.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Counts {
+pub struct SubmissionCounts {
     json: u64,
     ssz: u64,
     /// Accepted although the same bytes had been accepted before.
@@ -39,7 +39,7 @@ pub struct LastSubmission {
 
 #[derive(Debug, Default)]
 struct SubmissionResult {
-    counts: Counts,
+    counts: SubmissionCounts,
     digests: HashSet<blake3::Hash>,
     last: Option<LastSubmission>,
 }
@@ -52,7 +52,7 @@ pub struct Submissions {
 }
 
 /// The outcome of a submission: for a refused one, a status and the text or type of the error.
-pub type Verdict = Result<(), (StatusCode, &'static str)>;
+pub type SubmissionVerdict = Result<(), (StatusCode, &'static str)>;
 
 /// Whether a path belongs to the Beacon API or to a builder's API.
 pub fn is_route(path: &str) -> bool {
@@ -73,19 +73,19 @@ impl Submissions {
 
     /// Accepts a body, or returns the reason of its refusal. An accepted one is counted even if
     /// its response is lost.
-    pub fn accept(&self, head: &request::Parts, body: &Bytes) -> Verdict {
+    pub fn accept_body(&self, head: &request::Parts, body: &Bytes) -> SubmissionVerdict {
         let form = match witness_submissions::is_route(head.uri.path()) {
-            true => witness_submissions::read(head, body),
-            false => self.read(head, body),
+            true => witness_submissions::check_payload(head, body),
+            false => self.check_submission(head, body),
         };
-        let mut all = self.all();
-        let key = key(&all, head);
+        let mut all = self.lock_results();
+        let key = counter_path(&all, head);
         let taken = all.entry(key).or_default();
         match form {
             Ok(form) => {
                 match form {
-                    Form::Json => taken.counts.json += 1,
-                    Form::Ssz => taken.counts.ssz += 1,
+                    BodyFormat::Json => taken.counts.json += 1,
+                    BodyFormat::Ssz => taken.counts.ssz += 1,
                 }
                 if !taken.digests.insert(blake3::hash(body)) {
                     taken.counts.repeated += 1;
@@ -105,28 +105,32 @@ impl Submissions {
     }
 
     /// Counts a submission that is refused by an option, whatever its content.
-    pub fn refuse(&self, head: &request::Parts) {
-        let mut all = self.all();
-        let key = key(&all, head);
+    pub fn count_refusal(&self, head: &request::Parts) {
+        let mut all = self.lock_results();
+        let key = counter_path(&all, head);
         all.entry(key).or_default().counts.refused += 1;
     }
 
-    fn read(&self, head: &request::Parts, body: &[u8]) -> Result<Form, (StatusCode, &'static str)> {
+    fn check_submission(
+        &self,
+        head: &request::Parts,
+        body: &[u8],
+    ) -> Result<BodyFormat, (StatusCode, &'static str)> {
         let unsupported = |why| (StatusCode::UNSUPPORTED_MEDIA_TYPE, why);
-        let text = |name| text(&head.headers, name);
+        let text = |name| header_text(&head.headers, name);
         match text(header::CONTENT_ENCODING) {
             None | Some("identity") => (),
             Some(_) => return Err(unsupported("unsupported content coding")),
         }
-        let form = Form::from_media_type(text(header::CONTENT_TYPE).unwrap_or_default());
+        let form = BodyFormat::from_media_type(text(header::CONTENT_TYPE).unwrap_or_default());
         let form = form
-            .filter(|form| self.takes.has(*form))
+            .filter(|form| self.takes.includes_format(*form))
             .ok_or(unsupported("unsupported content type"))?;
         let bad = |why| (StatusCode::BAD_REQUEST, why);
-        if form == Form::Json && serde_json::from_slice::<&RawValue>(body).is_err() {
+        if form == BodyFormat::Json && serde_json::from_slice::<&RawValue>(body).is_err() {
             return Err(bad("the body is no JSON"));
         }
-        if form == Form::Ssz && body.is_empty() {
+        if form == BodyFormat::Ssz && body.is_empty() {
             return Err(bad("the body is empty"));
         }
         let is_versioned = head.uri.path().starts_with("/eth/v2/");
@@ -137,27 +141,27 @@ impl Submissions {
     }
 
     /// Returns the counters by path.
-    pub fn counts(&self) -> BTreeMap<String, Counts> {
+    pub fn counts_by_path(&self) -> BTreeMap<String, SubmissionCounts> {
         let of = |(path, taken): (&String, &SubmissionResult)| (path.clone(), taken.counts.clone());
-        self.all().iter().map(of).collect()
+        self.lock_results().iter().map(of).collect()
     }
 
     /// Returns the last accepted submission of a path.
-    pub fn last(&self, path: &str) -> Option<LastSubmission> {
-        self.all().get(path)?.last.clone()
+    pub fn last_accepted(&self, path: &str) -> Option<LastSubmission> {
+        self.lock_results().get(path)?.last.clone()
     }
 
-    fn all(&self) -> MutexGuard<'_, BTreeMap<String, SubmissionResult>> {
+    fn lock_results(&self) -> MutexGuard<'_, BTreeMap<String, SubmissionResult>> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn key(all: &BTreeMap<String, SubmissionResult>, head: &request::Parts) -> String {
+fn counter_path(all: &BTreeMap<String, SubmissionResult>, head: &request::Parts) -> String {
     let path = head.uri.path();
-    let known = all.len() < PATHS || all.contains_key(path);
+    let known = all.len() < MAX_PATHS || all.contains_key(path);
     if known { path } else { OTHER_PATHS }.to_owned()
 }
 
-pub fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
+pub fn header_text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok()
 }

@@ -6,40 +6,43 @@ use hyper::http::request;
 use hyper::StatusCode;
 use serde_json::value::RawValue;
 
-use crate::page::Form;
-use crate::submissions::text;
+use crate::page::BodyFormat;
+use crate::submissions::header_text;
 
 /// Name of the options for these submissions.
-pub const NAME: &str = "payloads/witness";
+pub const SUBMISSION_OPTIONS: &str = "payloads/witness";
 /// Suffix of the path, below any prefix, since JSON-RPC accepts any path too.
-const ROUTE: &str = "/engine/v1/payloads/witness";
+const WITNESS_ROUTE: &str = "/engine/v1/payloads/witness";
 const VERSION: &str = "eth-execution-version";
 
 /// Media type of that API's errors.
-pub const PROBLEM: header::HeaderValue =
+pub const PROBLEM_MEDIA_TYPE: header::HeaderValue =
     header::HeaderValue::from_static("application/problem+json");
 
 pub fn is_route(path: &str) -> bool {
-    path.ends_with(ROUTE)
+    path.ends_with(WITNESS_ROUTE)
 }
 
 /// Returns the format of a payload, or the reason of its refusal: a status, and the suffix of the
 /// error's `type`. The value itself is not parsed.
-pub fn read(head: &request::Parts, body: &[u8]) -> Result<Form, (StatusCode, &'static str)> {
+pub fn check_payload(
+    head: &request::Parts,
+    body: &[u8],
+) -> Result<BodyFormat, (StatusCode, &'static str)> {
     let unsupported = (StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported-media-type");
-    match text(&head.headers, header::CONTENT_ENCODING) {
+    match header_text(&head.headers, header::CONTENT_ENCODING) {
         None | Some("identity") => (),
         Some(_) => return Err(unsupported),
     }
-    let media_type = text(&head.headers, header::CONTENT_TYPE);
-    let form = Form::from_media_type(media_type.unwrap_or_default()).ok_or(unsupported)?;
+    let media_type = header_text(&head.headers, header::CONTENT_TYPE);
+    let form = BodyFormat::from_media_type(media_type.unwrap_or_default()).ok_or(unsupported)?;
     if !head.headers.contains_key(VERSION) {
         return Err((StatusCode::BAD_REQUEST, "unsupported-fork"));
     }
     let is_json = || serde_json::from_slice::<&RawValue>(body).is_ok();
     match form {
-        Form::Ssz if body.is_empty() => Err((StatusCode::BAD_REQUEST, "ssz-decode-error")),
-        Form::Json if !is_json() => Err((StatusCode::BAD_REQUEST, "parse-error")),
+        BodyFormat::Ssz if body.is_empty() => Err((StatusCode::BAD_REQUEST, "ssz-decode-error")),
+        BodyFormat::Json if !is_json() => Err((StatusCode::BAD_REQUEST, "parse-error")),
         form => Ok(form),
     }
 }
@@ -59,6 +62,6 @@ pub fn error_type(status: StatusCode) -> &'static str {
 }
 
 /// Builds the body of an error.
-pub fn problem(name: &str) -> String {
+pub fn problem_json(name: &str) -> String {
     serde_json::json!({ "type": format!("/engine-api/errors/{name}") }).to_string()
 }

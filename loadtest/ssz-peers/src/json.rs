@@ -23,7 +23,7 @@ pub trait Collection: Sized {
     fn from_items(items: Vec<Self::Item>) -> Option<Self>;
 
     /// Returns the elements.
-    fn items(&self) -> &[Self::Item];
+    fn as_elements(&self) -> &[Self::Item];
 }
 
 impl<C, T> Collection for C
@@ -36,7 +36,7 @@ where
         items.try_into().ok()
     }
 
-    fn items(&self) -> &[T] {
+    fn as_elements(&self) -> &[T] {
         self
     }
 }
@@ -142,7 +142,7 @@ pub mod uint256 {
         fn from_number(number: U256) -> Self;
 
         /// Converts the value to a number.
-        fn number(&self) -> U256;
+        fn to_u256(&self) -> U256;
     }
 
     impl Uint256 for U256 {
@@ -150,7 +150,7 @@ pub mod uint256 {
             number
         }
 
-        fn number(&self) -> U256 {
+        fn to_u256(&self) -> U256 {
             *self
         }
     }
@@ -161,14 +161,14 @@ pub mod uint256 {
             number.to_le_bytes()
         }
 
-        fn number(&self) -> U256 {
+        fn to_u256(&self) -> U256 {
             U256::from_le_bytes(*self)
         }
     }
 
     /// Serializes one value.
     pub fn serialize<T: Uint256, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(&value.number().to_string())
+        to.serialize_str(&value.to_u256().to_string())
     }
 
     /// Deserializes one value.
@@ -231,7 +231,7 @@ macro_rules! collections {
                 value: &C,
                 to: S,
             ) -> Result<S::Ok, S::Error> {
-                to.collect_seq(value.items().iter().map(Write))
+                to.collect_seq(value.as_elements().iter().map(Write))
             }
 
             /// Deserializes a collection.

@@ -28,7 +28,7 @@ pub fn table_of(name: &str) -> (&'static Schema, TypeId) {
         None => (Fork::Deneb, name),
     };
     let schema = Schema::for_fork(fork, Preset::Mainnet);
-    match schema.find(name) {
+    match schema.find_type(name) {
         Some(ty) => (schema, ty),
         None => panic!("{fork} has no {name}"),
     }

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{json, Value};
-use ssz_peers::peers::{peers, Codec, Serde};
+use ssz_peers::peers::{all_peers, JsonLibrary, TypeCodec};
 use ssz_peers::{has_root, table_of};
-use sszip_core::ssz::{check, hash_tree_root, to_json, to_ssz};
+use sszip_core::ssz::{check_ssz, hash_tree_root, to_json, to_ssz};
 
 fn recorded(name: &str) -> Option<PathBuf> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
@@ -17,8 +17,8 @@ fn recorded(name: &str) -> Option<PathBuf> {
     Some(corpus.join(name))
 }
 
-fn codecs(name: &str) -> impl Iterator<Item = (&'static str, &'static Codec)> + '_ {
-    peers().into_iter().flat_map(move |(peer, codecs)| {
+fn codecs(name: &str) -> impl Iterator<Item = (&'static str, &'static TypeCodec)> + '_ {
+    all_peers().into_iter().flat_map(move |(peer, codecs)| {
         let of_name = codecs.iter().filter(move |codec| codec.name == name);
         of_name.map(move |codec| (peer, codec))
     })
@@ -27,7 +27,7 @@ fn codecs(name: &str) -> impl Iterator<Item = (&'static str, &'static Codec)> + 
 /// Asserts that all peers read and write `ssz`, and compute the core's root.
 fn same_ssz(name: &str, ssz: &[u8]) {
     let (schema, ty) = table_of(name);
-    assert_eq!(check(schema, ty, ssz), Ok(()));
+    assert_eq!(check_ssz(schema, ty, ssz), Ok(()));
     let root = hash_tree_root(schema, ty, ssz).expect(name);
     for (peer, codec) in codecs(name) {
         let theirs = (codec.recode)(ssz);
@@ -45,7 +45,7 @@ fn same_json(name: &str, json: &[u8]) -> Vec<u8> {
     let back = to_json(schema, ty, &ours).expect(name);
     for (peer, codec) in codecs(name) {
         let Some(typed) = codec.json else { continue };
-        for serde in Serde::ALL {
+        for serde in JsonLibrary::ALL {
             let theirs = (typed.to_ssz)(json, serde);
             assert!(theirs.as_ref() == Ok(&ours), "{peer}, {serde}: SSZ");
             let theirs = (typed.from_ssz)(&ours, serde);

@@ -3,24 +3,24 @@
 mod mutate;
 
 use fastrand::Rng;
-use ssz_peers::peers::{peers, Serde};
+use ssz_peers::peers::{all_peers, JsonLibrary};
 use ssz_peers::{sample, table_of};
 use sszip_core::ssz::{to_json, to_ssz, SszError};
 
 #[test]
 fn random_values_have_the_same_json() {
-    for (peer, codecs) in peers() {
+    for (peer, codecs) in all_peers() {
         for codec in codecs {
             let Some(json) = codec.json else { continue };
             let (schema, ty) = table_of(codec.name);
             let is_state = codec.name.starts_with("BeaconState");
             for seed in 0..if is_state { 1 } else { 40 } {
-                let ssz = sample::random(schema, ty, &mut Rng::with_seed(seed));
+                let ssz = sample::random_value_ssz(schema, ty, &mut Rng::with_seed(seed));
                 let context = format!("{}, seed {seed}, {peer}", codec.name);
                 let ours = to_json(schema, ty, &ssz).expect(&context);
                 let back = to_ssz(schema, ty, &ours);
                 assert!(back.as_ref() == Ok(&ssz), "{context}: our SSZ");
-                for serde in Serde::ALL {
+                for serde in JsonLibrary::ALL {
                     let theirs = (json.from_ssz)(&ssz, serde);
                     assert!(theirs.as_ref() == Ok(&ours), "{context}, {serde}: JSON");
                     let back = (json.to_ssz)(&ours, serde);
@@ -34,7 +34,7 @@ fn random_values_have_the_same_json() {
 #[test]
 fn mutated_json_is_accepted_by_the_core_and_the_peers_alike() {
     let (mut taken, mut all) = (0, 0);
-    for (peer, codecs) in peers() {
+    for (peer, codecs) in all_peers() {
         for codec in codecs {
             let Some(json) = codec.json else { continue };
             if codec.name.starts_with("BeaconState") {
@@ -43,7 +43,7 @@ fn mutated_json_is_accepted_by_the_core_and_the_peers_alike() {
             let (schema, ty) = table_of(codec.name);
             for seed in 0..20 {
                 let mut rng = Rng::with_seed(seed);
-                let ssz = sample::random(schema, ty, &mut rng);
+                let ssz = sample::random_value_ssz(schema, ty, &mut rng);
                 let good = to_json(schema, ty, &ssz).expect(codec.name);
                 for n in 0..30 {
                     let mut text = good.clone();
@@ -52,7 +52,7 @@ fn mutated_json_is_accepted_by_the_core_and_the_peers_alike() {
                     all += 1;
                     match (
                         to_ssz(schema, ty, &text),
-                        (json.to_ssz)(&text, Serde::SerdeJson),
+                        (json.to_ssz)(&text, JsonLibrary::SerdeJson),
                     ) {
                         (Ok(ours), Ok(theirs)) => {
                             taken += 1;
@@ -76,7 +76,7 @@ fn mutated_json_is_accepted_by_the_core_and_the_peers_alike() {
 /// Whether the difference is known: Rust's numbers (`+1`, `01`) and const-hex (`0x0x`) accept
 /// notations that the Beacon API does not define.
 fn is_known(ours: &SszError, text: &[u8]) -> bool {
-    let at = (ours.at() as usize).min(text.len());
+    let at = (ours.byte_offset() as usize).min(text.len());
     let (before, rest) = text.split_at(at);
     let is_prefix = before.ends_with(b"\"0x0") && rest.starts_with(b"x");
     let rest = rest.strip_prefix(b"\"").unwrap_or(rest);

@@ -1,8 +1,8 @@
 //! The core, its C ABI (`shared-core/include/sszip.h`) and the allocator of an nginx process,
 //! as one static library.
 
-use sszip_core::allocator::Allocator;
+use sszip_core::allocator::ReserveAllocator;
 pub use sszip_core::ffi;
 
 #[global_allocator]
-static ALLOCATOR: Allocator = Allocator;
+static ALLOCATOR: ReserveAllocator = ReserveAllocator;

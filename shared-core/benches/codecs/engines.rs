@@ -111,7 +111,7 @@ impl Engine for Core {
     }
 
     fn compress(&mut self, body: &[u8], out: &mut [u8]) -> Option<usize> {
-        let coded = oneshot::gzip(body, self.level, body.len()).ok()?;
+        let coded = oneshot::gzip_oneshot(body, self.level, body.len()).ok()?;
         out.get_mut(..coded.len())?.copy_from_slice(&coded);
         Some(coded.len())
     }

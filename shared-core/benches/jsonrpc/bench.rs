@@ -15,8 +15,8 @@ use rustix::time::{clock_gettime, ClockId};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
-use sszip_core::jsonrpc::request::{self, Request};
-use sszip_core::jsonrpc::{block, key, methods, response, scan};
+use sszip_core::jsonrpc::request::{self, JsonRpcRequest};
+use sszip_core::jsonrpc::{block_reference, key, methods, response, scan};
 
 /// Number of recordings that are measured, the largest first.
 const BODIES: usize = 12;
@@ -46,26 +46,26 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let mut rows = Vec::new();
     for (name, body) in &answers {
-        scan::check(body)?;
+        scan::check_json(body)?;
         rows.push(options.measure("scan", name, body, |body| {
-            let _ = black_box(scan::check(body));
+            let _ = black_box(scan::check_json(body));
         }));
-        if response::parse(body).is_ok() {
+        if response::parse_response(body).is_ok() {
             rows.push(options.measure("response", name, body, |body| {
-                let _ = black_box(response::parse(body));
+                let _ = black_box(response::parse_response(body));
             }));
         }
     }
     let batch = batch();
-    request::parse(&batch, usize::MAX)?;
+    request::parse_request(&batch, usize::MAX)?;
     rows.push(
         options.measure("scan", "batch of requests", &batch, |body| {
-            let _ = black_box(scan::check(body));
+            let _ = black_box(scan::check_json(body));
         }),
     );
     rows.push(
         options.measure("request", "batch of requests", &batch, |body| {
-            let _ = black_box(request::parse(body, usize::MAX));
+            let _ = black_box(request::parse_request(body, usize::MAX));
         }),
     );
     for (name, body) in requests() {
@@ -80,12 +80,13 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Computes all that a look-up needs from a request.
-fn look_up(body: &[u8]) -> Option<(block::BlockReference, key::Key)> {
-    let Ok(Request::Single(call)) = request::parse(body, 1) else {
+fn look_up(body: &[u8]) -> Option<(block_reference::BlockReference, key::CallCacheKey)> {
+    let Ok(JsonRpcRequest::Single(call)) = request::parse_request(body, 1) else {
         return None;
     };
-    let block = block::reference(methods::method(call.method), call.params);
-    let key = key::key(b"http://127.0.0.1:8545/", call.method, call.params).ok()?;
+    let block =
+        block_reference::call_block_reference(methods::method_row(call.method), call.params);
+    let key = key::call_key(b"http://127.0.0.1:8545/", call.method, call.params).ok()?;
     Some((block, key))
 }
 

@@ -12,11 +12,11 @@ mod engines;
 
 use rustix::time::{clock_gettime, ClockId};
 use serde_json::{json, Value};
-use sszip_core::cache::entry::{CacheEntry, EntryMeta, Envelope, IdPosition, Payload};
+use sszip_core::cache::entry::{CacheEntry, EntryMeta, EntryPayload, EnvelopeBytes, IdPosition};
 use sszip_core::cache::process::hot::HotTier;
 use sszip_core::gzip::oneshot;
-use sszip_core::gzip::open::{from_finished, open, OpenStream};
-use sszip_core::gzip::splice::{splice, MemberPart};
+use sszip_core::gzip::open_stream::{compress_open, open_finished_stream, OpenStream};
+use sszip_core::gzip::splice::{assemble_gzip_member, MemberPart};
 use std::error::Error;
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
@@ -133,16 +133,20 @@ fn coding(body: &[u8]) -> Result<Vec<Task<'_>>, Box<dyn Error>> {
     for level in [1, 4, 6, 9, 12] {
         tasks.push(Task {
             name: format!("open {level}"),
-            run: Box::new(move || open(black_box(body), level).map(|open| open.bytes.len())),
+            run: Box::new(move || {
+                compress_open(black_box(body), level).map(|open| open.bytes.len())
+            }),
         });
     }
     for level in [1, 6, 12] {
-        if let Ok(member) = oneshot::gzip(body, level, oneshot::compressed_bound(body.len())) {
+        if let Ok(member) =
+            oneshot::gzip_oneshot(body, level, oneshot::compressed_bound(body.len()))
+        {
             let stream = member[10..member.len() - 8].to_vec();
             tasks.push(Task {
                 name: format!("reopen libdeflate's {level}"),
                 run: Box::new(move || {
-                    from_finished(black_box(stream.clone())).map(|open| open.len())
+                    open_finished_stream(black_box(stream.clone())).map(|open| open.len())
                 }),
             });
         }
@@ -176,11 +180,11 @@ const AFTER: &[u8] = b"}";
 
 /// Tasks that send the compressed body repeatedly.
 fn sending(body: &[u8]) -> Result<Vec<Task<'_>>, Box<dyn Error>> {
-    let coded = open(body, 1).ok_or("not coded")?;
+    let coded = compress_open(body, 1).ok_or("not coded")?;
     if coded.inflate().as_deref() != Some(body) {
         return Err("what was coded does not decode".into());
     }
-    let tenth = open(&body[..body.len() / 10], 1).ok_or("not coded")?;
+    let tenth = compress_open(&body[..body.len() / 10], 1).ok_or("not coded")?;
     let mut id = 1_000_000u64;
     let mut next_id = move || {
         id += 1;
@@ -188,10 +192,10 @@ fn sending(body: &[u8]) -> Result<Vec<Task<'_>>, Box<dyn Error>> {
     };
     let one = {
         let coded = coded.clone();
-        move || Some(answer(&coded, &next_id()).length() as usize)
+        move || Some(answer(&coded, &next_id()).byte_length() as usize)
     };
     let hot = HotTier::new(64 << 20, 32 << 20, 1);
-    let envelope = Envelope {
+    let envelope = EnvelopeBytes {
         id: IdPosition::BeforeResult,
         before: BEFORE.into(),
         between: BETWEEN.into(),
@@ -201,9 +205,15 @@ fn sending(body: &[u8]) -> Result<Vec<Task<'_>>, Box<dyn Error>> {
         expires_at: u64::MAX,
         ..EntryMeta::default()
     };
-    let entry = CacheEntry::new(envelope, Payload::Open(coded.clone()), meta);
+    let entry = CacheEntry::new(envelope, EntryPayload::Open(coded.clone()), meta);
     hot.insert([7; 32], Arc::new(entry));
-    let hit = move || Some(hot.get(&[7; 32], 0)?.gzip(b"1000000")?.length() as usize);
+    let hit = move || {
+        Some(
+            hot.get(&[7; 32], 0)?
+                .response_for_gzip_client(b"1000000")?
+                .byte_length() as usize,
+        )
+    };
     let ids: Vec<String> = (0..10).map(|n| n.to_string()).collect();
     let batch = move || {
         let elements = ids.iter().flat_map(|id| {
@@ -212,8 +222,8 @@ fn sending(body: &[u8]) -> Result<Vec<Task<'_>>, Box<dyn Error>> {
                 .into_iter()
                 .chain(parts(&tenth, id))
         });
-        let member = splice(elements.chain([MemberPart::Text(b"]")]));
-        Some(member?.length() as usize)
+        let member = assemble_gzip_member(elements.chain([MemberPart::Text(b"]")]));
+        Some(member?.byte_length() as usize)
     };
     let inflate = move || coded.inflate().map(|plain| plain.len());
     Ok(vec![
@@ -236,8 +246,8 @@ fn sending(body: &[u8]) -> Result<Vec<Task<'_>>, Box<dyn Error>> {
     ])
 }
 
-fn answer(coded: &OpenStream, id: &str) -> sszip_core::gzip::splice::Body {
-    splice(parts(coded, id)).expect("memory")
+fn answer(coded: &OpenStream, id: &str) -> sszip_core::gzip::splice::SlicedBody {
+    assemble_gzip_member(parts(coded, id)).expect("memory")
 }
 
 fn parts<'a>(coded: &'a OpenStream, id: &'a str) -> [MemberPart<'a>; 5] {

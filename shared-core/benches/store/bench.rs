@@ -115,7 +115,7 @@ fn load(options: &Options, length: usize, log: bool) -> Result<Load, Box<dyn Err
         log_entries: log,
         ..StoreConfig::new(folder.path().join("store"), 4 << 30)
     };
-    let (store, _) = Store::open(&config, 1)?;
+    let (store, _) = Store::open_store(&config, 1)?;
     let values = Values::new(length);
     let count = (options.megabytes << 20) / length as u64;
     let before = kernel_writes()?;
@@ -125,12 +125,12 @@ fn load(options: &Options, length: usize, log: bool) -> Result<Load, Box<dyn Err
     }
     store.flush()?;
     let elapsed = start.elapsed();
-    let written = store.status().written;
+    let written = store.store_status().written;
     let kernel = kernel_writes()? - before;
     if store.get(&key(count / 2), 2).as_deref() != Some(values.of(count / 2)) {
         return Err("a value is not what was stored".into());
     }
-    store.close()?;
+    store.flush_and_close()?;
     Ok(Load {
         written: written.wal + written.flush + written.compaction,
         kernel,
@@ -143,7 +143,7 @@ fn full(options: &Options) -> Result<Value, Box<dyn Error>> {
     let folder = tempfile::TempDir::with_prefix_in("sszip-bench-", &options.folder)?;
     let max_size = (options.megabytes << 20).max(64 << 20);
     let config = StoreConfig::new(folder.path().join("store"), max_size);
-    let (store, _) = Store::open(&config, 1)?;
+    let (store, _) = Store::open_store(&config, 1)?;
     let values = Values::new(20_000);
     let count = 3 * max_size / 20_000;
     let (mut most, start) = (0, Instant::now());
@@ -176,7 +176,7 @@ fn full(options: &Options) -> Result<Value, Box<dyn Error>> {
         times.sort_unstable();
         [50, 99].map(|percent| times[times.len() * percent / 100] as f64 / 1e3)
     });
-    let compaction = store.status().written.compaction;
+    let compaction = store.store_status().written.compaction;
     println!();
     println!(
         "A store of {} MB, filled three times over with values of 20 KB:",
@@ -226,7 +226,7 @@ fn put(store: &Store, n: u64, body: &[u8]) -> Result<(), Box<dyn Error>> {
             namespace: [1; 16],
             method: Some("eth_getBlockByNumber".into()),
             block: Some(n),
-            generation: store.generation(),
+            generation: store.purge_generation(),
             epoch: 0,
             height: None,
         },
@@ -234,7 +234,7 @@ fn put(store: &Store, n: u64, body: &[u8]) -> Result<(), Box<dyn Error>> {
         expires_at: u64::MAX,
     };
     for _ in 0..100_000 {
-        match store.put(&key(n), &header, body) {
+        match store.put_entry(&key(n), &header, body) {
             Err(StoreError::Busy) => std::thread::sleep(Duration::from_micros(200)),
             done => return Ok(done?),
         }

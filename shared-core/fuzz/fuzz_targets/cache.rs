@@ -15,10 +15,12 @@ use arbitrary::Arbitrary;
 use flate2::read::GzDecoder;
 use libfuzzer_sys::fuzz_target;
 use serde::Deserialize;
-use sszip_core::cache::process::wake::{EventLoop, Queue};
-use sszip_core::cache::process::Process;
+use sszip_core::cache::process::wake::{EventLoop, WakeQueue};
+use sszip_core::cache::process::ProcessHandle;
 use sszip_core::config::{ConfigBlock, RouteConfig};
-use sszip_core::exchange::drive::{BodyLength, Driver, RequestBody, RequiredBody, Step as Do};
+use sszip_core::exchange::drive::{
+    BodyLength, ExchangeDriver, HostStep as Do, RequestBody, RequiredBody,
+};
 use sszip_core::exchange::{LookupRequest, RequestHead, ResponseHead};
 
 #[path = "../../tests/support/driven.rs"]
@@ -32,7 +34,7 @@ const CALLS: u8 = 6;
 const TIP_VALID: u64 = 1000;
 
 #[derive(Arbitrary, Debug)]
-enum Step<'a> {
+enum HostStep<'a> {
     Request(RequestPlan),
     /// A request with an arbitrary body.
     RequestAnyBody(&'a [u8]),
@@ -100,24 +102,24 @@ struct OpenRequest {
     calls: Vec<(u32, u8)>,
     body: Vec<u8>,
     forwarded: Vec<u8>,
-    driver: Driver,
+    driver: ExchangeDriver,
     requested_at: u64,
     waits: bool,
 }
 
 struct CacheModel {
-    process: Process,
-    woken: Arc<Queue>,
+    process: ProcessHandle,
+    woken: Arc<WakeQueue>,
     config: Arc<RouteConfig>,
     now: u64,
     count: usize,
     open: Vec<OpenRequest>,
-    unsent: Vec<Driver>,
+    unsent: Vec<ExchangeDriver>,
     /// Responses that may be sent for each chain and call, with the times of their requests.
     responses: HashMap<(bool, u8), HashMap<u64, u64>>,
 }
 
-fuzz_target!(|steps: Vec<Step>| {
+fuzz_target!(|steps: Vec<HostStep>| {
     let mut world = CacheModel::new();
     for step in steps.iter().take(200) {
         world.apply(step);
@@ -135,15 +137,15 @@ impl CacheModel {
             ("min_length", &[b"200"]),
             ("cache_valid", &[b"tip", b"1s"]),
         ] {
-            directives.set(name, values).unwrap();
+            directives.set_directive(name, values).unwrap();
         }
-        let process = Process::default();
-        let woken = Arc::new(Queue::default());
-        process.shared.event_loop(woken.clone());
+        let process = ProcessHandle::default();
+        let woken = Arc::new(WakeQueue::default());
+        process.shared.add_event_loop(woken.clone());
         // capacity for a few entries: some are evicted
-        process.shared.start(30_000, 30_000, 1);
+        process.shared.start_hot_tier(30_000, 30_000, 1);
         Self {
-            config: Arc::new(directives.resolve(process.clone())),
+            config: Arc::new(directives.resolve_route(process.clone())),
             process,
             woken,
             now: 10_000,
@@ -154,13 +156,13 @@ impl CacheModel {
         }
     }
 
-    fn apply(&mut self, step: &Step) {
+    fn apply(&mut self, step: &HostStep) {
         let of = |n: u8, length: usize| usize::from(n) % length.max(1);
         match step {
-            Step::Request(plan) => self.send(plan),
-            Step::RequestAnyBody(body) => {
+            HostStep::Request(plan) => self.send(plan),
+            HostStep::RequestAnyBody(body) => {
                 let mut driver = self.started_request(true);
-                let found = driver.lookup(
+                let found = driver.lookup_under_policy(
                     RequestBody::Whole(body),
                     self.lookup_request(false, None, false),
                 );
@@ -169,7 +171,7 @@ impl CacheModel {
                     assert!(serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok());
                 }
             }
-            Step::Answer(n, how) => {
+            HostStep::Answer(n, how) => {
                 let at_node: Vec<usize> = (0..self.open.len())
                     .filter(|n| !self.open[*n].waits)
                     .collect();
@@ -178,18 +180,18 @@ impl CacheModel {
                     self.answer(open, *how);
                 }
             }
-            Step::Sent(n) => {
+            HostStep::Sent(n) => {
                 if !self.unsent.is_empty() {
                     let mut driver = self.unsent.remove(of(*n, self.unsent.len()));
                     stored(&mut driver, self.now);
                 }
             }
-            Step::Leave(n) => {
+            HostStep::Leave(n) => {
                 if !self.open.is_empty() {
                     drop(self.open.remove(of(*n, self.open.len())));
                 }
             }
-            Step::WaitTimeout(n) => {
+            HostStep::WaitTimeout(n) => {
                 let waiting: Vec<usize> = (0..self.open.len())
                     .filter(|n| self.open[*n].waits)
                     .collect();
@@ -198,16 +200,16 @@ impl CacheModel {
                     self.look_up(open, None);
                 }
             }
-            Step::Pause(milliseconds) => self.now += u64::from(*milliseconds),
+            HostStep::Pause(milliseconds) => self.now += u64::from(*milliseconds),
         }
     }
 
-    fn started_request(&self, gzip: bool) -> Driver {
+    fn started_request(&self, gzip: bool) -> ExchangeDriver {
         let mut fields = vec![(&b"Content-Type"[..], &b"application/json"[..])];
         if gzip {
             fields.push((b"Accept-Encoding", b"gzip"));
         }
-        let mut driver = Driver::new(Arc::clone(&self.config));
+        let mut driver = ExchangeDriver::new(Arc::clone(&self.config));
         driver
             .request_head(RequestHead {
                 method: b"POST",
@@ -232,7 +234,7 @@ impl CacheModel {
             namespace: Some(if other_chain { b"1" } else { b"0" }),
             now: self.now,
             coding_allowed: true,
-            waiter: waiter.map(|id| EventLoop::default().waiter(id)),
+            waiter: waiter.map(|id| EventLoop::default().waiter_with_id(id)),
             bypass,
             ..LookupRequest::default()
         }
@@ -272,7 +274,7 @@ impl CacheModel {
         let request = self.lookup_request(open.plan.other_chain, waiter, open.plan.bypass);
         let found = open
             .driver
-            .lookup(RequestBody::Whole(&open.body), request)
+            .lookup_under_policy(RequestBody::Whole(&open.body), request)
             .unwrap();
         let waits = matches!(found, Do::Wait);
         let waited = std::mem::replace(&mut open.waits, waits);
@@ -280,8 +282,8 @@ impl CacheModel {
         let oldest = if waited { 0 } else { self.now };
         match run_job(&mut open.driver, found) {
             Do::Respond => {
-                let exchange = open.driver.exchange().expect("no job has it");
-                assert_eq!(exchange.status(), 200);
+                let exchange = open.driver.available_exchange().expect("no job has it");
+                assert_eq!(exchange.stored_response_status(), 200);
                 self.check(&open, &sent(&open.driver), oldest);
             }
             Do::Wait => {
@@ -290,7 +292,7 @@ impl CacheModel {
             }
             found => {
                 if let Do::ForwardRewritten = found {
-                    let exchange = open.driver.exchange().expect("no job has it");
+                    let exchange = open.driver.available_exchange().expect("no job has it");
                     open.forwarded = exchange.request_body().to_vec();
                 }
                 open.requested_at = self.now;
@@ -417,7 +419,7 @@ impl CacheModel {
     }
 
     fn wake(&mut self) {
-        while let Some(waiter) = self.woken.next() {
+        while let Some(waiter) = self.woken.next_woken() {
             let at = self.open.iter().position(|open| open.number == waiter);
             let open = self.open.remove(at.expect("who is woken is there"));
             assert!(open.waits);
@@ -443,13 +445,13 @@ impl CacheModel {
             self.answer(open, how);
         }
         assert!(self.open.is_empty(), "some wait for ever");
-        assert!(self.process.shared.flights.count() == 0);
-        assert_eq!(self.process.budget.used(), 0);
+        assert!(self.process.shared.flights.flight_count() == 0);
+        assert_eq!(self.process.budget.reserved_bytes(), 0);
     }
 
     fn publish_all(&mut self) {
         while !self.unsent.is_empty() {
-            self.apply(&Step::Sent(0));
+            self.apply(&HostStep::Sent(0));
             self.wake();
         }
         self.wake();

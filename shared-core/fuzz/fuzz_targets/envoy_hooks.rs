@@ -7,4 +7,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| sszip_envoy_simulated::simulated::streams(bytes));
+fuzz_target!(|bytes: &[u8]| sszip_envoy_simulated::simulated::simulate_streams(bytes));

@@ -6,11 +6,11 @@
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
-use sszip_core::exchange::transitions::State;
+use sszip_core::exchange::transitions::ExchangeState;
 use sszip_core::exchange::{BodyStreamError, Exchange, Header, RequestHead, ResponseHead};
 use sszip_core::gzip::stream::Flush;
-use sszip_core::memory::Budget;
-use sszip_core::mode::Mode;
+use sszip_core::memory::MemoryBudget;
+use sszip_core::response_mode::ResponseMode;
 use sszip_fuzz::{Piece, RouteSettings};
 
 #[derive(Arbitrary, Debug)]
@@ -78,7 +78,7 @@ fn fields<'a>(fields: &'a [(Name<'a>, &'a [u8])]) -> impl Iterator<Item = Header
 }
 
 fuzz_target!(|input: Input| {
-    let budget = Budget::new();
+    let budget = MemoryBudget::new();
     let config = input.place.config(&budget);
     let memory = config.memory as usize;
     let mut exchange = Exchange::new(config);
@@ -86,18 +86,21 @@ fuzz_target!(|input: Input| {
         begin(&mut exchange, content_length.map(u64::from));
     }
     for event in &input.events {
-        let (state, mode) = (exchange.state(), exchange.mode());
+        let (state, mode) = (exchange.exchange_state(), exchange.response_mode());
         let (taken, possible) = apply_event(&mut exchange, event);
         assert_eq!(taken, possible, "{event:?} in {state:?}");
         if !taken {
-            assert_eq!((exchange.state(), exchange.mode()), (state, mode));
+            assert_eq!(
+                (exchange.exchange_state(), exchange.response_mode()),
+                (state, mode)
+            );
         }
-        assert!(budget.used() <= memory);
+        assert!(budget.reserved_bytes() <= memory);
         // a body of a few bytes is shorter than the header and trailer of gzip
-        assert!(exchange.body().flatten().count() <= budget.used() + 64);
+        assert!(exchange.body_slices().flatten().count() <= budget.reserved_bytes() + 64);
     }
     drop(exchange);
-    assert_eq!(budget.used(), 0);
+    assert_eq!(budget.reserved_bytes(), 0);
 });
 
 fn begin(exchange: &mut Exchange, content_length: Option<u64>) {
@@ -125,8 +128,8 @@ fn begin(exchange: &mut Exchange, content_length: Option<u64>) {
 
 /// Applies an event, and returns whether the call was accepted, and whether it should have been.
 fn apply_event(exchange: &mut Exchange, event: &Event) -> (bool, bool) {
-    use State::{AwaitingHead, Buffering, Compressing, Start, Streaming};
-    let state = exchange.state();
+    use ExchangeState::{AwaitingHead, Buffering, Compressing, Start, Streaming};
+    let state = exchange.exchange_state();
     match event {
         Event::RequestHead(method, list) => (
             exchange
@@ -139,8 +142,11 @@ fn apply_event(exchange: &mut Exchange, event: &Event) -> (bool, bool) {
             state == Start,
         ),
         Event::ResponseHead(head) => (response_head(exchange, head), state == AwaitingHead),
-        Event::Piece(piece) => (exchange.piece(&piece.body()).is_ok(), state == Buffering),
-        Event::End => (exchange.end().is_ok(), state == Buffering),
+        Event::Piece(piece) => (
+            exchange.body_piece(&piece.body()).is_ok(),
+            state == Buffering,
+        ),
+        Event::End => (exchange.body_end().is_ok(), state == Buffering),
         Event::Release => (exchange.end_buffering().is_ok(), state == Buffering),
         Event::Stream(piece, finish) => {
             let flush = if *finish {
@@ -149,24 +155,24 @@ fn apply_event(exchange: &mut Exchange, event: &Event) -> (bool, bool) {
                 piece.flush()
             };
             let mut output = vec![0; usize::from(piece.room)];
-            let taken = match exchange.stream(&piece.body(), flush, &mut output) {
+            let taken = match exchange.encode_stream_piece(&piece.body(), flush, &mut output) {
                 Ok(_) => true,
                 Err(BodyStreamError::Misuse(_)) => false,
                 Err(failure) => {
                     assert_eq!(failure, BodyStreamError::Short);
-                    assert!(*finish && exchange.state() == State::Aborted);
+                    assert!(*finish && exchange.exchange_state() == ExchangeState::Aborted);
                     true
                 }
             };
             (taken, state == Streaming)
         }
         Event::CutShort => (
-            exchange.abort().is_ok(),
+            exchange.abort_response().is_ok(),
             matches!(state, Buffering | Compressing | Streaming),
         ),
-        Event::Code => (exchange.compress().is_ok(), state == Compressing),
+        Event::Code => (exchange.run_body_stages().is_ok(), state == Compressing),
         Event::GiveUp => (
-            exchange.send_original(Mode::Failed).is_ok(),
+            exchange.send_original(ResponseMode::Failed).is_ok(),
             matches!(state, AwaitingHead | Buffering | Compressing),
         ),
     }

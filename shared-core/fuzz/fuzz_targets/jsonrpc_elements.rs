@@ -6,10 +6,12 @@
 
 use libfuzzer_sys::fuzz_target;
 use serde_json::value::RawValue;
-use sszip_core::jsonrpc::batch_elements::{read, BatchShape, Elements, RawElement};
+use sszip_core::jsonrpc::batch_elements::{
+    read_batch_elements, BatchElements, BatchShape, RawElement,
+};
 
 /// Returns the texts of all elements.
-fn texts<'a>(text: &'a [u8], elements: &Elements) -> Vec<&'a [u8]> {
+fn texts<'a>(text: &'a [u8], elements: &BatchElements) -> Vec<&'a [u8]> {
     let spans = elements.all.iter().map(|one| one.span.clone());
     spans.map(|span| &text[span]).collect()
 }
@@ -30,7 +32,7 @@ fn assert_spans(text: &[u8], all: &[RawElement]) {
 
 /// Compares the elements with another parser, which refuses escaped halves of surrogate pairs
 /// that clients accept.
-fn assert_agrees(text: &[u8], elements: &Elements) {
+fn assert_agrees(text: &[u8], elements: &BatchElements) {
     let plain = text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text);
     let Ok(plain) = std::str::from_utf8(plain) else {
         return;
@@ -52,12 +54,12 @@ fuzz_target!(|data: &[u8]| {
     let [high, low, text @ ..] = data else {
         return;
     };
-    let elements = read(text).expect("there is memory");
+    let elements = read_batch_elements(text).expect("there is memory");
     assert_spans(text, &elements.all);
     assert_agrees(text, &elements);
 
     let cut = usize::from(u16::from_be_bytes([*high, *low])) % (text.len() + 1);
-    let beginning = read(&text[..cut]).expect("there is memory");
+    let beginning = read_batch_elements(&text[..cut]).expect("there is memory");
     assert_spans(&text[..cut], &beginning.all);
     if text[cut..].iter().any(|byte| !byte.is_ascii_whitespace()) {
         assert!(!beginning.is_whole || !elements.is_whole || beginning.shape == BatchShape::Other);
@@ -68,6 +70,6 @@ fuzz_target!(|data: &[u8]| {
     );
 
     let joined = [b"[", &texts(text, &elements).join(&b","[..])[..], b"]"].concat();
-    let again = read(&joined).expect("there is memory");
+    let again = read_batch_elements(&joined).expect("there is memory");
     assert!(again.is_whole && again.all.len() == elements.all.len());
 });

@@ -2,19 +2,19 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sszip_core::jsonrpc::request::{self, Request};
-use sszip_core::jsonrpc::response::{self, Outcome};
+use sszip_core::jsonrpc::request::{self, JsonRpcRequest};
+use sszip_core::jsonrpc::response::{self, OutcomeSpan};
 use sszip_core::jsonrpc::response_ends::locate_result;
-use sszip_core::jsonrpc::{block, key, methods};
+use sszip_core::jsonrpc::{block_reference, key, methods};
 use sszip_fuzz::oracle::{agree_on_text, Node, Parts};
 
 const BATCH_MAX: usize = 8;
 
 fuzz_target!(|body: &[u8]| {
     agree_on_text(body);
-    match request::parse(body, BATCH_MAX) {
-        Ok(Request::Single(call)) => check(body, &call),
-        Ok(Request::Batch(calls)) => {
+    match request::parse_request(body, BATCH_MAX) {
+        Ok(JsonRpcRequest::Single(call)) => check(body, &call),
+        Ok(JsonRpcRequest::Batch(calls)) => {
             assert!((1..=BATCH_MAX).contains(&calls.len()));
             for call in &calls {
                 check(body, call);
@@ -22,21 +22,21 @@ fuzz_target!(|body: &[u8]| {
         }
         Err(_) => {}
     }
-    if let Ok(answer) = response::parse(body) {
+    if let Ok(answer) = response::parse_response(body) {
         assert_eq!(member(body, "id"), Some(&body[answer.id.clone()]));
         if let Some(found) = locate_result(body, &body[answer.id.clone()]) {
             assert_eq!((&found.id, &found.outcome), (&answer.id, &answer.outcome));
         }
         let (name, span) = match answer.outcome {
-            Outcome::Result(span) => ("result", span),
-            Outcome::Error(span) => ("error", span),
+            OutcomeSpan::Result(span) => ("result", span),
+            OutcomeSpan::Error(span) => ("error", span),
         };
         assert_eq!(member(body, name), Some(&body[span]));
     }
-    if let Ok(answers) = response::parse_batch(body) {
+    if let Ok(answers) = response::parse_batch_responses(body) {
         for answer in answers {
             let body = &body[answer.span];
-            assert!(response::parse(body).is_ok());
+            assert!(response::parse_response(body).is_ok());
         }
     }
 });
@@ -49,8 +49,8 @@ fn check(body: &[u8], call: &request::Call<'_>) {
         member(own, "method"),
         Some(&[b"\"", call.method, b"\""].concat()[..])
     );
-    block::reference(methods::method(call.method), call.params);
-    let _ = key::key(b"", call.method, call.params);
+    block_reference::call_block_reference(methods::method_row(call.method), call.params);
+    let _ = key::call_key(b"", call.method, call.params);
 }
 
 /// Returns the value of a member, on which serde_json and the core agree.
@@ -62,6 +62,6 @@ fn member<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let quoted = format!("\"{name}\"");
     let value = members.iter().find(|(found, _)| *found == quoted);
     let theirs = value.map(|(_, node)| node.raw.as_bytes());
-    assert_eq!(response::member(object, name), theirs);
+    assert_eq!(response::first_object_member(object, name), theirs);
     theirs
 }

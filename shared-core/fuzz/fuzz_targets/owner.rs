@@ -18,7 +18,7 @@ use sszip_core::cache::owner::tracker::{ChainIdentity, ChainRecord, FinalityMark
 use sszip_core::cache::owner::{CallTime, Owner};
 use sszip_core::cache::{Key, Namespace};
 use sszip_owner::request::PutRequest;
-use sszip_owner::request::{self, Request};
+use sszip_owner::request::{self, OwnerHttpRequest};
 
 #[derive(Arbitrary, Debug)]
 enum Step {
@@ -75,7 +75,7 @@ struct UnlimitedStore {
 }
 
 impl OwnerStore for UnlimitedStore {
-    fn generation(&self) -> u64 {
+    fn purge_generation(&self) -> u64 {
         self.purges.lock().unwrap().len() as u64
     }
 
@@ -96,7 +96,7 @@ impl OwnerStore for UnlimitedStore {
         self.entries.lock().unwrap().contains_key(key)
     }
 
-    fn put(&self, key: &Key, header: &RecordHeader, body: &[u8]) -> Result<(), StoreError> {
+    fn put_entry(&self, key: &Key, header: &RecordHeader, body: &[u8]) -> Result<(), StoreError> {
         assert!(header.about.class.may_be_on_disk());
         let stored = DiskEntry {
             header: header.clone(),
@@ -107,14 +107,14 @@ impl OwnerStore for UnlimitedStore {
         Ok(())
     }
 
-    fn purge(&self, scope: &PurgeScope) -> Result<u64, StoreError> {
+    fn purge_entries(&self, scope: &PurgeScope) -> Result<u64, StoreError> {
         let mut purges = self.purges.lock().unwrap();
         let generation = purges.len() as u64 + 1;
         purges.push((generation, scope.clone()));
         Ok(generation)
     }
 
-    fn chain(&self, _: &Namespace) -> Result<ChainRecord, StoreError> {
+    fn read_chain_record(&self, _: &Namespace) -> Result<ChainRecord, StoreError> {
         Ok(ChainRecord::default())
     }
 
@@ -128,9 +128,9 @@ impl OwnerStore for UnlimitedStore {
 
     fn is_purged(&self, key: &Key, about: &StoreAttributes) -> bool {
         let purges = self.purges.lock().unwrap();
-        purges
-            .iter()
-            .any(|(generation, scope)| about.generation < *generation && scope.covers(key, about))
+        purges.iter().any(|(generation, scope)| {
+            about.generation < *generation && scope.covers_entry(key, about)
+        })
     }
 
     fn record_fill(&self, _: &Key, _: CallTime) -> bool {
@@ -143,11 +143,11 @@ impl OwnerStore for UnlimitedStore {
 
     fn drop_older_than(&self, _: u64, _: u64, _: CallTime) {}
 
-    fn next_event(&self) -> Option<String> {
+    fn next_log_line(&self) -> Option<String> {
         None
     }
 
-    fn status(&self) -> StoreStatus {
+    fn store_status(&self) -> StoreStatus {
         StoreStatus::default()
     }
 }
@@ -169,7 +169,7 @@ fn hex(byte: u8) -> String {
 }
 
 /// Parses the request, if it is valid HTTP.
-fn read(method: &str, path: &str, fields: &[(&str, String)]) -> Option<Request> {
+fn read(method: &str, path: &str, fields: &[(&str, String)]) -> Option<OwnerHttpRequest> {
     let builder = Builder::new().method(method).uri(path);
     let builder = fields.iter().fold(builder, |builder, (name, value)| {
         builder.header(*name, value)
@@ -194,11 +194,11 @@ struct OwnerModel {
 }
 
 impl OwnerModel {
-    fn act(&mut self, request: Request, body: &[u8]) {
+    fn act(&mut self, request: OwnerHttpRequest, body: &[u8]) {
         let now = self.now;
         match request {
-            Request::LookUp { key, lease } => {
-                let found = match self.owner.lookup(&key, now) {
+            OwnerHttpRequest::LookUp { key, lease } => {
+                let found = match self.owner.lookup_without_waiting(&key, now) {
                     OwnerLookup::Found(found) => Some(found),
                     OwnerLookup::Missing => None,
                     OwnerLookup::QueryStore => self.owner.lookup_store(&key, now),
@@ -206,17 +206,19 @@ impl OwnerModel {
                 if let Some(found) = found {
                     assert!(found.kept.remaining_ttl(now) > 0);
                     if found.is_to_be_stored {
-                        self.owner.store(&key, &found.kept, now).unwrap();
+                        self.owner.write_to_store(&key, &found.kept, now).unwrap();
                     }
                     // the body that was stored
-                    assert_eq!(found.kept.body(), key);
+                    assert_eq!(found.kept.encoded_bytes(), key);
                 } else if let Some(wanted) = lease {
                     assert!((1..=60_000).contains(&wanted.time) && wanted.wait <= 60_000);
-                    let leased = self.owner.lease(&key, &wanted.process, wanted.time, now);
+                    let leased = self
+                        .owner
+                        .acquire_lease(&key, &wanted.process, wanted.time, now);
                     assert!(leased.is_ok());
                 }
             }
-            Request::Put(PutRequest {
+            OwnerHttpRequest::Put(PutRequest {
                 key,
                 about,
                 fresh,
@@ -224,37 +226,41 @@ impl OwnerModel {
                 ..
             }) => {
                 let entry = Arc::new(self.owner.prepare_entry(about, key.to_vec(), fresh, now));
-                if self.owner.put(&key, &entry, process.as_ref(), now) == Ok(true) {
-                    self.owner.store(&key, &entry, now).unwrap();
+                if self.owner.put_entry(&key, &entry, process.as_ref(), now) == Ok(true) {
+                    self.owner.write_to_store(&key, &entry, now).unwrap();
                 }
             }
-            Request::ReleaseLease { key, process } => self.owner.release_lease(&key, &process, now),
-            Request::LookUps => {
-                let _ = request::keys(body);
+            OwnerHttpRequest::ReleaseLease { key, process } => {
+                self.owner.release_lease(&key, &process, now)
             }
-            Request::Purge => {
-                if let Ok(scope) = request::scope(body) {
-                    let generation = self.owner.purge(&scope, || now).unwrap();
+            OwnerHttpRequest::LookUps => {
+                let _ = request::parse_keys(body);
+            }
+            OwnerHttpRequest::Purge => {
+                if let Ok(scope) = request::parse_purge_scope(body) {
+                    let generation = self.owner.purge_entries(&scope, || now).unwrap();
                     self.purges.push((generation, now.monotonic));
                 }
             }
-            Request::ShowBlock {
+            OwnerHttpRequest::ShowBlock {
                 namespace,
                 sighting,
             } => self.owner.record_shown_block(&namespace, sighting),
-            Request::Acknowledge(process) => {
-                if let Ok(generation) = request::generation(body) {
-                    let known = self.owner.disk().generation();
-                    let done = self.owner.acknowledge(&process, generation);
+            OwnerHttpRequest::Acknowledge(process) => {
+                if let Ok(generation) = request::parse_generation(body) {
+                    let known = self.owner.owner_store().purge_generation();
+                    let done = self.owner.acknowledge_purges(&process, generation);
                     assert_eq!(done.is_ok(), generation <= known);
                 }
             }
-            Request::Events(process) => {
-                if let Ok(stream) = self.owner.connect(&process, now) {
+            OwnerHttpRequest::Events(process) => {
+                if let Ok(stream) = self.owner.open_event_stream(&process, now) {
                     self.streams.push(stream);
                 }
             }
-            Request::Status(format) => drop(format.write_of_owner(self.owner.status())),
+            OwnerHttpRequest::Status(format) => {
+                drop(format.write_owner_report(self.owner.status_json()))
+            }
         }
     }
 }
@@ -271,7 +277,7 @@ fuzz_target!(|steps: Vec<Step>| {
         purges: Vec::new(),
     };
     for step in steps {
-        let generation = world.owner.disk().generation();
+        let generation = world.owner.owner_store().purge_generation();
         let (method, path, fields, body) = match step {
             Step::Raw {
                 method,
@@ -345,7 +351,10 @@ fuzz_target!(|steps: Vec<Step>| {
                     ),
                     _ => format!(r#"{{"key":"{}"}}"#, hex(of)),
                 };
-                assert!(request::scope(body.as_bytes()).is_ok(), "{body}");
+                assert!(
+                    request::parse_purge_scope(body.as_bytes()).is_ok(),
+                    "{body}"
+                );
                 ("POST", "/v1/purges".to_owned(), vec![], body.into_bytes())
             }
             Step::Acknowledge { process } => (
@@ -362,7 +371,9 @@ fuzz_target!(|steps: Vec<Step>| {
             ),
             Step::Read { stream } => {
                 if let Some(stream) = world.streams.get(usize::from(stream)) {
-                    if let StreamAction::Idle(until) = world.owner.next(*stream, world.now) {
+                    if let StreamAction::Idle(until) =
+                        world.owner.next_stream_action(*stream, world.now)
+                    {
                         assert!(until > world.now.monotonic);
                     }
                 }
@@ -370,16 +381,17 @@ fuzz_target!(|steps: Vec<Step>| {
             }
             Step::Leave { stream } => {
                 if usize::from(stream) < world.streams.len() {
-                    world
-                        .owner
-                        .disconnect(world.streams.swap_remove(usize::from(stream)), world.now);
+                    world.owner.close_event_stream(
+                        world.streams.swap_remove(usize::from(stream)),
+                        world.now,
+                    );
                 }
                 continue;
             }
             Step::Pass { time } => {
                 world.now.monotonic += u64::from(time);
                 world.now.unix += u64::from(time);
-                for over in world.owner.tick(world.now) {
+                for over in world.owner.expire_due(world.now) {
                     world.purges.retain(|(generation, _)| *generation != over);
                 }
                 for (_, since) in &world.purges {
@@ -393,7 +405,7 @@ fuzz_target!(|steps: Vec<Step>| {
             world.act(request, &body);
         }
         // the owner's memory stays within its capacity
-        let memory = &world.owner.status()["memory"];
+        let memory = &world.owner.status_json()["memory"];
         assert!(memory["bytes"].as_u64() <= memory["capacity"].as_u64());
         world.owner.take_notifications();
     }

@@ -9,12 +9,12 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use flate2::Compression;
 use libfuzzer_sys::fuzz_target;
-use sszip_core::exchange::transitions::State;
+use sszip_core::exchange::transitions::ExchangeState;
 use sszip_core::exchange::{
-    EndAction, Exchange, HeadAction, PieceAction, RequestHead, ResponseHead,
+    BodyEndAction, BodyPieceAction, Exchange, RequestHead, ResponseHead, ResponseHeadAction,
 };
 use sszip_core::gzip::stream::Flush;
-use sszip_core::memory::Budget;
+use sszip_core::memory::MemoryBudget;
 use sszip_fuzz::{feed, Client, Piece, RouteSettings};
 
 #[derive(Arbitrary, Debug)]
@@ -68,7 +68,7 @@ fuzz_target!(|input: Input| {
     if input.pieces.is_empty() {
         return;
     }
-    let budget = Budget::new();
+    let budget = MemoryBudget::new();
     let mut exchange = Exchange::new(input.place.config(&budget));
     let body = input.pieces.iter().map(Piece::body).collect::<Vec<_>>();
     let body = body.concat();
@@ -92,11 +92,14 @@ fuzz_target!(|input: Input| {
     }
     let count = sent.bytes.len() + sent.stream.received;
     assert!(length.is_none_or(|length| length == count), "{length:?}");
-    if matches!(exchange.state(), State::Ready | State::Finished) {
+    if matches!(
+        exchange.exchange_state(),
+        ExchangeState::Ready | ExchangeState::Finished
+    ) {
         assert_eq!(exchange.received_bytes(), wire.len() as u64);
         assert_eq!(exchange.sent_bytes(), count as u64);
     }
-    if exchange.state() == State::Finished {
+    if exchange.exchange_state() == ExchangeState::Finished {
         assert!(is_gzip && length.is_none() && sent.bytes.is_empty());
         assert!(sent.stream.is_whole() && sent.stream.decoded == body);
     } else if is_gzip {
@@ -105,7 +108,7 @@ fuzz_target!(|input: Input| {
         assert!(sent.bytes == body);
     }
     drop(exchange);
-    assert_eq!(budget.used(), 0);
+    assert_eq!(budget.reserved_bytes(), 0);
 });
 
 fn carry(exchange: &mut Exchange, input: &Input, wire: &[u8]) -> Sent {
@@ -127,7 +130,7 @@ fn carry(exchange: &mut Exchange, input: &Input, wire: &[u8]) -> Sent {
             way = after(exchange.end_buffering().expect("held"), exchange, &mut sent);
         }
         if way == BodyPath::Buffered {
-            let action = exchange.piece(bytes).expect("held");
+            let action = exchange.body_piece(bytes).expect("held");
             way = after(action, exchange, &mut sent);
             if way == BodyPath::Buffered {
                 continue;
@@ -144,19 +147,19 @@ fn carry(exchange: &mut Exchange, input: &Input, wire: &[u8]) -> Sent {
         }
     }
     if way == BodyPath::Buffered {
-        match exchange.end().expect("held") {
-            EndAction::Code { .. } => {
-                exchange.compress().expect("whole");
-                sent.bytes.extend(exchange.body().flatten());
+        match exchange.body_end().expect("held") {
+            BodyEndAction::Code { .. } => {
+                exchange.run_body_stages().expect("whole");
+                sent.bytes.extend(exchange.body_slices().flatten());
             }
-            EndAction::Send => sent.bytes.extend(exchange.body().flatten()),
-            EndAction::Stream => way = BodyPath::Streamed,
-            EndAction::Fail => panic!("it is whole"),
+            BodyEndAction::Send => sent.bytes.extend(exchange.body_slices().flatten()),
+            BodyEndAction::Stream => way = BodyPath::Streamed,
+            BodyEndAction::Fail => panic!("it is whole"),
         }
     }
     if way == BodyPath::Streamed {
         stream(exchange, b"", Flush::Finish, input.last_room, &mut sent);
-        assert_eq!(exchange.state(), State::Finished);
+        assert_eq!(exchange.exchange_state(), ExchangeState::Finished);
     }
     sent
 }
@@ -192,19 +195,21 @@ fn heads(exchange: &mut Exchange, input: &Input, length: usize) -> BodyPath {
         })
         .expect("after the request");
     match action {
-        HeadAction::Buffer => BodyPath::Buffered,
-        HeadAction::Stream => BodyPath::Streamed,
-        HeadAction::Pass | HeadAction::Tee => BodyPath::Unchanged,
-        HeadAction::Fail => unreachable!("no rule is in force, and nothing is to be upgraded"),
+        ResponseHeadAction::Buffer => BodyPath::Buffered,
+        ResponseHeadAction::Stream => BodyPath::Streamed,
+        ResponseHeadAction::Pass | ResponseHeadAction::Tee => BodyPath::Unchanged,
+        ResponseHeadAction::Fail => {
+            unreachable!("no rule is in force, and nothing is to be upgraded")
+        }
     }
 }
 
-fn after(action: PieceAction, exchange: &Exchange, sent: &mut Sent) -> BodyPath {
+fn after(action: BodyPieceAction, exchange: &Exchange, sent: &mut Sent) -> BodyPath {
     match action {
-        PieceAction::Buffered => BodyPath::Buffered,
-        PieceAction::Stream => BodyPath::Streamed,
-        PieceAction::SendOriginal => {
-            sent.bytes.extend(exchange.body().flatten());
+        BodyPieceAction::Buffered => BodyPath::Buffered,
+        BodyPieceAction::Stream => BodyPath::Streamed,
+        BodyPieceAction::SendOriginal => {
+            sent.bytes.extend(exchange.body_slices().flatten());
             BodyPath::Unchanged
         }
     }
@@ -216,7 +221,11 @@ fn stream(exchange: &mut Exchange, piece: &[u8], flush: Flush, room: u16, sent: 
         flush,
         room,
         &mut sent.stream,
-        |input, flush, output| exchange.stream(input, flush, output).expect("it streams"),
+        |input, flush, output| {
+            exchange
+                .encode_stream_piece(input, flush, output)
+                .expect("it streams")
+        },
     );
 }
 

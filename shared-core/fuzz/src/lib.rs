@@ -14,8 +14,8 @@ use std::sync::Arc;
 use arbitrary::Arbitrary;
 use flate2::{Decompress, FlushDecompress, Status};
 use sszip_core::config::{ConfigBlock, RouteConfig, UpstreamEncoding};
-use sszip_core::gzip::stream::{Flush, Progress};
-use sszip_core::memory::Budget;
+use sszip_core::gzip::stream::{EncodeProgress, Flush};
+use sszip_core::memory::MemoryBudget;
 
 /// Settings in the ranges of the directives, and small enough for a fuzzer to reach each limit.
 #[derive(Arbitrary, Debug)]
@@ -31,7 +31,7 @@ pub struct RouteSettings {
 
 impl RouteSettings {
     /// Configuration with these settings, enabled.
-    pub fn config(&self, budget: &Budget) -> Arc<RouteConfig> {
+    pub fn config(&self, budget: &MemoryBudget) -> Arc<RouteConfig> {
         Arc::new(RouteConfig {
             enable: true,
             min_length: self.min_length.into(),
@@ -48,7 +48,7 @@ impl RouteSettings {
             } else {
                 UpstreamEncoding::Identity
             },
-            ..ConfigBlock::default().resolve(budget.clone())
+            ..ConfigBlock::default().resolve_route(budget.clone())
         })
     }
 }
@@ -116,7 +116,7 @@ pub fn feed(
     flush: Flush,
     room: u16,
     client: &mut Client,
-    mut encode: impl FnMut(&[u8], Flush, &mut [u8]) -> Progress,
+    mut encode: impl FnMut(&[u8], Flush, &mut [u8]) -> EncodeProgress,
 ) {
     let mut rest = piece;
     let mut room = usize::from(room);
@@ -140,9 +140,9 @@ pub fn feed(
 /// sees the memory accesses of ISA-L.
 fn guarded(
     room: usize,
-    encode: impl FnOnce(&mut [u8]) -> Progress,
+    encode: impl FnOnce(&mut [u8]) -> EncodeProgress,
     client: &mut Client,
-) -> Progress {
+) -> EncodeProgress {
     const GUARD: [u8; 64] = [0xA5; 64];
     let mut output = vec![0; room];
     output.extend_from_slice(&GUARD);

@@ -15,6 +15,6 @@ static SCHEMA: LazyLock<Schema> =
     LazyLock::new(|| Schema::from_table(reference::TABLE).expect("a table"));
 
 pub fn choose_type(choices: &mut reference::Choices<'_>) -> (&'static Schema, TypeId) {
-    let types: Vec<TypeId> = SCHEMA.named().map(|(_, ty)| ty).collect();
+    let types: Vec<TypeId> = SCHEMA.named_types().map(|(_, ty)| ty).collect();
     (&SCHEMA, types[choices.below(types.len())])
 }

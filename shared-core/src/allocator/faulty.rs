@@ -8,22 +8,22 @@ use std::ptr::null_mut;
 use crate::memory::SMALL;
 
 thread_local! {
-    static CURRENT: Cell<usize> = const { Cell::new(0) };
-    static PEAK: Cell<usize> = const { Cell::new(0) };
-    static REFUSED: Cell<(usize, usize)> = const { Cell::new((usize::MAX, 0)) };
-    static REFUSALS: Cell<Refusals> = const { Cell::new(Refusals { all: 0, small: 0 }) };
+    static ALLOCATED_BYTES: Cell<usize> = const { Cell::new(0) };
+    static PEAK_BYTES: Cell<usize> = const { Cell::new(0) };
+    static REFUSAL_THRESHOLD: Cell<(usize, usize)> = const { Cell::new((usize::MAX, 0)) };
+    static REFUSALS: Cell<RefusedAllocations> = const { Cell::new(RefusedAllocations { all: 0, small: 0 }) };
 }
 
 /// Counts of the allocations that were refused to a thread during [`with_refusals`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Refusals {
+pub struct RefusedAllocations {
     /// Refusals of any length.
     pub all: usize,
     /// Refusals of at most [`SMALL`] bytes.
     pub small: usize,
 }
 
-impl AddAssign for Refusals {
+impl AddAssign for RefusedAllocations {
     fn add_assign(&mut self, more: Self) {
         self.all += more.all;
         self.small += more.small;
@@ -33,32 +33,32 @@ impl AddAssign for Refusals {
 /// Test allocator that passes requests to the system's, counts the bytes of each thread, and
 /// refuses allocations during [`with_refusals`].
 #[derive(Debug)]
-pub struct Faulty;
+pub struct FaultInjectingAllocator;
 
 // SAFETY: the system's allocator does the work, under its own contract.
-unsafe impl GlobalAlloc for Faulty {
+unsafe impl GlobalAlloc for FaultInjectingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let (from, passed) = REFUSED.get();
+        let (from, passed) = REFUSAL_THRESHOLD.get();
         if layout.size() >= from {
             if passed == 0 {
                 let mut refusals = REFUSALS.get();
-                refusals += Refusals {
+                refusals += RefusedAllocations {
                     all: 1,
                     small: usize::from(layout.size() <= SMALL),
                 };
                 REFUSALS.set(refusals);
                 return null_mut();
             }
-            REFUSED.set((from, passed - 1));
+            REFUSAL_THRESHOLD.set((from, passed - 1));
         }
-        CURRENT.set(CURRENT.get() + layout.size());
-        PEAK.set(PEAK.get().max(CURRENT.get()));
+        ALLOCATED_BYTES.set(ALLOCATED_BYTES.get() + layout.size());
+        PEAK_BYTES.set(PEAK_BYTES.get().max(ALLOCATED_BYTES.get()));
         // SAFETY: the contract of the caller.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        CURRENT.set(CURRENT.get().saturating_sub(layout.size()));
+        ALLOCATED_BYTES.set(ALLOCATED_BYTES.get().saturating_sub(layout.size()));
         // SAFETY: the contract of the caller.
         unsafe { System.dealloc(memory, layout) }
     }
@@ -67,26 +67,30 @@ unsafe impl GlobalAlloc for Faulty {
 /// Returns the maximum number of bytes that the calling thread had allocated at once during `run`,
 /// in addition to those before. Panics if `run` does not free everything.
 pub fn peak_allocation(run: impl FnOnce()) -> usize {
-    let before = CURRENT.get();
-    PEAK.set(before);
+    let before = ALLOCATED_BYTES.get();
+    PEAK_BYTES.set(before);
     run();
-    assert_eq!(CURRENT.get(), before, "it gives everything back");
-    PEAK.get() - before
+    assert_eq!(ALLOCATED_BYTES.get(), before, "it gives everything back");
+    PEAK_BYTES.get() - before
 }
 
 /// Runs `run` on the calling thread, while this allocator refuses to that thread all allocations of
 /// `from` bytes and more, after the first `passed` ones. Returns the result of `run` and the
 /// refusals.
-pub fn with_refusals<T>(from: usize, passed: usize, run: impl FnOnce() -> T) -> (T, Refusals) {
-    struct Restored;
-    impl Drop for Restored {
+pub fn with_refused_allocations<T>(
+    from: usize,
+    passed: usize,
+    run: impl FnOnce() -> T,
+) -> (T, RefusedAllocations) {
+    struct ResetRefusals;
+    impl Drop for ResetRefusals {
         fn drop(&mut self) {
-            REFUSED.set((usize::MAX, 0));
+            REFUSAL_THRESHOLD.set((usize::MAX, 0));
         }
     }
-    REFUSALS.set(Refusals::default());
-    REFUSED.set((from, passed));
-    let restored = Restored;
+    REFUSALS.set(RefusedAllocations::default());
+    REFUSAL_THRESHOLD.set((from, passed));
+    let restored = ResetRefusals;
     let done = run();
     drop(restored);
     (done, REFUSALS.get())
@@ -95,5 +99,5 @@ pub fn with_refusals<T>(from: usize, passed: usize, run: impl FnOnce() -> T) -> 
 /// Number of allocations that [`with_refusals`] will still pass to the calling thread before it
 /// refuses one.
 pub fn remaining_allocations() -> usize {
-    REFUSED.get().1
+    REFUSAL_THRESHOLD.get().1
 }

@@ -23,7 +23,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use linked_list_allocator::Heap;
 
-use crate::lock::locked;
+use crate::lock::lock_ignoring_poison;
 use crate::memory;
 
 pub use crate::memory::SMALL;
@@ -32,21 +32,21 @@ pub use crate::memory::SMALL;
 use std::alloc::System;
 
 #[cfg(feature = "faults")]
-use faulty::Faulty as System;
+use faulty::FaultInjectingAllocator as System;
 
 /// Length of the reserve in bytes: the small allocations of some thousand exchanges in flight,
 /// which are passed unchanged from then on.
-pub const RESERVE: usize = 4 << 20;
+pub const RESERVE_BYTES: usize = 4 << 20;
 
 /// Bytes that must be available for the shortage to end.
 const RECOVERY_BYTES: usize = 1 << 20;
 
 /// Alignment of the reserve. Only encoders, which may be refused, need more.
-const ALIGN: usize = 16;
+const RESERVE_ALIGNMENT: usize = 16;
 
 /// Length of the header before an allocation in the reserve: it contains the allocation's length
 /// there, whatever `realloc` has made of it since.
-const HEADER: usize = ALIGN;
+const RESERVE_HEADER_BYTES: usize = RESERVE_ALIGNMENT;
 
 /// Bytes of freed memory at the heap's end that the process keeps.
 #[cfg(target_env = "gnu")]
@@ -55,7 +55,7 @@ const KEPT_FREE_BYTES: c_int = 16 << 20;
 /// Length in bytes from which each allocation is mapped on its own. Shorter ones are kept when
 /// they are freed.
 #[cfg(target_env = "gnu")]
-const MAPPED: c_int = 8 << 20;
+const MMAP_THRESHOLD_BYTES: c_int = 8 << 20;
 
 /// Configures the C library to keep freed memory in this process.
 ///
@@ -74,7 +74,7 @@ pub fn configure_malloc() {
         // SAFETY: malloc.h's function; any thread may call it at any time, and a setting that it
         // rejects stays unchanged.
         unsafe {
-            mallopt(M_MMAP_THRESHOLD, MAPPED);
+            mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES);
             mallopt(M_TRIM_THRESHOLD, KEPT_FREE_BYTES);
         }
     }
@@ -82,23 +82,23 @@ pub fn configure_malloc() {
 
 /// Memory of the reserve, aligned for the heap, which is its only user.
 #[repr(C, align(16))]
-struct Reserve(UnsafeCell<[u8; RESERVE]>);
+struct ReserveMemory(UnsafeCell<[u8; RESERVE_BYTES]>);
 
 // SAFETY: only the heap accesses it, behind its lock, and the owners of its allocations.
-unsafe impl Sync for Reserve {}
+unsafe impl Sync for ReserveMemory {}
 
-static MEMORY: Reserve = Reserve(UnsafeCell::new([0; RESERVE]));
+static RESERVE_MEMORY: ReserveMemory = ReserveMemory(UnsafeCell::new([0; RESERVE_BYTES]));
 
 /// Heap in the reserve; `None` until it is needed.
-static HEAP: Mutex<Option<Heap>> = Mutex::new(None);
+static RESERVE_HEAP: Mutex<Option<Heap>> = Mutex::new(None);
 
 /// The global allocator of the static library for nginx (`nginx-module/library`).
 #[derive(Debug)]
-pub struct Allocator;
+pub struct ReserveAllocator;
 
 // SAFETY: all memory is the system's, under its own contract, or a part of the reserve that has
 // no other owner.
-unsafe impl GlobalAlloc for Allocator {
+unsafe impl GlobalAlloc for ReserveAllocator {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the contract of the caller.
@@ -125,7 +125,7 @@ unsafe impl GlobalAlloc for Allocator {
 
     #[inline]
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        if !is_of_reserve(memory) {
+        if !is_in_reserve(memory) {
             // SAFETY: the contract of the caller.
             let moved = unsafe { System.realloc(memory, layout, size) };
             if !moved.is_null() {
@@ -138,7 +138,7 @@ unsafe impl GlobalAlloc for Allocator {
 
     #[inline]
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        if is_of_reserve(memory) {
+        if is_in_reserve(memory) {
             // SAFETY: it came from `allocate_from_reserve` and is not used any more.
             unsafe { free_to_reserve(memory) };
         } else {
@@ -148,7 +148,7 @@ unsafe impl GlobalAlloc for Allocator {
     }
 }
 
-impl Allocator {
+impl ReserveAllocator {
     /// Moves an allocation to a longer one, for memory of the reserve and where the system's
     /// `realloc` is refused; a shorter one stays in place. NULL if memory is refused.
     ///
@@ -183,27 +183,29 @@ impl Allocator {
 #[cold]
 fn allocate_refused(layout: Layout) -> *mut u8 {
     if layout.size() <= SMALL {
-        memory::set_short(true);
+        memory::set_memory_short(true);
         return allocate_from_reserve(layout);
     }
-    spare(layout)
+    take_spare_allocation(layout)
 }
 
 /// Whether an allocation is in the reserve, by its address.
 #[inline]
-fn is_of_reserve(memory: *mut u8) -> bool {
-    (memory as usize).wrapping_sub(MEMORY.0.get() as usize) < RESERVE
+fn is_in_reserve(memory: *mut u8) -> bool {
+    (memory as usize).wrapping_sub(RESERVE_MEMORY.0.get() as usize) < RESERVE_BYTES
 }
 
 /// Allocates from the reserve; NULL if it is used up.
 fn allocate_from_reserve(layout: Layout) -> *mut u8 {
-    let Some(inner) = with_header(layout.size()).filter(|_| layout.align() <= ALIGN) else {
+    let Some(inner) =
+        layout_with_header(layout.size()).filter(|_| layout.align() <= RESERVE_ALIGNMENT)
+    else {
         return null_mut();
     };
-    let mut heap = heap();
+    let mut heap = lock_reserve_heap();
     let heap = heap.get_or_insert_with(|| {
         // SAFETY: the memory is static, and has no other user.
-        unsafe { Heap::new(MEMORY.0.get().cast(), RESERVE) }
+        unsafe { Heap::new(RESERVE_MEMORY.0.get().cast(), RESERVE_BYTES) }
     });
     let Ok(start) = heap.allocate_first_fit(inner) else {
         return null_mut();
@@ -212,7 +214,7 @@ fn allocate_from_reserve(layout: Layout) -> *mut u8 {
     // the header is as long as the layout.
     unsafe {
         start.cast::<usize>().as_ptr().write(layout.size());
-        start.as_ptr().add(HEADER)
+        start.as_ptr().add(RESERVE_HEADER_BYTES)
     }
 }
 
@@ -224,31 +226,31 @@ fn allocate_from_reserve(layout: Layout) -> *mut u8 {
 unsafe fn free_to_reserve(memory: *mut u8) {
     // SAFETY: the header precedes the memory that `allocate_from_reserve` returns.
     let (start, size) = unsafe {
-        let start = memory.sub(HEADER);
+        let start = memory.sub(RESERVE_HEADER_BYTES);
         (start, start.cast::<usize>().read())
     };
-    let (Some(start), Some(inner)) = (NonNull::new(start), with_header(size)) else {
+    let (Some(start), Some(inner)) = (NonNull::new(start), layout_with_header(size)) else {
         return;
     };
-    if let Some(heap) = &mut *heap() {
+    if let Some(heap) = &mut *lock_reserve_heap() {
         // SAFETY: the heap allocated it, with this layout.
         unsafe { heap.deallocate(start, inner) };
     }
 }
 
 /// Returns the layout of an allocation of `size` bytes and its header; `None` if it is too long.
-fn with_header(size: usize) -> Option<Layout> {
-    Layout::from_size_align(size.checked_add(HEADER)?, ALIGN).ok()
+fn layout_with_header(size: usize) -> Option<Layout> {
+    Layout::from_size_align(size.checked_add(RESERVE_HEADER_BYTES)?, RESERVE_ALIGNMENT).ok()
 }
 
 /// Locks the heap. No code behind the lock allocates or panics.
-fn heap() -> MutexGuard<'static, Option<Heap>> {
-    locked(&HEAP)
+fn lock_reserve_heap() -> MutexGuard<'static, Option<Heap>> {
+    lock_ignoring_poison(&RESERVE_HEAP)
 }
 
 /// Number of bytes of the reserve that are in use.
-pub fn in_use() -> usize {
-    heap().as_ref().map_or(0, Heap::used)
+pub fn reserve_bytes_in_use() -> usize {
+    lock_reserve_heap().as_ref().map_or(0, Heap::used)
 }
 
 /// Whether new work may be begun: there is no shortage, or no longer.
@@ -256,39 +258,39 @@ pub fn in_use() -> usize {
 /// `make_room` must free memory that was kept for later: some of it may be in the reserve, which
 /// must be free for the next shortage.
 pub fn can_begin_work(make_room: impl FnOnce()) -> bool {
-    if !memory::is_short() {
+    if !memory::is_memory_short() {
         return true;
     }
     if !memory::can_allocate(RECOVERY_BYTES) {
         return false;
     }
-    if in_use() > RESERVE / 2 {
+    if reserve_bytes_in_use() > RESERVE_BYTES / 2 {
         make_room();
     }
-    if in_use() > RESERVE / 2 {
+    if reserve_bytes_in_use() > RESERVE_BYTES / 2 {
         return false;
     }
-    memory::set_short(false);
+    memory::set_memory_short(false);
     true
 }
 
 /// Long allocations for a thread whose next ones can't report a refusal.
-static SPARES: Mutex<[Option<Spare>; 2]> = Mutex::new([None, None]);
+static SPARE_ALLOCATIONS: Mutex<[Option<SpareAllocation>; 2]> = Mutex::new([None, None]);
 
 /// Thread that owns the spares; 0 if there is none.
-static OWNER: AtomicUsize = AtomicUsize::new(0);
+static SPARES_OWNER_THREAD: AtomicUsize = AtomicUsize::new(0);
 
 /// Lock for the thread that owns the spares.
 static SPARES_LOCK: Mutex<()> = Mutex::new(());
 
 /// An allocation that was made in advance, for a later one that can't report a refusal.
-struct Spare {
+struct SpareAllocation {
     memory: *mut u8,
     layout: Layout,
 }
 
 // SAFETY: the caller that takes it out of `SPARES` is its only owner.
-unsafe impl Send for Spare {}
+unsafe impl Send for SpareAllocation {}
 
 extern "C" {
     /// pthread_self(3): not a thread-local variable of ours, whose first use in
@@ -298,27 +300,27 @@ extern "C" {
 
 /// Runs `run`, which may allocate each of `lengths` bytes at most once without a refusal.
 /// `None`, without running it, if memory is refused. For libraries that allocate long tables.
-pub fn with_spares<T>(lengths: [usize; 2], run: impl FnOnce() -> T) -> Option<T> {
+pub fn with_spare_allocations<T>(lengths: [usize; 2], run: impl FnOnce() -> T) -> Option<T> {
     if lengths.iter().all(|length| *length <= SMALL) {
         return Some(run());
     }
-    let _turn = locked(&SPARES_LOCK);
+    let _turn = lock_ignoring_poison(&SPARES_LOCK);
     // freed however `run` ends
     let _end = SparesGuard;
     for (place, length) in lengths.into_iter().enumerate() {
         if length <= SMALL {
             continue;
         }
-        let layout = Layout::from_size_align(length, ALIGN).ok()?;
+        let layout = Layout::from_size_align(length, RESERVE_ALIGNMENT).ok()?;
         // SAFETY: the size is not zero.
         let memory = unsafe { System.alloc(layout) };
         if memory.is_null() {
             return None;
         }
-        spares()[place] = Some(Spare { memory, layout });
+        lock_spare_allocations()[place] = Some(SpareAllocation { memory, layout });
     }
     // SAFETY: it has no preconditions.
-    OWNER.store(unsafe { pthread_self() }, Ordering::Relaxed);
+    SPARES_OWNER_THREAD.store(unsafe { pthread_self() }, Ordering::Relaxed);
     Some(run())
 }
 
@@ -326,27 +328,27 @@ struct SparesGuard;
 
 impl Drop for SparesGuard {
     fn drop(&mut self) {
-        OWNER.store(0, Ordering::Relaxed);
-        for spare in spares().iter_mut().filter_map(Option::take) {
+        SPARES_OWNER_THREAD.store(0, Ordering::Relaxed);
+        for spare in lock_spare_allocations().iter_mut().filter_map(Option::take) {
             // SAFETY: of this layout, without another owner.
             unsafe { System.dealloc(spare.memory, spare.layout) };
         }
     }
 }
 
-fn spares() -> MutexGuard<'static, [Option<Spare>; 2]> {
-    locked(&SPARES)
+fn lock_spare_allocations() -> MutexGuard<'static, [Option<SpareAllocation>; 2]> {
+    lock_ignoring_poison(&SPARE_ALLOCATIONS)
 }
 
 /// Returns the calling thread's spare for an allocation; NULL if there is none. It is freed by
 /// its address, as an allocation of the system.
-fn spare(layout: Layout) -> *mut u8 {
-    let owner = OWNER.load(Ordering::Relaxed);
+fn take_spare_allocation(layout: Layout) -> *mut u8 {
+    let owner = SPARES_OWNER_THREAD.load(Ordering::Relaxed);
     // SAFETY: it has no preconditions.
-    if owner == 0 || owner != unsafe { pthread_self() } || layout.align() > ALIGN {
+    if owner == 0 || owner != unsafe { pthread_self() } || layout.align() > RESERVE_ALIGNMENT {
         return null_mut();
     }
-    let mut spares = spares();
+    let mut spares = lock_spare_allocations();
     let smallest = spares
         .iter_mut()
         .filter(|spare| matches!(spare, Some(spare) if spare.layout.size() >= layout.size()))

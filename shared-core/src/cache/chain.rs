@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use super::class::Class;
 use super::tip_floor::{FloorSource, TipFloor};
 use super::Namespace;
-use crate::lock::locked;
+use crate::lock::lock_ignoring_poison;
 
 pub use self::state::{ChainChange, ChainState, HeightKind, ShownBlock};
 
@@ -22,12 +22,12 @@ pub use self::state::{ChainChange, ChainState, HeightKind, ShownBlock};
 /// tip floor of this host.
 #[derive(Debug)]
 pub struct Chain {
-    state: Mutex<ChainState>,
+    last_known_state: Mutex<ChainState>,
     /// Copies of members of the state, to be read without the lock.
     epoch: AtomicU64,
     tip_since: AtomicU64,
     seen: AtomicU64,
-    floor: AtomicU64,
+    known_head: AtomicU64,
     wrong: AtomicBool,
     /// The floor of entries about the head, for blocks that a response has shown here and that the
     /// owner has not been notified of yet.
@@ -41,21 +41,21 @@ pub struct Chain {
 impl Chain {
     /// Creates a chain in this state, with a tip floor that no other process shares.
     pub fn new(state: ChainState) -> Self {
-        Self::with_floor(state, TipFloor::default())
+        Self::with_tip_floor(state, TipFloor::default())
     }
 
     /// Creates a chain whose tip floor is shared with other processes.
-    fn with_floor(state: ChainState, tip: TipFloor) -> Self {
+    fn with_tip_floor(state: ChainState, tip: TipFloor) -> Self {
         Self {
             epoch: AtomicU64::new(state.epoch),
             tip_since: AtomicU64::new(state.tip_since),
             seen: AtomicU64::new(state.seen),
-            floor: AtomicU64::new(state.floor()),
+            known_head: AtomicU64::new(state.known_head()),
             tip,
             wrong: AtomicBool::new(state.wrong),
             unchecked: AtomicBool::new(false),
             any_wrong: Arc::default(),
-            state: Mutex::new(state),
+            last_known_state: Mutex::new(state),
         }
     }
 
@@ -65,31 +65,31 @@ impl Chain {
         any_wrong.fetch_or(state.wrong, Ordering::AcqRel);
         Self {
             any_wrong: Arc::clone(any_wrong),
-            ..Self::with_floor(state, tip)
+            ..Self::with_tip_floor(state, tip)
         }
     }
 
     /// Returns a copy of the last known state, taken under the lock; [`mark`](Self::mark) and the
     /// checks of entries read the copies of its members instead.
-    pub fn state(&self) -> ChainState {
-        locked(&self.state).clone()
+    pub fn last_known_state(&self) -> ChainState {
+        lock_ignoring_poison(&self.last_known_state).clone()
     }
 
     /// Applies a change to the state under the lock, and updates the copies of its members that are
     /// read without it.
-    pub fn change<T>(&self, change: impl FnOnce(&mut ChainState) -> T) -> T {
-        let mut state = locked(&self.state);
+    pub fn update_state<T>(&self, change: impl FnOnce(&mut ChainState) -> T) -> T {
+        let mut state = lock_ignoring_poison(&self.last_known_state);
         let before = state.seen;
         let result = change(&mut state);
         match state.seen < before {
-            true => self.tip.set_head(state.seen),
+            true => self.tip.override_head(state.seen),
             false => self.tip.record_head(state.seen),
         }
         self.tip.record_epoch(state.epoch);
         self.epoch.store(state.epoch, Ordering::Release);
         self.tip_since.store(state.tip_since, Ordering::Release);
         self.seen.store(state.seen, Ordering::Release);
-        self.floor.store(state.floor(), Ordering::Release);
+        self.known_head.store(state.known_head(), Ordering::Release);
         self.wrong.store(state.wrong, Ordering::Release);
         if state.wrong {
             self.any_wrong.store(true, Ordering::Release);
@@ -100,7 +100,7 @@ impl Chain {
     /// Replaces the state by the owner's. A head that a response has reported here is kept.
     pub fn set_state(&self, mut news: ChainState) {
         self.tip.reset_if_ahead(news.epoch);
-        self.change(|state| {
+        self.update_state(|state| {
             // a later epoch has arrived with an entry before this event
             let is_overtaken = state.is_heard && news.epoch < state.epoch;
             if is_overtaken {
@@ -108,12 +108,12 @@ impl Chain {
                 news.since = state.since;
             }
             let (seen, unconfirmed) = (state.seen, state.unconfirmed);
-            let is_same = state.is_continued_by(&news);
+            let is_same = state.has_same_branch(&news);
             let is_new = state.head != news.head;
             // entries that were fetched since a block was shown here stay valid when the owner
             // reports the block
             let is_acknowledged =
-                news.epoch == state.epoch + 1 && self.tip.last_epoch() == state.epoch;
+                news.epoch == state.epoch + 1 && self.tip.last_end_epoch() == state.epoch;
             let keeps = is_same && (is_acknowledged || news.epoch == state.epoch);
             let tip_since = if keeps { state.tip_since } else { news.epoch };
             let shown = match is_same {
@@ -127,7 +127,7 @@ impl Chain {
             state.is_heard = is_overtaken;
             state.tip_since = tip_since;
             for sighting in shown {
-                if sighting.height > state.floor() {
+                if sighting.height > state.known_head() {
                     state.insert_shown_block(sighting);
                 }
             }
@@ -139,7 +139,7 @@ impl Chain {
             }
             if !is_same {
                 // another branch, or another owner
-                self.tip.set_head(state.seen);
+                self.tip.override_head(state.seen);
             }
         });
     }
@@ -152,12 +152,12 @@ impl Chain {
     /// Drops the state because the owner may have been replaced; the owner will report the state
     /// again.
     pub fn mark_outdated(&self) {
-        self.change(ChainState::drop_owner_state);
+        self.update_state(ChainState::drop_owner_state);
     }
 
     /// Whether the recent block of that height is known and has another hash.
-    pub fn contradicts(&self, height: u64, hash: &[u8; 32]) -> bool {
-        let state = locked(&self.state);
+    pub fn contradicts_block(&self, height: u64, hash: &[u8; 32]) -> bool {
+        let state = lock_ignoring_poison(&self.last_known_state);
         let mut blocks = state.blocks.iter();
         blocks.any(|(known, other)| *known == height && other != hash)
     }
@@ -165,16 +165,16 @@ impl Chain {
     /// Records a head that a response has reported. Returns whether it was news.
     pub fn record_head(&self, height: u64) -> bool {
         height >= self.seen.load(Ordering::Acquire)
-            && self.change(|state| state.record_head(height))
+            && self.update_state(|state| state.record_head(height))
     }
 
     /// Records a block that a response is about to show to a client. Returns whether it expires the
     /// entries about the former head in all processes that share the floor; the owner has to be
     /// notified then.
     pub fn record_shown_block(&self, sighting: ShownBlock) -> bool {
-        sighting.height > self.floor()
-            && self.change(|state| {
-                let is_news = state.is_unseen(sighting);
+        sighting.height > self.known_head()
+            && self.update_state(|state| {
+                let is_news = state.is_unseen_block(sighting);
                 if is_news {
                     state.insert_shown_block(sighting);
                     self.tip.end_tip(state.epoch, sighting.height);
@@ -186,7 +186,7 @@ impl Chain {
     /// Records a block that a process has reported to the owner, see
     /// [`ChainState::record_shown_block`].
     pub fn record_reported_block(&self, sighting: ShownBlock) -> bool {
-        self.change(|state| {
+        self.update_state(|state| {
             let is_news = state.record_shown_block(sighting);
             if is_news {
                 self.tip.record_shown_block(sighting.height);
@@ -197,18 +197,18 @@ impl Chain {
 
     /// Height of the head, or the highest head that a response has reported while the head is not
     /// known.
-    pub fn floor(&self) -> u64 {
-        self.floor.load(Ordering::Acquire)
+    pub fn known_head(&self) -> u64 {
+        self.known_head.load(Ordering::Acquire)
     }
 
     /// The highest head that is known in this process or in a process that shares the floor.
-    pub fn highest_seen(&self) -> u64 {
-        self.tip.seen().max(self.seen.load(Ordering::Acquire))
+    pub fn highest_seen_head(&self) -> u64 {
+        self.tip.seen_head().max(self.seen.load(Ordering::Acquire))
     }
 
     /// Whether the chain counts heights of this kind.
     pub fn has_height_kind(&self, heights: HeightKind) -> bool {
-        locked(&self.state).heights == heights
+        lock_ignoring_poison(&self.last_known_state).heights == heights
     }
 
     /// Number of times that the tip has ended in this process and in the processes that share the
@@ -220,14 +220,14 @@ impl Chain {
     /// Whether the owner stored an entry about the head, fetched in `epoch`, before it was notified
     /// of a block that was shown here.
     pub fn is_below_floor(&self, epoch: u64, height: Option<u64>) -> bool {
-        self.tip.had_ended_by(epoch) && height.unwrap_or(0) < self.tip.height()
+        self.tip.had_ended_by(epoch) && height.unwrap_or(0) < self.tip.shown_height()
     }
 
     /// Records the epoch of an entry that the owner sent. If the epoch is new, the event that
     /// begins it is on its way: until then no older entry is valid.
     fn observe_epoch(&self, epoch: u64) {
         if epoch > self.epoch.load(Ordering::Acquire) {
-            self.change(|state| {
+            self.update_state(|state| {
                 state.epoch = state.epoch.max(epoch);
                 state.is_heard = true;
                 state.since = state.epoch;
@@ -238,16 +238,16 @@ impl Chain {
 
     /// Returns the dispatch mark of a request that is sent to the node now; its response is stored
     /// only as far as the mark permits.
-    pub fn mark(&self) -> DispatchMark {
-        let state = locked(&self.state);
+    pub fn dispatch_mark(&self) -> DispatchMark {
+        let state = lock_ignoring_poison(&self.last_known_state);
         DispatchMark {
             heights: state.heights,
             epoch: state.epoch,
             tip_since: state.tip_since,
             tip_ends: self.tip.end_count(),
-            tip_height: self.tip.height(),
+            tip_height: self.tip.shown_height(),
             branch: state.reorgs.last().map_or(state.since, |(since, _)| *since),
-            seen: state.seen.max(self.tip.seen()),
+            seen: state.seen.max(self.tip.seen_head()),
             head: state.head,
             last_final: state.last_final,
             is_known: state.known,
@@ -299,11 +299,11 @@ pub struct ChainDependency<'a> {
     epoch: u64,
     /// Number of times that the tip had ended; `None` in the owner.
     tip_ends: Option<u64>,
-    on: DependsOn,
+    on: DependencyTarget,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum DependsOn {
+enum DependencyTarget {
     /// The entry depends on no block.
     Nothing,
     /// The entry depends on the blocks up to that height; `None`: on unknown blocks.
@@ -317,9 +317,9 @@ impl<'a> ChainDependency<'a> {
     /// on the blocks up to `height`, or was correct when the head had that height.
     pub fn new(chain: &'a Chain, class: Class, epoch: u64, height: Option<u64>) -> Self {
         let on = match class {
-            Class::Unfinalized => DependsOn::Blocks(height),
-            Class::Tip | Class::Nothing => DependsOn::Head(height.unwrap_or(0)),
-            Class::Immutable | Class::Config | Class::Resource => DependsOn::Nothing,
+            Class::Unfinalized => DependencyTarget::Blocks(height),
+            Class::Tip | Class::Nothing => DependencyTarget::Head(height.unwrap_or(0)),
+            Class::Immutable | Class::Config | Class::Resource => DependencyTarget::Nothing,
         };
         Self {
             chain,
@@ -332,7 +332,7 @@ impl<'a> ChainDependency<'a> {
     /// Sets the number of times that the tip had ended when the request was sent. Only processes
     /// that show responses to clients set it.
     #[must_use]
-    pub fn after_tip_ends(self, tip_ends: u64) -> Self {
+    pub fn with_tip_ends(self, tip_ends: u64) -> Self {
         Self {
             tip_ends: Some(tip_ends),
             ..self
@@ -340,55 +340,59 @@ impl<'a> ChainDependency<'a> {
     }
 
     /// Whether entries that a former owner has stored of this chain may be used.
-    pub fn is_checked(&self) -> bool {
+    pub fn is_chain_checked(&self) -> bool {
         !self.chain.unchecked.load(Ordering::Acquire)
     }
 
     /// Whether the entry may still be sent: the chain is not wrong, no block that the entry depends
     /// on was replaced, and no newer head or shown block has expired it.
-    pub fn holds(&self) -> bool {
+    pub fn is_valid(&self) -> bool {
         !self.chain.wrong.load(Ordering::Acquire)
             && match self.on {
-                DependsOn::Nothing => true,
-                DependsOn::Head(height) => {
+                DependencyTarget::Nothing => true,
+                DependencyTarget::Head(height) => {
                     let seen = self.chain.seen.load(Ordering::Acquire);
-                    height >= seen.max(self.chain.tip.seen()) && self.is_of_current_tip(height)
+                    height >= seen.max(self.chain.tip.seen_head()) && self.is_of_current_tip(height)
                 }
-                DependsOn::Blocks(_) => self.is_unaffected(),
+                DependencyTarget::Blocks(_) => self.is_unaffected_by_reorgs(),
             }
     }
 
     /// Whether the entry was valid once and no block that it depends on was replaced; there may be
     /// a newer head.
-    pub fn is_unaffected(&self) -> bool {
+    pub fn is_unaffected_by_reorgs(&self) -> bool {
         !self.chain.wrong.load(Ordering::Acquire)
             && match self.on {
-                DependsOn::Nothing => true,
+                DependencyTarget::Nothing => true,
                 // a block that was shown is a newer head
-                DependsOn::Head(_) => {
+                DependencyTarget::Head(_) => {
                     self.is_of_current_epoch()
-                        || locked(&self.chain.state).is_unaffected(self.epoch, None)
+                        || lock_ignoring_poison(&self.chain.last_known_state)
+                            .is_unaffected_by_reorgs(self.epoch, None)
                 }
-                DependsOn::Blocks(height) => {
+                DependencyTarget::Blocks(height) => {
                     self.is_of_current_epoch()
-                        || locked(&self.chain.state).is_unaffected(self.epoch, height)
+                        || lock_ignoring_poison(&self.chain.last_known_state)
+                            .is_unaffected_by_reorgs(self.epoch, height)
                 }
             }
     }
 
     /// Whether the entry may answer a request with this dispatch mark: a node might have sent the
     /// same response.
-    pub fn answers(&self, mark: &DispatchMark) -> bool {
+    pub fn is_valid_for_mark(&self, mark: &DispatchMark) -> bool {
         !self.chain.wrong.load(Ordering::Acquire)
             && match self.on {
-                DependsOn::Nothing => true,
-                DependsOn::Head(height) => {
+                DependencyTarget::Nothing => true,
+                DependencyTarget::Head(height) => {
                     let is_later = self.epoch >= mark.tip_since
                         && self.tip_ends.is_none_or(|ends| ends >= mark.tip_ends);
                     height >= mark.seen
-                        && (is_later || self.is_unaffected() && height >= mark.tip_height)
+                        && (is_later || self.is_unaffected_by_reorgs() && height >= mark.tip_height)
                 }
-                DependsOn::Blocks(_) => self.epoch >= mark.epoch || self.is_unaffected(),
+                DependencyTarget::Blocks(_) => {
+                    self.epoch >= mark.epoch || self.is_unaffected_by_reorgs()
+                }
             }
     }
 
@@ -403,7 +407,9 @@ impl<'a> ChainDependency<'a> {
     /// Returns whether the head was news.
     pub fn observe_dependency(&self) -> bool {
         match self.on {
-            DependsOn::Head(height) if self.is_unaffected() => self.chain.record_head(height),
+            DependencyTarget::Head(height) if self.is_unaffected_by_reorgs() => {
+                self.chain.record_head(height)
+            }
             _ => false,
         }
     }
@@ -417,7 +423,7 @@ impl<'a> ChainDependency<'a> {
             && self
                 .tip_ends
                 .is_none_or(|ends| ends == chain.tip.end_count())
-            || height >= chain.tip.height() && self.is_unaffected()
+            || height >= chain.tip.shown_height() && self.is_unaffected_by_reorgs()
     }
 
     fn is_of_current_epoch(&self) -> bool {
@@ -428,7 +434,7 @@ impl<'a> ChainDependency<'a> {
 /// The chains that a process knows, by namespace: those that the owner follows and has reported.
 #[derive(Debug, Default)]
 pub struct Chains {
-    all: Mutex<HashMap<Namespace, Arc<Chain>>>,
+    all_chains: Mutex<HashMap<Namespace, Arc<Chain>>>,
     any_wrong: Arc<AtomicBool>,
     floors: OnceLock<FloorSource>,
 }
@@ -436,14 +442,16 @@ pub struct Chains {
 impl Chains {
     /// Shares the floors of all chains that are added from now on with the processes that have the
     /// same floors. Only the first call has an effect.
-    pub fn share(&self, floors: FloorSource) {
+    pub fn share_tip_floors(&self, floors: FloorSource) {
         // a second call does not replace the floors
         let _ = self.floors.set(floors);
     }
 
     /// Returns the chain of a namespace, if it is followed.
     pub fn get(&self, namespace: &Namespace) -> Option<Arc<Chain>> {
-        locked(&self.all).get(namespace).cloned()
+        lock_ignoring_poison(&self.all_chains)
+            .get(namespace)
+            .cloned()
     }
 
     /// Returns the chain of a namespace, and adds one with `state` if it is not followed yet.
@@ -452,10 +460,10 @@ impl Chains {
         namespace: Namespace,
         state: impl FnOnce() -> ChainState,
     ) -> Arc<Chain> {
-        let mut chains = locked(&self.all);
+        let mut chains = lock_ignoring_poison(&self.all_chains);
         let tip = || {
             let floors = self.floors.get();
-            floors.map_or_else(TipFloor::default, |floors| floors.floor(&namespace))
+            floors.map_or_else(TipFloor::default, |floors| floors.tip_floor(&namespace))
         };
         let chain = chains
             .entry(namespace)
@@ -469,16 +477,17 @@ impl Chains {
     }
 
     /// Returns a snapshot of all known chains with their namespaces, in no order.
-    pub fn all(&self) -> Vec<(Namespace, Arc<Chain>)> {
-        let chains = locked(&self.all);
+    pub fn all_chains(&self) -> Vec<(Namespace, Arc<Chain>)> {
+        let chains = lock_ignoring_poison(&self.all_chains);
         let all = chains.iter();
         all.map(|(namespace, chain)| (*namespace, Arc::clone(chain)))
             .collect()
     }
 
     /// Removes the chains whose namespaces are not in `namespaces`.
-    pub fn retain(&self, namespaces: &[Namespace]) {
-        locked(&self.all).retain(|namespace, _| namespaces.contains(namespace));
+    pub fn retain_namespaces(&self, namespaces: &[Namespace]) {
+        lock_ignoring_poison(&self.all_chains)
+            .retain(|namespace, _| namespaces.contains(namespace));
     }
 }
 

@@ -21,7 +21,7 @@ impl CredentialsPolicy {
     pub const NAMES: &'static [&'static str] = &["bypass", "ignore", "key"];
 
     /// Returns the policy with this name in the configuration, or `None` if there is none.
-    pub fn named(name: &[u8]) -> Option<Self> {
+    pub fn from_policy_name(name: &[u8]) -> Option<Self> {
         let at = Self::NAMES
             .iter()
             .position(|known| known.as_bytes() == name);
@@ -42,43 +42,47 @@ pub struct Credentials {
 
 /// The error of a configuration that sets the policy of a header, because of the header's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NameError {
+pub enum CredentialsNameError {
     /// The name is no header name.
     Name,
     /// The header has a policy already.
     Duplicate,
 }
 
-impl fmt::Display for NameError {
+impl fmt::Display for CredentialsNameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            NameError::Name => "the name of a request header, such as \"X-Api-Key\"",
-            NameError::Duplicate => "a header that this block does not configure yet",
+            CredentialsNameError::Name => "the name of a request header, such as \"X-Api-Key\"",
+            CredentialsNameError::Duplicate => "a header that this block does not configure yet",
         })
     }
 }
 
-impl std::error::Error for NameError {}
+impl std::error::Error for CredentialsNameError {}
 
 impl Credentials {
     /// Sets the policy of one header, whose name is compared without regard to case.
     ///
     /// # Errors
     /// Returns a [`NameError`] and changes nothing.
-    pub fn set_policy(&mut self, name: &[u8], policy: CredentialsPolicy) -> Result<(), NameError> {
+    pub fn set_policy(
+        &mut self,
+        name: &[u8],
+        policy: CredentialsPolicy,
+    ) -> Result<(), CredentialsNameError> {
         // a policy in place of a name is a mistake, and no client's header
         if name.is_empty()
             || !name.iter().all(is_name_byte)
-            || CredentialsPolicy::named(name).is_some()
+            || CredentialsPolicy::from_policy_name(name).is_some()
         {
-            return Err(NameError::Name);
+            return Err(CredentialsNameError::Name);
         }
         let name = String::from_utf8_lossy(name).to_ascii_lowercase();
         match self
             .policies
             .binary_search_by(|(known, _)| (**known).cmp(&name))
         {
-            Ok(_) => Err(NameError::Duplicate),
+            Ok(_) => Err(CredentialsNameError::Duplicate),
             Err(at) => {
                 self.policies.insert(at, (name.into(), policy));
                 Ok(())
@@ -90,7 +94,10 @@ impl Credentials {
     ///
     /// # Errors
     /// Returns the errors of [`set_policy`](Self::set_policy).
-    pub fn set_default_policy(&mut self, policy: CredentialsPolicy) -> Result<(), NameError> {
+    pub fn set_default_policy(
+        &mut self,
+        policy: CredentialsPolicy,
+    ) -> Result<(), CredentialsNameError> {
         let mut all = self.clone();
         for name in DEFAULT_CREDENTIALS {
             all.set_policy(name.as_bytes(), policy)?;
@@ -122,7 +129,7 @@ fn is_name_byte(byte: &u8) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Credentials, CredentialsPolicy, NameError};
+    use super::{Credentials, CredentialsNameError, CredentialsPolicy};
 
     fn keyed(credentials: &Credentials) -> Vec<&str> {
         credentials.key_headers().collect()
@@ -164,11 +171,11 @@ mod tests {
         let before = credentials.clone();
         assert_eq!(
             credentials.set_policy(b"x-api-KEY", CredentialsPolicy::Ignore),
-            Err(NameError::Duplicate)
+            Err(CredentialsNameError::Duplicate)
         );
         assert_eq!(
             credentials.set_default_policy(CredentialsPolicy::Key),
-            Err(NameError::Duplicate)
+            Err(CredentialsNameError::Duplicate)
         );
         assert_eq!(credentials, before);
     }
@@ -193,7 +200,7 @@ mod tests {
     fn invalid_header_names_are_rejected() {
         for name in ["", "a b", "a:b", "\u{e9}", "a\"", "key", "bypass"] {
             let result = Credentials::default().set_policy(name.as_bytes(), CredentialsPolicy::Key);
-            assert_eq!(result, Err(NameError::Name), "{name}");
+            assert_eq!(result, Err(CredentialsNameError::Name), "{name}");
         }
     }
 }

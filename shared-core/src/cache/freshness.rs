@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use super::chain::{DispatchMark, HeightKind};
 use super::class::Class;
-use range_ends::{class_of, BlockDependency};
+use range_ends::{class_by_finality, BlockDependency};
 
-use crate::jsonrpc::block::{self, BlockReference, ResultBlock, Tag};
+use crate::jsonrpc::block_reference::{self, BlockReference, BlockTag, ResultBlock};
 use crate::jsonrpc::incomplete_result::{has_failed_trace, is_incomplete_block};
 use crate::jsonrpc::method_spec::MethodSpecs;
-use crate::jsonrpc::methods::{self, Method};
-use crate::jsonrpc::plausible::{self, Plausibility};
-use crate::jsonrpc::response::{content, member, ResultContent};
+use crate::jsonrpc::methods::{self, MethodRow};
+use crate::jsonrpc::plausible::{self, ResultPlausibility};
+use crate::jsonrpc::response::{classify_result, first_object_member, ResultContent};
 
 mod range_ends;
 
@@ -30,17 +30,17 @@ pub struct Lifetimes {
 
 /// The error of a configuration that sets the lifetime of a class or a method twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DuplicateSetting;
+pub struct DuplicateLifetime;
 
 impl Lifetimes {
     /// Sets the lifetime of all responses of a class in milliseconds; with 0 they are not stored.
     ///
     /// # Errors
     /// Returns [`DuplicateSetting`] if the class has a lifetime already.
-    pub fn set_class(&mut self, class: Class, milliseconds: u64) -> Result<(), DuplicateSetting> {
+    pub fn set_class(&mut self, class: Class, milliseconds: u64) -> Result<(), DuplicateLifetime> {
         match self.classes[class as usize].replace(milliseconds) {
             None => Ok(()),
-            Some(_) => Err(DuplicateSetting),
+            Some(_) => Err(DuplicateLifetime),
         }
     }
 
@@ -48,16 +48,20 @@ impl Lifetimes {
     ///
     /// # Errors
     /// Returns [`DuplicateSetting`] if the method has a lifetime already.
-    pub fn set_method(&mut self, method: &[u8], milliseconds: u64) -> Result<(), DuplicateSetting> {
-        if self.method(method).is_some() {
-            return Err(DuplicateSetting);
+    pub fn set_method(
+        &mut self,
+        method: &[u8],
+        milliseconds: u64,
+    ) -> Result<(), DuplicateLifetime> {
+        if self.lifetime_for_method(method).is_some() {
+            return Err(DuplicateLifetime);
         }
         self.methods.push((method.to_vec(), milliseconds));
         Ok(())
     }
 
     /// Returns a copy of these lifetimes with the method rows that an operator has added.
-    pub fn with_rows(&self, rows: Arc<MethodSpecs>) -> Self {
+    pub fn with_method_rows(&self, rows: Arc<MethodSpecs>) -> Self {
         Self {
             rows,
             ..self.clone()
@@ -65,14 +69,14 @@ impl Lifetimes {
     }
 
     /// Returns the row of a method: an operator's, or else the method table's.
-    pub(crate) fn row(&self, method: &[u8]) -> &'static Method {
-        let theirs = self.rows.find(method);
-        theirs.unwrap_or_else(|| methods::method(method))
+    pub(crate) fn row_for_method(&self, method: &[u8]) -> &'static MethodRow {
+        let theirs = self.rows.find_row(method);
+        theirs.unwrap_or_else(|| methods::method_row(method))
     }
 
     /// Returns the lifetime in milliseconds that an operator has set for a method, or `None` if the
     /// class decides.
-    pub fn method(&self, method: &[u8]) -> Option<u64> {
+    pub fn lifetime_for_method(&self, method: &[u8]) -> Option<u64> {
         self.methods
             .iter()
             .find(|(name, _)| name == method)
@@ -80,7 +84,7 @@ impl Lifetimes {
     }
 
     /// Returns the lifetime of a class in milliseconds: an operator's, or else the default.
-    pub fn class(&self, class: Class) -> u64 {
+    pub fn lifetime_for_class(&self, class: Class) -> u64 {
         self.classes[class as usize].unwrap_or(class.default_lifetime())
     }
 }
@@ -88,8 +92,8 @@ impl Lifetimes {
 /// The method, class and lifetime of a call that are known before its result; the result decides
 /// the rest.
 #[derive(Clone, Copy, Debug)]
-pub struct Prospect {
-    method: &'static Method,
+pub struct CallProspect {
+    method_row: &'static MethodRow,
     /// Class while the state of the chain is unknown.
     class: Class,
     /// Lifetime that an operator has set for the method, in milliseconds.
@@ -173,28 +177,32 @@ pub struct FinalUpgrade {
     pub valid: u64,
 }
 
-impl Prospect {
+impl CallProspect {
     /// Returns the prospect of a call by its method and params, or `None` if its response is never
     /// stored.
     pub fn for_call(method: &[u8], params: Option<&[u8]>, valid: &Lifetimes) -> Option<Self> {
-        let method_lifetime = valid.method(method);
-        let row = valid.row(method);
+        let method_lifetime = valid.lifetime_for_method(method);
+        let row = valid.row_for_method(method);
         let class = match row.class {
             // the operator knows a method that the method table does not have
-            methods::Class::Never if method_lifetime.is_some() && !row.is_operators => Class::Tip,
-            methods::Class::Never => return None,
-            methods::Class::Immutable => Class::Immutable,
+            methods::MethodClass::Never if method_lifetime.is_some() && !row.is_operators => {
+                Class::Tip
+            }
+            methods::MethodClass::Never => return None,
+            methods::MethodClass::Immutable => Class::Immutable,
             // the next block differs from node to node
-            methods::Class::Tip if has_no_common_block(row, params) => return None,
-            methods::Class::Tip => Class::Tip,
-            methods::Class::Config => Class::Config,
-            methods::Class::ByFinality => class_of(block::reference(row, params))?,
+            methods::MethodClass::Tip if has_no_common_block(row, params) => return None,
+            methods::MethodClass::Tip => Class::Tip,
+            methods::MethodClass::Config => Class::Config,
+            methods::MethodClass::ByFinality => {
+                class_by_finality(block_reference::call_block_reference(row, params))?
+            }
         };
-        let is_stored = |class| method_lifetime.unwrap_or(valid.class(class)) > 0;
+        let is_stored = |class| method_lifetime.unwrap_or(valid.lifetime_for_class(class)) > 0;
         // finalized responses may be stored where the others are not
         let may_be = class == Class::Unfinalized && is_stored(Class::Immutable);
         (is_stored(class) || may_be).then_some(Self {
-            method: row,
+            method_row: row,
             class,
             method_lifetime,
         })
@@ -212,10 +220,10 @@ impl Prospect {
     }
 
     /// Decides how a response is cached, by its `result`. Returns `None` if it is not stored.
-    pub fn classify(&self, result: &[u8], known: ResultFacts<'_>) -> Option<Classification> {
-        let is_empty = match content(result) {
+    pub fn classify_result(&self, result: &[u8], known: ResultFacts<'_>) -> Option<Classification> {
+        let is_empty = match classify_result(result) {
             ResultContent::Null => return None,
-            ResultContent::EmptyData if self.method.returns_encoded_bytes() => return None,
+            ResultContent::EmptyData if self.method_row.returns_encoded_bytes() => return None,
             ResultContent::EmptyArray => true,
             _ => false,
         };
@@ -223,23 +231,23 @@ impl Prospect {
             return None;
         }
         // the node had no time for some parts, and may have it for the next request
-        if self.method.is_trace_list() && has_failed_trace(result) {
+        if self.method_row.is_trace_list() && has_failed_trace(result) {
             return None;
         }
-        let verdict = plausible::check_plausibility(self.method, known.params, result);
-        if verdict == Plausibility::Implausible {
+        let verdict = plausible::check_plausibility(self.method_row, known.params, result);
+        if verdict == ResultPlausibility::Implausible {
             return Some(self.classify_implausible(known));
         }
         let judged = self.classify_plausible(result, known, is_empty)?;
         Some(Classification {
-            is_read: verdict == Plausibility::Read,
+            is_read: verdict == ResultPlausibility::Read,
             ..judged
         })
     }
 
     /// Classifies a result that contradicts itself or another result.
     pub fn classify_implausible(&self, known: ResultFacts<'_>) -> Classification {
-        let named = BlockDependency::for_call(self.method, known.params);
+        let named = BlockDependency::for_call(self.method_row, known.params);
         let lifetime = self
             .empty_result_lifetime(known.valid)
             .min(max_lifetime(named));
@@ -251,8 +259,8 @@ impl Prospect {
     }
 
     /// Returns the row of the method table, or of the operator, that the call's method has.
-    pub fn method(&self) -> &'static Method {
-        self.method
+    pub fn method_row(&self) -> &'static MethodRow {
+        self.method_row
     }
 
     /// Classifies a result that does not contradict itself.
@@ -266,11 +274,11 @@ impl Prospect {
             return None;
         }
         let mark = known.mark.filter(|mark| mark.heights == HeightKind::Blocks);
-        let named = BlockDependency::for_call(self.method, known.params);
+        let named = BlockDependency::for_call(self.method_row, known.params);
         if self.class == Class::Tip {
             return self.classify_tip(named, result, mark, known.valid);
         }
-        let reported = block::in_result(self.method, result);
+        let reported = block_reference::result_block(self.method_row, result);
         if !self.matches_request(named, reported, result) {
             return None;
         }
@@ -311,16 +319,16 @@ impl Prospect {
         match (named, class) {
             // the node may not have had the blocks without a result
             (BlockDependency::UpTo(last), Class::Immutable)
-                if block::last_in_list(result) != Some(last) =>
+                if block_reference::last_block_in_list(result) != Some(last) =>
             {
                 self.classify_unconfirmed(last, known.valid)
             }
             _ => {
-                let judged = self.classification(class, height, known.valid)?;
+                let judged = self.classification_for_class(class, height, known.valid)?;
                 Some(Classification {
                     valid: judged.valid.min(max_lifetime(named)),
                     of,
-                    if_final: self.if_final(named, result, mark, known.valid),
+                    if_final: self.transaction_upgrade(named, result, mark, known.valid),
                     block,
                     ..judged
                 })
@@ -330,8 +338,8 @@ impl Prospect {
 
     /// Classifies a range that is finalized up to its `last` block and may be incomplete.
     fn classify_unconfirmed(&self, last: u64, valid: &Lifetimes) -> Option<Classification> {
-        let later = self.lifetime(Class::Immutable, valid);
-        let valid = self.lifetime(Class::Unfinalized, valid);
+        let later = self.lifetime_of_class(Class::Immutable, valid);
+        let valid = self.lifetime_of_class(Class::Unfinalized, valid);
         (later > 0).then_some(Classification {
             if_repeated: Some(later),
             ..Classification::new(Class::Unfinalized, valid, Some(last))
@@ -339,7 +347,7 @@ impl Prospect {
     }
 
     /// Returns the upgrade of a response about a transaction that does not name its block.
-    fn if_final(
+    fn transaction_upgrade(
         &self,
         named: BlockDependency,
         result: &[u8],
@@ -350,16 +358,16 @@ impl Prospect {
             return None;
         };
         let is_empty = matches!(
-            content(result),
+            classify_result(result),
             ResultContent::EmptyArray | ResultContent::EmptyData
         );
-        if self.method.in_result != methods::ResultBlockPath::None || is_empty {
+        if self.method_row.in_result != methods::ResultBlockPath::None || is_empty {
             return None;
         }
         Some(FinalUpgrade {
             transaction,
             last: mark?.last_final?,
-            valid: self.lifetime(Class::Immutable, valid),
+            valid: self.lifetime_of_class(Class::Immutable, valid),
         })
     }
 
@@ -373,17 +381,17 @@ impl Prospect {
         let is_lasting = match outcome {
             CallOutcome::Result(result) => {
                 let is_empty = matches!(
-                    content(result),
+                    classify_result(result),
                     ResultContent::Null | ResultContent::EmptyArray
                 );
                 // a transaction that is sent the next moment is found without a new head
-                is_empty && !self.method.finds_pending()
+                is_empty && !self.method_row.finds_pending()
             }
             CallOutcome::Error(error) => is_revert(error),
         };
         let valid = match is_lasting && known.mark.is_none_or(|mark| !mark.is_wrong) {
             true => {
-                let named = BlockDependency::for_call(self.method, known.params);
+                let named = BlockDependency::for_call(self.method_row, known.params);
                 self.empty_result_lifetime(known.valid)
                     .min(max_lifetime(named))
             }
@@ -396,13 +404,14 @@ impl Prospect {
     /// Returns the lifetime of an empty result: an operator's lifetime for the method can only
     /// shorten it.
     fn empty_result_lifetime(&self, valid: &Lifetimes) -> u64 {
-        let most = valid.class(Class::Nothing);
+        let most = valid.lifetime_for_class(Class::Nothing);
         self.method_lifetime
             .map_or(most, |lifetime| lifetime.min(most))
     }
 
-    fn lifetime(&self, class: Class, valid: &Lifetimes) -> u64 {
-        self.method_lifetime.unwrap_or(valid.class(class))
+    fn lifetime_of_class(&self, class: Class, valid: &Lifetimes) -> u64 {
+        self.method_lifetime
+            .unwrap_or(valid.lifetime_for_class(class))
     }
 
     /// Classifies a result that depends on the head. The node may lag behind heads that others have
@@ -414,7 +423,7 @@ impl Prospect {
         mark: Option<&DispatchMark>,
         known: &Lifetimes,
     ) -> Option<Classification> {
-        let of = mark.and_then(|_| block::in_result(self.method, result));
+        let of = mark.and_then(|_| block_reference::result_block(self.method_row, result));
         let height = match (mark, of) {
             (Some(mark), Some(reported)) if matches!(named, BlockDependency::Head) => {
                 if reported.number < mark.seen {
@@ -424,9 +433,9 @@ impl Prospect {
             }
             (mark, _) => mark.map(|mark| mark.seen),
         };
-        let judged = self.classification(Class::Tip, height, known)?;
+        let judged = self.classification_for_class(Class::Tip, height, known)?;
         let valid = judged.valid.min(max_lifetime(named));
-        if content(result) == ResultContent::EmptyArray && self.method_lifetime.is_none() {
+        if classify_result(result) == ResultContent::EmptyArray && self.method_lifetime.is_none() {
             let valid = valid.min(self.empty_result_lifetime(known));
             return (valid > 0).then_some(Classification {
                 class: Class::Nothing,
@@ -441,13 +450,13 @@ impl Prospect {
         })
     }
 
-    fn classification(
+    fn classification_for_class(
         &self,
         class: Class,
         height: Option<u64>,
         valid: &Lifetimes,
     ) -> Option<Classification> {
-        let valid = self.lifetime(class, valid);
+        let valid = self.lifetime_of_class(class, valid);
         (valid > 0).then(|| Classification::new(class, valid, height))
     }
 
@@ -464,14 +473,14 @@ impl Prospect {
                 .hash
                 .is_none_or(|reported_hash| reported_hash == hash),
             (BlockDependency::Transaction(requested), Some(_)) => {
-                let transaction = block::result_transaction(self.method, result);
+                let transaction = block_reference::result_transaction_hash(self.method_row, result);
                 requested
                     .zip(transaction)
                     .is_none_or(|(requested, transaction)| requested == transaction)
             }
             // the transaction is in no block yet, or its block is not named
             (BlockDependency::Transaction(_), None) => {
-                self.method.in_result == methods::ResultBlockPath::None
+                self.method_row.in_result == methods::ResultBlockPath::None
             }
             _ => true,
         }
@@ -494,23 +503,25 @@ fn max_lifetime(named: BlockDependency) -> u64 {
 pub(crate) fn is_revert(error: &[u8]) -> bool {
     // 3 is geth's and EIP-1474's extension for a revert with data; without data the code is -32000,
     // Nethermind's and Erigon's are -32015 and -32000
-    match member(error, "code") {
+    match first_object_member(error, "code") {
         Some(b"3") => true,
-        Some(b"-32000" | b"-32015") => member(error, "message").is_some_and(|message| {
-            let revert = b"revert";
-            message
-                .windows(revert.len())
-                .any(|word| word.eq_ignore_ascii_case(revert))
-        }),
+        Some(b"-32000" | b"-32015") => {
+            first_object_member(error, "message").is_some_and(|message| {
+                let revert = b"revert";
+                message
+                    .windows(revert.len())
+                    .any(|word| word.eq_ignore_ascii_case(revert))
+            })
+        }
         _ => false,
     }
 }
 
 /// Whether a call depends on the node's next block, or on no block that is the same for all nodes.
-fn has_no_common_block(method: &Method, params: Option<&[u8]>) -> bool {
+fn has_no_common_block(method: &MethodRow, params: Option<&[u8]>) -> bool {
     matches!(
-        block::reference(method, params),
-        BlockReference::Tag(Tag::Pending) | BlockReference::Invalid
+        block_reference::call_block_reference(method, params),
+        BlockReference::Tag(BlockTag::Pending) | BlockReference::Invalid
     )
 }
 

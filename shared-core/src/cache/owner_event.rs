@@ -7,7 +7,7 @@ use super::chain::ChainState;
 use super::{Key, Namespace};
 
 /// Version of the protocol in the event `hello`.
-const VERSION: u32 = 1;
+const PROTOCOL_VERSION: u32 = 1;
 
 /// A message that the owner sends to one process on its event stream, without a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,15 +50,16 @@ pub enum OwnerEvent {
 
 /// The error of an event of this protocol version whose data can't be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EventError;
+pub struct InvalidOwnerEvent;
 
 impl OwnerEvent {
     /// Appends the event to the text of an event stream, in the format of server-sent events.
-    pub fn write(&self, to: &mut String) {
+    pub fn append_to_stream(&self, to: &mut String) {
         let (name, data) = match self {
             Self::Hello { generation, until } => {
-                let data =
-                    format!(r#"{{"version":{VERSION},"generation":{generation},"until":{until}}}"#);
+                let data = format!(
+                    r#"{{"version":{PROTOCOL_VERSION},"generation":{generation},"until":{until}}}"#
+                );
                 ("hello", data)
             }
             Self::Lease { generation, until } => (
@@ -67,7 +68,7 @@ impl OwnerEvent {
             ),
             Self::Filled(key) => ("filled", const_hex::encode(key)),
             Self::LeaseReleased(key) => ("given-up", const_hex::encode(key)),
-            Self::Chain { namespace, state } => ("chain", chain(namespace, state)),
+            Self::Chain { namespace, state } => ("chain", serialize_chain_state(namespace, state)),
             Self::Purge { generation, key } => {
                 let key = key.map(|key| format!(r#","key":"{}""#, const_hex::encode(key)));
                 let key = key.unwrap_or_default();
@@ -84,9 +85,9 @@ impl OwnerEvent {
     ///
     /// # Errors
     /// Returns [`EventError`] if the data is invalid.
-    pub fn read(name: &[u8], data: &[u8]) -> Result<Option<Self>, EventError> {
-        let json = || serde_json::from_slice::<Value>(data).map_err(|_| EventError);
-        let number = |json: &Value, name| json[name].as_u64().ok_or(EventError);
+    pub fn parse_event(name: &[u8], data: &[u8]) -> Result<Option<Self>, InvalidOwnerEvent> {
+        let json = || serde_json::from_slice::<Value>(data).map_err(|_| InvalidOwnerEvent);
+        let number = |json: &Value, name| json[name].as_u64().ok_or(InvalidOwnerEvent);
         let text = |json: &Value, name| json[name].as_str().map(Vec::from);
         Ok(Some(match name {
             b"hello" | b"lease" => {
@@ -94,15 +95,15 @@ impl OwnerEvent {
                 let (generation, until) = (number(&json, "generation")?, number(&json, "until")?);
                 match name {
                     b"lease" => Self::Lease { generation, until },
-                    _ if json["version"] == VERSION => Self::Hello { generation, until },
-                    _ => return Err(EventError),
+                    _ if json["version"] == PROTOCOL_VERSION => Self::Hello { generation, until },
+                    _ => return Err(InvalidOwnerEvent),
                 }
             }
-            b"filled" => Self::Filled(digits(data)?),
-            b"given-up" => Self::LeaseReleased(digits(data)?),
+            b"filled" => Self::Filled(decode_hex(data)?),
+            b"given-up" => Self::LeaseReleased(decode_hex(data)?),
             b"purge" => {
                 let json = json()?;
-                let key = text(&json, "key").map(|key| digits(&key));
+                let key = text(&json, "key").map(|key| decode_hex(&key));
                 Self::Purge {
                     generation: number(&json, "generation")?,
                     key: key.transpose()?,
@@ -111,8 +112,8 @@ impl OwnerEvent {
             b"chain" => {
                 let json = json()?;
                 Self::Chain {
-                    namespace: digits(&text(&json, "namespace").ok_or(EventError)?)?,
-                    state: serde_json::from_value(json).map_err(|_| EventError)?,
+                    namespace: decode_hex(&text(&json, "namespace").ok_or(InvalidOwnerEvent)?)?,
+                    state: serde_json::from_value(json).map_err(|_| InvalidOwnerEvent)?,
                 }
             }
             _ => return Ok(None),
@@ -121,7 +122,7 @@ impl OwnerEvent {
 }
 
 /// Returns the data of the event `chain`: one line of less than 2 KiB.
-pub fn chain(namespace: &Namespace, state: &ChainState) -> String {
+pub fn serialize_chain_state(namespace: &Namespace, state: &ChainState) -> String {
     // numbers and strings can always be serialized
     let state = serde_json::to_string(state).unwrap_or_default();
     let members = state.trim_start_matches('{');
@@ -129,17 +130,17 @@ pub fn chain(namespace: &Namespace, state: &ChainState) -> String {
     format!(r#"{{"namespace":"{namespace}",{members}"#)
 }
 
-fn digits<const N: usize>(text: &[u8]) -> Result<[u8; N], EventError> {
+fn decode_hex<const N: usize>(text: &[u8]) -> Result<[u8; N], InvalidOwnerEvent> {
     let mut bytes = [0; N];
     match text.len() == 2 * N && const_hex::decode_to_slice(text, &mut bytes).is_ok() {
         true => Ok(bytes),
-        false => Err(EventError),
+        false => Err(InvalidOwnerEvent),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{EventError, OwnerEvent};
+    use super::{InvalidOwnerEvent, OwnerEvent};
 
     #[test]
     fn events_are_serialized_as_they_were_parsed() {
@@ -165,9 +166,9 @@ mod tests {
                 ),
             ),
         ] {
-            let event = OwnerEvent::read(name.as_bytes(), data.as_bytes());
+            let event = OwnerEvent::parse_event(name.as_bytes(), data.as_bytes());
             let mut text = String::new();
-            event.unwrap().unwrap().write(&mut text);
+            event.unwrap().unwrap().append_to_stream(&mut text);
             assert_eq!(text, format!("event: {name}\ndata: {data}\n\n"));
         }
     }
@@ -183,11 +184,14 @@ mod tests {
             ("purge", "{\"generation\":5,\"key\":\"x\"}"),
             ("chain", "{\"namespace\":\"12\"}"),
         ] {
-            let read = OwnerEvent::read(name.as_bytes(), data.as_bytes());
-            assert_eq!(read, Err(EventError), "{name} {data}");
+            let read = OwnerEvent::parse_event(name.as_bytes(), data.as_bytes());
+            assert_eq!(read, Err(InvalidOwnerEvent), "{name} {data}");
         }
-        assert_eq!(OwnerEvent::read(b"weather", b"fine"), Ok(None));
+        assert_eq!(OwnerEvent::parse_event(b"weather", b"fine"), Ok(None));
         let more = b"{\"until\":2,\"generation\":1,\"weather\":[]}";
-        assert!(matches!(OwnerEvent::read(b"lease", more), Ok(Some(_))));
+        assert!(matches!(
+            OwnerEvent::parse_event(b"lease", more),
+            Ok(Some(_))
+        ));
     }
 }

@@ -7,8 +7,8 @@ use super::Key;
 /// resource. It never equals the key of a call, which is hashed with another context.
 pub(crate) fn resource_key(scope: &VaryKey, name: &[u8]) -> Key {
     let mut hasher = blake3::Hasher::new_derive_key("sszip 1 resource");
-    hasher.update(&(scope.encoding().len() as u64).to_le_bytes());
-    hasher.update(scope.encoding());
+    hasher.update(&(scope.encoded_parts().len() as u64).to_le_bytes());
+    hasher.update(scope.encoded_parts());
     hasher.update(name);
     *hasher.finalize().as_bytes()
 }

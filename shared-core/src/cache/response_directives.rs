@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use crate::negotiate::list_header::members;
+use crate::negotiate::list_header::list_members;
 
 /// The lifetime and the restrictions that a response head specifies for caches, evaluated at one
 /// time.
@@ -62,30 +62,30 @@ enum AccelExpires {
 
 impl AccelExpires {
     /// Parses the header; an invalid value has no effect, as in nginx.
-    fn read(value: &[u8]) -> Option<Self> {
+    fn parse_value(value: &[u8]) -> Option<Self> {
         match value.strip_prefix(b"@") {
-            Some(time) => seconds_up_to(time, u64::MAX / 1000).map(Self::Until),
-            None => seconds(value).map(Self::For),
+            Some(time) => parse_capped_seconds(time, u64::MAX / 1000).map(Self::Until),
+            None => parse_delta_seconds(value).map(Self::For),
         }
     }
 }
 
 impl CacheDirectivesReader {
     /// Records a header of the response head if it concerns caches; other headers have no effect.
-    pub fn read(&mut self, name: &[u8], value: &[u8]) {
+    pub fn read_header(&mut self, name: &[u8], value: &[u8]) {
         if name.eq_ignore_ascii_case(b"cache-control") {
-            for directive in members(value) {
+            for directive in list_members(value) {
                 self.read_directive(directive);
             }
         } else if name.eq_ignore_ascii_case(b"expires") {
             // section 5.3: an invalid date is in the past
-            self.expires.get_or_insert(date(value));
+            self.expires.get_or_insert(parse_header_date(value));
         } else if name.eq_ignore_ascii_case(b"age") {
             // section 5.1: the first member of a list counts; some proxies merge two lines into one
-            let first = members(value).next().and_then(seconds);
+            let first = list_members(value).next().and_then(parse_delta_seconds);
             self.age = self.age.max(first.unwrap_or(0));
         } else if name.eq_ignore_ascii_case(X_ACCEL_EXPIRES) {
-            self.accel = self.accel.or_else(|| AccelExpires::read(value));
+            self.accel = self.accel.or_else(|| AccelExpires::parse_value(value));
         }
     }
 
@@ -98,20 +98,20 @@ impl CacheDirectivesReader {
             // also with field names, as these headers would have to be left out
             self.forbidden = true;
         } else if is(b"max-age") {
-            read_once(&mut self.max_age, value);
+            read_first_count(&mut self.max_age, value);
         } else if is(b"s-maxage") {
-            read_once(&mut self.s_maxage, value);
+            read_first_count(&mut self.s_maxage, value);
         } else if is(b"stale-if-error") {
-            read_once(&mut self.stale_if_error, value);
+            read_first_count(&mut self.stale_if_error, value);
         } else if is(b"stale-while-revalidate") {
-            read_once(&mut self.stale_while_revalidate, value);
+            read_first_count(&mut self.stale_while_revalidate, value);
         } else if is(b"must-revalidate") || is(b"proxy-revalidate") {
             self.must_revalidate = true;
         }
     }
 
     /// Evaluates the headers that were read, at the wall clock's `now` in seconds since 1970.
-    pub fn directives(&self, now: u64) -> CacheDirectives {
+    pub fn evaluate_directives(&self, now: u64) -> CacheDirectives {
         let explicit = self.s_maxage.or(self.max_age);
         let seconds = explicit.or_else(|| {
             let expires = (*self.expires.as_ref()?)?;
@@ -130,14 +130,14 @@ impl CacheDirectivesReader {
             forbidden,
             lifetime: left.map(|seconds| seconds * 1000),
             age: self.age,
-            stale: self.stale(),
+            stale: self.stale_directives(),
         }
     }
 
     /// Returns the times for which the headers that were read permit serving the response stale. An
     /// explicit permission overrides the prohibition that `s-maxage` implies, but not an explicit
     /// prohibition.
-    fn stale(&self) -> StaleDirectives {
+    fn stale_directives(&self) -> StaleDirectives {
         let allowed = |seconds: Option<u64>| match seconds {
             Some(seconds) if !self.must_revalidate => seconds * 1000,
             _ => 0,
@@ -159,43 +159,47 @@ impl CacheDirectivesReader {
 /// headers.
 #[derive(Clone, Debug, Default)]
 pub struct VaryHeaders {
-    names: Vec<String>,
+    header_names: Vec<String>,
     on_anything: bool,
 }
 
 impl VaryHeaders {
     /// Records the request headers that a header of the response head names; other headers have no
     /// effect.
-    pub fn read(&mut self, name: &[u8], value: &[u8]) {
+    pub fn read_response_header(&mut self, name: &[u8], value: &[u8]) {
         if name.eq_ignore_ascii_case(b"vary") {
-            for member in members(value) {
+            for member in list_members(value) {
                 match std::str::from_utf8(member) {
-                    Ok(member) if member != "*" => self.names.push(member.to_ascii_lowercase()),
+                    Ok(member) if member != "*" => {
+                        self.header_names.push(member.to_ascii_lowercase());
+                    }
                     _ => self.on_anything = true,
                 }
             }
         } else if name.eq_ignore_ascii_case(b"access-control-allow-origin") && value != b"*" {
             // a node that omits `Vary: Origin` here makes a mistake that caches must not repeat
-            self.names.push("origin".into());
+            self.header_names.push("origin".into());
         }
     }
 
     /// Whether the node selects the content coding by `Accept-Encoding`: `Vary` names it.
-    pub fn is_negotiated(&self) -> bool {
-        self.names.iter().any(|name| name == "accept-encoding")
+    pub fn varies_by_encoding(&self) -> bool {
+        self.header_names
+            .iter()
+            .any(|name| name == "accept-encoding")
     }
 
     /// Returns the names of the request headers in lower case, without `Accept-Encoding`, as
     /// entries serve all codings. Returns `None` if the response depends on more than requests.
-    pub fn names(mut self) -> Option<Vec<String>> {
-        self.names.retain(|name| name != "accept-encoding");
-        (!self.on_anything).then_some(self.names)
+    pub fn into_header_names(mut self) -> Option<Vec<String>> {
+        self.header_names.retain(|name| name != "accept-encoding");
+        (!self.on_anything).then_some(self.header_names)
     }
 }
 
 /// Parses an HTTP date (RFC 9110, 5.6.7), or returns `None` if it is invalid. Words may be in any
 /// case, and the zone may be called UTC.
-pub fn date(value: &[u8]) -> Option<SystemTime> {
+pub fn parse_header_date(value: &[u8]) -> Option<SystemTime> {
     let text = std::str::from_utf8(value)
         .ok()
         .filter(|text| text.is_ascii())?;
@@ -228,7 +232,7 @@ pub fn date(value: &[u8]) -> Option<SystemTime> {
 
 /// Whether a header of a 304 updates the entry. The others describe the stored body, or none
 /// (section 3.2).
-pub fn is_updated_field(name: &[u8]) -> bool {
+pub fn is_updated_by_304(name: &[u8]) -> bool {
     const NOT: [&str; 9] = [
         "content-digest",
         "content-encoding",
@@ -240,29 +244,29 @@ pub fn is_updated_field(name: &[u8]) -> bool {
         "etag",
         "repr-digest",
     ];
-    is_stored_field(name)
+    is_stored_header(name)
         && !NOT
             .iter()
             .any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
 }
 
 /// Reads the first of several counts (section 4.2.1); an invalid one counts as 0.
-fn read_once(slot: &mut Option<u64>, value: Option<&[u8]>) {
+fn read_first_count(slot: &mut Option<u64>, value: Option<&[u8]>) {
     let value = value.map(|value| {
         value
             .strip_prefix(b"\"")
             .and_then(|value| value.strip_suffix(b"\""))
             .unwrap_or(value)
     });
-    slot.get_or_insert(value.and_then(seconds).unwrap_or(0));
+    slot.get_or_insert(value.and_then(parse_delta_seconds).unwrap_or(0));
 }
 
 /// Parses delta-seconds (section 1.2.2): digits; larger values count as the maximum.
-fn seconds(value: &[u8]) -> Option<u64> {
-    seconds_up_to(value, 1 << 31)
+fn parse_delta_seconds(value: &[u8]) -> Option<u64> {
+    parse_capped_seconds(value, 1 << 31)
 }
 
-fn seconds_up_to(value: &[u8], most: u64) -> Option<u64> {
+fn parse_capped_seconds(value: &[u8], most: u64) -> Option<u64> {
     if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
         return None;
     }
@@ -277,13 +281,13 @@ fn seconds_up_to(value: &[u8], most: u64) -> Option<u64> {
 /// Whether a status may be stored if the head specifies a lifetime (section 3: a final status that
 /// is understood, and not partial content). The response to a condition or a range does not fit the
 /// next request.
-pub fn is_storable(status: u16) -> bool {
+pub fn is_storable_status(status: u16) -> bool {
     !matches!(status, 0..=199 | 206 | 304 | 412 | 416 | 600..)
 }
 
 /// Whether a header is stored with the entry. The others belong to one connection (RFC 9110, 7.6.1;
 /// RFC 9111, 3.1), to the body as it was sent, or to this cache.
-pub fn is_stored_field(name: &[u8]) -> bool {
+pub fn is_stored_header(name: &[u8]) -> bool {
     const NOT: [&str; 23] = [
         // headers for nginx alone, or for a gateway (RFC 3875, 6.3.3)
         "x-accel-expires",
@@ -323,9 +327,9 @@ mod tests {
     fn parse(fields: &[(&str, &str)]) -> CacheDirectives {
         let mut reader = CacheDirectivesReader::default();
         for (name, value) in fields {
-            reader.read(name.as_bytes(), value.as_bytes());
+            reader.read_header(name.as_bytes(), value.as_bytes());
         }
-        reader.directives(NOW)
+        reader.evaluate_directives(NOW)
     }
 
     /// Heads, and the lifetime in milliseconds that each specifies, if any.
@@ -382,9 +386,9 @@ mod tests {
         let names = |fields: &[(&str, &str)]| {
             let mut varies = VaryHeaders::default();
             for (name, value) in fields {
-                varies.read(name.as_bytes(), value.as_bytes());
+                varies.read_response_header(name.as_bytes(), value.as_bytes());
             }
-            varies.names()
+            varies.into_header_names()
         };
         let allowed = "Access-Control-Allow-Origin";
         assert_eq!(

@@ -11,21 +11,21 @@ use std::sync::Arc;
 use super::Namespace;
 
 /// Number of namespaces with a floor in shared memory. Further ones have a floor in each process.
-const ROWS: usize = 256;
+const MAX_NAMESPACES: usize = 256;
 
 /// Numbers of a row: the namespace, and the numbers of its floor.
-const ROW: usize = 6;
+const ROW_LENGTH: usize = 6;
 
 /// Positions of a floor's numbers.
-const EPOCH: usize = 0;
-const COUNT: usize = 1;
-const HEIGHT: usize = 2;
-const SEEN: usize = 3;
-const KNOWN_EPOCH: usize = 4;
+const EPOCH_INDEX: usize = 0;
+const END_COUNT_INDEX: usize = 1;
+const HEIGHT_INDEX: usize = 2;
+const SEEN_INDEX: usize = 3;
+const KNOWN_EPOCH_INDEX: usize = 4;
 
 /// Number of epochs by which a new owner's epoch may be lower than a known one; if it is lower by
 /// more, the clock was set back. An owner counts epochs from the microsecond of its start.
-const SET_BACK: u64 = 1_000_000;
+const CLOCK_RESET_EPOCHS: u64 = 1_000_000;
 
 /// The floor of a chain: facts about the head that responses have shown before the owner reported
 /// them.
@@ -47,7 +47,7 @@ enum FloorStorage {
 }
 
 /// Number of a floor's numbers.
-const LENGTH: usize = ROW - 1;
+const LENGTH: usize = ROW_LENGTH - 1;
 
 /// The numbers of one floor as a host stores them; only [`TipFloor`] knows their meaning.
 pub type FloorRow = [u64; LENGTH];
@@ -56,41 +56,41 @@ pub type FloorRow = [u64; LENGTH];
 pub trait SharedFloors: Debug + Send + Sync {
     /// Returns the row of a namespace; it is zero before the first change. Returns `None` if the
     /// host has no store.
-    fn read(&self, namespace: &Namespace) -> Option<FloorRow>;
+    fn read_row(&self, namespace: &Namespace) -> Option<FloorRow>;
 
     /// Applies `change` to the row of a namespace atomically. Returns `false` if the host has no
     /// store.
-    fn change(&self, namespace: &Namespace, change: &dyn Fn(&mut FloorRow)) -> bool;
+    fn update_row(&self, namespace: &Namespace, change: &dyn Fn(&mut FloorRow)) -> bool;
 }
 
 impl FloorStorage {
-    fn load(&self, at: usize) -> u64 {
+    fn load_value(&self, at: usize) -> u64 {
         if let Self::Hosted {
             host, namespace, ..
         } = self
         {
-            if let Some(row) = host.read(namespace) {
+            if let Some(row) = host.read_row(namespace) {
                 return row[at];
             }
         }
-        self.cell(at).load(Ordering::Acquire)
+        self.value_cell(at).load(Ordering::Acquire)
     }
 
-    fn store(&self, at: usize, value: u64) {
+    fn store_value(&self, at: usize, value: u64) {
         if !self.is_changed(|row| row[at] = value) {
-            self.cell(at).store(value, Ordering::Release);
+            self.value_cell(at).store(value, Ordering::Release);
         }
     }
 
     fn fetch_max(&self, at: usize, value: u64) {
         if !self.is_changed(|row| row[at] = row[at].max(value)) {
-            self.cell(at).fetch_max(value, Ordering::AcqRel);
+            self.value_cell(at).fetch_max(value, Ordering::AcqRel);
         }
     }
 
-    fn increment(&self, at: usize) {
+    fn increment_value(&self, at: usize) {
         if !self.is_changed(|row| row[at] += 1) {
-            self.cell(at).fetch_add(1, Ordering::AcqRel);
+            self.value_cell(at).fetch_add(1, Ordering::AcqRel);
         }
     }
 
@@ -99,12 +99,12 @@ impl FloorStorage {
         match self {
             Self::Hosted {
                 host, namespace, ..
-            } => host.change(namespace, &change),
+            } => host.update_row(namespace, &change),
             Self::Own(_) | Self::Shared(_) => false,
         }
     }
 
-    fn cell(&self, at: usize) -> &AtomicU64 {
+    fn value_cell(&self, at: usize) -> &AtomicU64 {
         match self {
             Self::Own(own) | Self::Hosted { own, .. } => &own[at],
             Self::Shared(shared) => &shared[at],
@@ -126,72 +126,72 @@ impl TipFloor {
         let epoch = epoch.max(self.known_epoch());
         // in this order: a reader of the new count finds the other numbers changed
         self.record_shown_block(height);
-        self.0.fetch_max(EPOCH, epoch);
-        self.0.increment(COUNT);
+        self.0.fetch_max(EPOCH_INDEX, epoch);
+        self.0.increment_value(END_COUNT_INDEX);
     }
 
     /// Records the height of a block that a response has shown to a client, if it is the highest so
     /// far.
     pub(super) fn record_shown_block(&self, height: u64) {
-        self.0.fetch_max(HEIGHT, height);
+        self.0.fetch_max(HEIGHT_INDEX, height);
     }
 
     /// The highest block that was ever shown above the head. An entry about a head at least as high
     /// is as recent as all that was shown.
-    pub(super) fn height(&self) -> u64 {
-        self.0.load(HEIGHT)
+    pub(super) fn shown_height(&self) -> u64 {
+        self.0.load_value(HEIGHT_INDEX)
     }
 
     /// Records that a process knows this epoch, and may fetch responses in it.
     pub(super) fn record_epoch(&self, epoch: u64) {
         if epoch > self.known_epoch() {
-            self.0.fetch_max(KNOWN_EPOCH, epoch);
+            self.0.fetch_max(KNOWN_EPOCH_INDEX, epoch);
         }
     }
 
     /// The last epoch that any process knows.
     fn known_epoch(&self) -> u64 {
-        self.0.load(KNOWN_EPOCH)
+        self.0.load_value(KNOWN_EPOCH_INDEX)
     }
 
     /// Records that a process knows a head of that height.
     pub(super) fn record_head(&self, head: u64) {
-        if head > self.seen() {
-            self.0.fetch_max(SEEN, head);
+        if head > self.seen_head() {
+            self.0.fetch_max(SEEN_INDEX, head);
         }
     }
 
     /// Sets the head, though a higher one was known.
-    pub(super) fn set_head(&self, head: u64) {
-        self.0.store(SEEN, head);
+    pub(super) fn override_head(&self, head: u64) {
+        self.0.store_value(SEEN_INDEX, head);
     }
 
     /// The highest head that any process knows; the owner notifies them one after another.
-    pub(super) fn seen(&self) -> u64 {
-        self.0.load(SEEN)
+    pub(super) fn seen_head(&self) -> u64 {
+        self.0.load_value(SEEN_INDEX)
     }
 
     /// Number of times that the tip has ended.
     pub(super) fn end_count(&self) -> u64 {
-        self.0.load(COUNT)
+        self.0.load_value(END_COUNT_INDEX)
     }
 
     /// The last epoch in which the tip has ended.
-    pub(super) fn last_epoch(&self) -> u64 {
-        self.0.load(EPOCH)
+    pub(super) fn last_end_epoch(&self) -> u64 {
+        self.0.load_value(EPOCH_INDEX)
     }
 
     /// Whether an entry that the owner stored in that epoch may be older than the last end of the
     /// tip.
     pub(super) fn had_ended_by(&self, epoch: u64) -> bool {
-        epoch <= self.last_epoch()
+        epoch <= self.last_end_epoch()
     }
 
     /// Lowers the epochs if a new owner counts from an earlier time on.
     pub(super) fn reset_if_ahead(&self, epoch: u64) {
-        for at in [EPOCH, KNOWN_EPOCH] {
-            if self.0.load(at) > epoch.saturating_add(SET_BACK) {
-                self.0.store(at, epoch);
+        for at in [EPOCH_INDEX, KNOWN_EPOCH_INDEX] {
+            if self.0.load_value(at) > epoch.saturating_add(CLOCK_RESET_EPOCHS) {
+                self.0.store_value(at, epoch);
             }
         }
     }
@@ -209,9 +209,9 @@ pub enum FloorSource {
 
 impl FloorSource {
     /// Returns the tip floor of a namespace, which all processes with the same source share.
-    pub(super) fn floor(&self, namespace: &Namespace) -> TipFloor {
+    pub(super) fn tip_floor(&self, namespace: &Namespace) -> TipFloor {
         match self {
-            Self::Table(table) => table.floor(namespace),
+            Self::Table(table) => table.tip_floor_in_row(namespace),
             Self::Hosted(host) => TipFloor(FloorStorage::Hosted {
                 host: Arc::clone(host),
                 namespace: *namespace,
@@ -227,7 +227,7 @@ pub struct FloorTable(&'static [AtomicU64]);
 
 impl FloorTable {
     /// Number of numbers in the table.
-    pub const LENGTH: usize = ROWS * ROW;
+    pub const LENGTH: usize = MAX_NAMESPACES * ROW_LENGTH;
 
     /// Creates a table in memory of [`LENGTH`](Self::LENGTH) numbers that were zero before the
     /// first process used it. Returns `None` if there are fewer numbers.
@@ -236,15 +236,15 @@ impl FloorTable {
     }
 
     /// Returns the tip floor in the row of a namespace, which takes a free row if it has none.
-    pub(super) fn floor(self, namespace: &Namespace) -> TipFloor {
+    pub(super) fn tip_floor_in_row(self, namespace: &Namespace) -> TipFloor {
         let name = namespace
             .first_chunk()
             .map_or(1, |name| u64::from_le_bytes(*name));
         let name = name.max(1);
-        let rows: Vec<&'static [AtomicU64]> = self.0.chunks_exact(ROW).collect();
-        let first = usize::try_from(name % ROWS as u64).unwrap_or(0);
-        for at in 0..ROWS {
-            let row = rows[(first + at) % ROWS];
+        let rows: Vec<&'static [AtomicU64]> = self.0.chunks_exact(ROW_LENGTH).collect();
+        let first = usize::try_from(name % MAX_NAMESPACES as u64).unwrap_or(0);
+        for at in 0..MAX_NAMESPACES {
+            let row = rows[(first + at) % MAX_NAMESPACES];
             let taken = row[0].compare_exchange(0, name, Ordering::AcqRel, Ordering::Acquire);
             if taken.is_ok() || taken == Err(name) {
                 return TipFloor(FloorStorage::Shared(&row[1..]));
@@ -260,7 +260,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
-    use crate::lock::locked;
+    use crate::lock::lock_ignoring_poison;
 
     fn table() -> FloorTable {
         let numbers: Vec<AtomicU64> = (0..FloorTable::LENGTH).map(|_| AtomicU64::new(0)).collect();
@@ -270,14 +270,14 @@ mod tests {
     #[test]
     fn processes_share_the_floor_of_a_namespace_and_no_other() {
         let table = table();
-        let [here, elsewhere] = [1, 1].map(|name| table.floor(&[name; 16]));
-        let other = table.floor(&[2; 16]);
+        let [here, elsewhere] = [1, 1].map(|name| table.tip_floor_in_row(&[name; 16]));
+        let other = table.tip_floor_in_row(&[2; 16]);
         here.end_tip(7, 100);
-        assert_eq!((elsewhere.end_count(), elsewhere.last_epoch()), (1, 7));
-        assert_eq!((other.end_count(), other.last_epoch()), (0, 0));
+        assert_eq!((elsewhere.end_count(), elsewhere.last_end_epoch()), (1, 7));
+        assert_eq!((other.end_count(), other.last_end_epoch()), (0, 0));
         elsewhere.end_tip(5, 99);
         assert_eq!(
-            (here.end_count(), here.last_epoch(), here.height()),
+            (here.end_count(), here.last_end_epoch(), here.shown_height()),
             (2, 7, 100)
         );
         assert!(here.had_ended_by(7) && !here.had_ended_by(8));
@@ -286,7 +286,7 @@ mod tests {
     #[test]
     fn raised_floor_covers_epochs_that_only_another_process_knows() {
         let table = table();
-        let [here, elsewhere] = [1, 1].map(|name| table.floor(&[name; 16]));
+        let [here, elsewhere] = [1, 1].map(|name| table.tip_floor_in_row(&[name; 16]));
         elsewhere.record_epoch(8);
         here.end_tip(7, 100);
         assert!(elsewhere.had_ended_by(8) && !elsewhere.had_ended_by(9));
@@ -296,13 +296,13 @@ mod tests {
     struct HostedFloors(Mutex<Option<HashMap<Namespace, FloorRow>>>);
 
     impl SharedFloors for HostedFloors {
-        fn read(&self, namespace: &Namespace) -> Option<FloorRow> {
-            let rows = locked(&self.0);
+        fn read_row(&self, namespace: &Namespace) -> Option<FloorRow> {
+            let rows = lock_ignoring_poison(&self.0);
             Some(rows.as_ref()?.get(namespace).copied().unwrap_or_default())
         }
 
-        fn change(&self, namespace: &Namespace, change: &dyn Fn(&mut FloorRow)) -> bool {
-            let mut rows = locked(&self.0);
+        fn update_row(&self, namespace: &Namespace, change: &dyn Fn(&mut FloorRow)) -> bool {
+            let mut rows = lock_ignoring_poison(&self.0);
             let Some(rows) = rows.as_mut() else {
                 return false;
             };
@@ -315,28 +315,28 @@ mod tests {
     fn sandboxes_share_the_floor_of_a_namespace_in_a_store_of_the_host() {
         let store = Arc::new(HostedFloors(Mutex::new(Some(HashMap::default()))));
         let floors = FloorSource::Hosted(store);
-        let [here, elsewhere] = [1, 1].map(|name| floors.floor(&[name; 16]));
-        let other = floors.floor(&[2; 16]);
+        let [here, elsewhere] = [1, 1].map(|name| floors.tip_floor(&[name; 16]));
+        let other = floors.tip_floor(&[2; 16]);
         elsewhere.record_epoch(8);
         here.end_tip(7, 100);
         here.record_head(99);
-        assert_eq!((elsewhere.end_count(), elsewhere.last_epoch()), (1, 8));
-        assert_eq!((elsewhere.height(), elsewhere.seen()), (100, 99));
+        assert_eq!((elsewhere.end_count(), elsewhere.last_end_epoch()), (1, 8));
+        assert_eq!((elsewhere.shown_height(), elsewhere.seen_head()), (100, 99));
         assert_eq!(
-            (other.end_count(), other.last_epoch(), other.seen()),
+            (other.end_count(), other.last_end_epoch(), other.seen_head()),
             (0, 0, 0)
         );
-        elsewhere.set_head(5);
-        assert_eq!(here.seen(), 5);
+        elsewhere.override_head(5);
+        assert_eq!(here.seen_head(), 5);
     }
 
     #[test]
     fn sandbox_has_a_floor_of_its_own_where_the_host_has_no_store() {
         let floors = FloorSource::Hosted(Arc::<HostedFloors>::default());
-        let [here, elsewhere] = [1, 1].map(|name| floors.floor(&[name; 16]));
+        let [here, elsewhere] = [1, 1].map(|name| floors.tip_floor(&[name; 16]));
         here.end_tip(7, 100);
         assert_eq!(
-            (here.end_count(), here.last_epoch(), here.height()),
+            (here.end_count(), here.last_end_epoch(), here.shown_height()),
             (1, 7, 100)
         );
         assert_eq!(elsewhere.end_count(), 0);
@@ -345,12 +345,18 @@ mod tests {
     #[test]
     fn namespaces_beyond_the_table_have_a_floor_of_their_own() {
         let table = table();
-        for n in 0..ROWS as u64 {
+        for n in 0..MAX_NAMESPACES as u64 {
             let mut namespace = [0; 16];
             namespace[..8].copy_from_slice(&(n * 1_000_003 + 1).to_le_bytes());
-            assert!(matches!(table.floor(&namespace).0, FloorStorage::Shared(_)));
+            assert!(matches!(
+                table.tip_floor_in_row(&namespace).0,
+                FloorStorage::Shared(_)
+            ));
         }
-        assert!(matches!(table.floor(&[0xff; 16]).0, FloorStorage::Own(_)));
+        assert!(matches!(
+            table.tip_floor_in_row(&[0xff; 16]).0,
+            FloorStorage::Own(_)
+        ));
         let short: &'static [AtomicU64] = Vec::leak(vec![AtomicU64::new(0)]);
         assert!(FloorTable::from_numbers(short).is_none());
     }
@@ -360,8 +366,8 @@ mod tests {
         let floor = TipFloor::default();
         floor.end_tip(5_000_000, 1);
         floor.reset_if_ahead(4_999_998);
-        assert_eq!(floor.last_epoch(), 5_000_000);
+        assert_eq!(floor.last_end_epoch(), 5_000_000);
         floor.reset_if_ahead(1_000_000);
-        assert_eq!(floor.last_epoch(), 1_000_000);
+        assert_eq!(floor.last_end_epoch(), 1_000_000);
     }
 }

@@ -65,7 +65,7 @@ impl UpstreamFailure {
 pub struct UseStale(u16);
 
 /// Words of the directive. The position of a word is its bit; statuses have words of their own.
-const WORDS: [(&str, Option<u16>); 12] = [
+const CONDITION_WORDS: [(&str, Option<u16>); 12] = [
     ("error", None),
     ("timeout", None),
     ("invalid_header", None),
@@ -81,8 +81,8 @@ const WORDS: [(&str, Option<u16>); 12] = [
 ];
 
 /// Returns the bits of the matching words.
-fn bits(is_it: impl Fn(&str, Option<u16>) -> bool) -> u16 {
-    let words = WORDS.iter().enumerate();
+fn condition_bits(is_it: impl Fn(&str, Option<u16>) -> bool) -> u16 {
+    let words = CONDITION_WORDS.iter().enumerate();
     let matching = words.filter(|(_, (word, status))| is_it(word, *status));
     matching.map(|(bit, _)| 1 << bit).sum()
 }
@@ -95,12 +95,12 @@ impl UseStale {
     pub fn parse<'a>(words: impl IntoIterator<Item = &'a [u8]>) -> Result<Self, &'a [u8]> {
         let mut all = 0;
         for word in words {
-            match bits(|known, _| known.as_bytes() == word) {
+            match condition_bits(|known, _| known.as_bytes() == word) {
                 0 => return Err(word),
                 bit => all |= bit,
             }
         }
-        let is_off = all & bits(|known, _| known == "off") != 0;
+        let is_off = all & condition_bits(|known, _| known == "off") != 0;
         Ok(Self(if is_off { 0 } else { all }))
     }
 
@@ -111,32 +111,32 @@ impl UseStale {
 
     /// Whether the operator permits serving a stale entry while another request updates it
     /// (`updating`).
-    pub fn while_updating(self) -> bool {
-        self.0 & bits(|word, _| word == "updating") != 0
+    pub fn permits_while_updating(self) -> bool {
+        self.0 & condition_bits(|word, _| word == "updating") != 0
     }
 
     /// Whether the operator permits serving a stale entry after this failure of the upstream.
-    pub fn covers(self, failure: UpstreamFailure) -> bool {
+    pub fn permits_after(self, failure: UpstreamFailure) -> bool {
         let word = match failure {
             UpstreamFailure::Connect | UpstreamFailure::Error | UpstreamFailure::Local => "error",
             UpstreamFailure::Timeout => "timeout",
             UpstreamFailure::InvalidHeader => "invalid_header",
             UpstreamFailure::Status(status) => {
-                return self.0 & bits(|_, of| of == Some(status)) != 0
+                return self.0 & condition_bits(|_, of| of == Some(status)) != 0
             }
         };
-        self.0 & bits(|known, _| known == word) != 0
+        self.0 & condition_bits(|known, _| known == word) != 0
     }
 }
 
 /// Returns all words that [`UseStale::parse`] accepts, for checks and messages of a configuration.
-pub fn words() -> Vec<&'static str> {
-    WORDS.iter().map(|(word, _)| *word).collect()
+pub fn condition_words() -> Vec<&'static str> {
+    CONDITION_WORDS.iter().map(|(word, _)| *word).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{UpstreamFailure, UseStale, WORDS};
+    use super::{UpstreamFailure, UseStale, CONDITION_WORDS};
 
     fn parse(line: &str) -> Result<UseStale, &[u8]> {
         UseStale::parse(line.split(' ').map(str::as_bytes))
@@ -157,16 +157,16 @@ mod tests {
 
     #[test]
     fn words_cover_only_their_own_failure() {
-        for (word, _) in WORDS {
+        for (word, _) in CONDITION_WORDS {
             let conditions = parse(word).unwrap();
             for (name, failure) in FAILURES {
                 assert_eq!(
-                    conditions.covers(failure),
+                    conditions.permits_after(failure),
                     name == word,
                     "{word} {failure:?}"
                 );
             }
-            assert_eq!(conditions.while_updating(), word == "updating");
+            assert_eq!(conditions.permits_while_updating(), word == "updating");
             assert_eq!(conditions.is_enabled(), word != "off");
         }
     }
@@ -210,12 +210,15 @@ mod tests {
     fn words_are_combined_and_off_overrides_them() {
         let conditions = parse("error http_503 updating").unwrap();
         assert!(
-            conditions.covers(UpstreamFailure::Error)
-                && conditions.covers(UpstreamFailure::Status(503))
+            conditions.permits_after(UpstreamFailure::Error)
+                && conditions.permits_after(UpstreamFailure::Status(503))
         );
-        assert!(conditions.while_updating() && !conditions.covers(UpstreamFailure::Status(500)));
+        assert!(
+            conditions.permits_while_updating()
+                && !conditions.permits_after(UpstreamFailure::Status(500))
+        );
         assert_eq!(parse("error off updating"), Ok(UseStale::default()));
         assert_eq!(parse("error Timeout"), Err(&b"Timeout"[..]));
-        assert!(!conditions.covers(UpstreamFailure::Status(200)));
+        assert!(!conditions.permits_after(UpstreamFailure::Status(200)));
     }
 }

@@ -4,29 +4,29 @@
 use std::sync::Arc;
 
 use super::Namespace;
-use crate::jsonrpc::key::KeyBuilder;
+use crate::jsonrpc::key::CallKeyBuilder;
 
 /// Headers that often separate variants, and do not identify the caller.
 const PUBLIC_HEADERS: [&str; 4] = ["accept", "accept-encoding", "accept-language", "origin"];
 
 /// The headers of one request, kept until it is known on which of them the response depends.
 #[derive(Clone, Debug, Default)]
-pub struct Fields {
+pub struct RequestHeaderFields {
     bytes: Vec<u8>,
     /// Ends of name and value of each header.
     ends: Vec<(usize, usize)>,
 }
 
-impl Fields {
+impl RequestHeaderFields {
     /// Reserves memory for a number of headers of usual length.
-    pub fn reserve(&mut self, fields: usize) {
+    pub fn reserve_headers(&mut self, fields: usize) {
         // a refusal shows when the headers are added
         let _ = self.ends.try_reserve(fields);
         let _ = self.bytes.try_reserve(fields * 48);
     }
 
     /// Appends a header; a name may occur several times.
-    pub fn push(&mut self, name: &[u8], value: &[u8]) {
+    pub fn push_header(&mut self, name: &[u8], value: &[u8]) {
         self.bytes.extend_from_slice(name);
         let name_end = self.bytes.len();
         self.bytes.extend_from_slice(value);
@@ -34,14 +34,14 @@ impl Fields {
     }
 
     /// Replaces all headers with this name by one header.
-    pub fn set(&mut self, name: &[u8], value: &[u8]) {
-        let mut fields = Fields::default();
+    pub fn replace_header(&mut self, name: &[u8], value: &[u8]) {
+        let mut fields = RequestHeaderFields::default();
         for (other, value) in self.iter() {
             if !other.eq_ignore_ascii_case(name) {
-                fields.push(other, value);
+                fields.push_header(other, value);
             }
         }
-        fields.push(name, value);
+        fields.push_header(name, value);
         *self = fields;
     }
 
@@ -60,7 +60,7 @@ impl Fields {
 
     /// Iterates over the values of all headers with this name, in the order in which they were
     /// added.
-    pub fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+    pub fn header_values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
         self.iter()
             .filter(move |(other, _)| other.eq_ignore_ascii_case(name.as_bytes()))
             .map(|(_, value)| value)
@@ -73,10 +73,10 @@ impl Fields {
 pub struct VaryKey {
     bytes: Vec<u8>,
     /// End of the namespace.
-    namespace: usize,
+    namespace_encoding: usize,
     /// End of the route part; the values of the headers in `Vary` follow.
     place: usize,
-    pub(super) names: Option<HeaderNames>,
+    pub(super) vary_header_names: Option<HeaderNames>,
 }
 
 impl VaryKey {
@@ -89,7 +89,7 @@ impl VaryKey {
     }
 
     /// Appends a part to the route part, on which all responses of the route depend.
-    pub fn push(&mut self, part: &[u8]) {
+    pub fn push_route_part(&mut self, part: &[u8]) {
         self.push_part(part);
         self.place = self.bytes.len();
     }
@@ -102,49 +102,53 @@ impl VaryKey {
 
     /// Ends the namespace after the parts that were added so far.
     pub fn end_namespace(&mut self) {
-        self.namespace = self.bytes.len();
+        self.namespace_encoding = self.bytes.len();
     }
 
     /// Returns the names of the headers in `Vary` that the vary key covers, or `None` if it covers
     /// none.
-    pub fn names(&self) -> Option<&HeaderNames> {
-        self.names.as_ref()
+    pub fn vary_header_names(&self) -> Option<&HeaderNames> {
+        self.vary_header_names.as_ref()
     }
 
     /// Returns the encoding of the namespace: the parts before
     /// [`end_namespace`](Self::end_namespace).
-    pub fn namespace(&self) -> &[u8] {
-        &self.bytes[..self.namespace]
+    pub fn namespace_encoding(&self) -> &[u8] {
+        &self.bytes[..self.namespace_encoding]
     }
 
     /// Adds a hash of the named headers to the route part. The key cache keeps vary keys for longer
     /// than their requests last, and must not contain credentials.
-    pub fn push_hashed<'a>(&mut self, fields: &Fields, names: impl Iterator<Item = &'a str>) {
+    pub fn push_hashed<'a>(
+        &mut self,
+        fields: &RequestHeaderFields,
+        names: impl Iterator<Item = &'a str>,
+    ) {
         let mut all = Self::default();
         for name in names {
             all.push_part(name.as_bytes());
             all.push_values(fields, name);
         }
-        self.push(blake3::hash(&all.bytes).as_bytes());
+        self.push_route_part(blake3::hash(&all.bytes).as_bytes());
     }
 
     /// Replaces the headers on which responses of the route depend, and encodes their values. Their
     /// names are a part of the vary key: processes that share a store, or that were restarted, may
     /// have recorded different names.
-    pub fn vary(&mut self, fields: &Fields, names: Option<HeaderNames>) {
+    pub fn set_vary_headers(&mut self, fields: &RequestHeaderFields, names: Option<HeaderNames>) {
         self.bytes.truncate(self.place);
         for name in names.iter().flat_map(|names| names.split(NAME_SEPARATOR)) {
             self.push_part(name.as_bytes());
             self.push_members(fields, name);
         }
-        self.names = names;
+        self.vary_header_names = names;
     }
 
     /// Adds a header as one line, without the white space around commas (RFC 9111, 4.1).
-    fn push_members(&mut self, fields: &Fields, name: &str) {
+    fn push_members(&mut self, fields: &RequestHeaderFields, name: &str) {
         let mut line = Vec::new();
         let mut present = false;
-        for value in fields.values(name) {
+        for value in fields.header_values(name) {
             for member in value.split(|byte| *byte == b',') {
                 if present {
                     line.push(b',');
@@ -161,23 +165,23 @@ impl VaryKey {
         }
     }
 
-    fn push_values(&mut self, fields: &Fields, name: &str) {
-        let count = fields.values(name).count() as u64;
+    fn push_values(&mut self, fields: &RequestHeaderFields, name: &str) {
+        let count = fields.header_values(name).count() as u64;
         self.bytes.extend_from_slice(&count.to_le_bytes());
-        for value in fields.values(name) {
+        for value in fields.header_values(name) {
             self.push_part(value);
         }
     }
 
     /// Returns the bytes of all parts, which the keys of the request's calls are hashed from.
-    pub fn encoding(&self) -> &[u8] {
+    pub fn encoded_parts(&self) -> &[u8] {
         &self.bytes
     }
 
     /// Returns a hasher that makes the cache keys of the request's calls, which all begin with this
     /// vary key.
-    pub fn keys(&self) -> KeyBuilder {
-        KeyBuilder::for_vary_key(&self.bytes)
+    pub fn key_builder(&self) -> CallKeyBuilder {
+        CallKeyBuilder::for_vary_key(&self.bytes)
     }
 
     /// Returns the bytes of the route part, without the headers in `Vary`.
@@ -186,8 +190,8 @@ impl VaryKey {
     }
 
     /// Whether the vary key has the value of this header, as one of those in `Vary`.
-    pub(super) fn covers(&self, name: &str) -> bool {
-        self.names
+    pub(super) fn covers_header(&self, name: &str) -> bool {
+        self.vary_header_names
             .iter()
             .flat_map(|names| names.split(NAME_SEPARATOR))
             .any(|known| known == name)
@@ -197,12 +201,12 @@ impl VaryKey {
 /// Returns the namespace that a `sszip_cache_namespace` of this name has.
 pub fn namespace_for_name(namespace: &[u8]) -> Namespace {
     let mut scope = VaryKey::default();
-    scope.push(namespace);
-    short_hash(&scope.bytes)
+    scope.push_route_part(namespace);
+    truncated_blake3(&scope.bytes)
 }
 
 /// Returns the first half of the BLAKE3 hash of the encoding of a namespace or a route.
-pub fn short_hash(encoding: &[u8]) -> Namespace {
+pub fn truncated_blake3(encoding: &[u8]) -> Namespace {
     let mut name = Namespace::default();
     name.copy_from_slice(&blake3::hash(encoding).as_bytes()[..16]);
     name
@@ -216,12 +220,12 @@ pub(super) const NAME_SEPARATOR: char = '\n';
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::{Fields, VaryKey};
+    use super::{RequestHeaderFields, VaryKey};
 
-    pub(in crate::cache) fn fields(lines: &[(&str, &str)]) -> Fields {
-        let mut fields = Fields::default();
+    pub(in crate::cache) fn fields(lines: &[(&str, &str)]) -> RequestHeaderFields {
+        let mut fields = RequestHeaderFields::default();
         for (name, value) in lines {
-            fields.push(name.as_bytes(), value.as_bytes());
+            fields.push_header(name.as_bytes(), value.as_bytes());
         }
         fields
     }
@@ -229,7 +233,7 @@ pub(super) mod tests {
     pub(in crate::cache) fn scope(parts: &[&str]) -> VaryKey {
         let mut scope = VaryKey::default();
         for part in parts {
-            scope.push(part.as_bytes());
+            scope.push_route_part(part.as_bytes());
         }
         scope
     }
@@ -237,10 +241,13 @@ pub(super) mod tests {
     #[test]
     fn vary_keys_with_other_part_boundaries_are_different() {
         assert_ne!(
-            scope(&["ab", "c"]).encoding(),
-            scope(&["a", "bc"]).encoding()
+            scope(&["ab", "c"]).encoded_parts(),
+            scope(&["a", "bc"]).encoded_parts()
         );
-        assert_ne!(scope(&["a", ""]).encoding(), scope(&["a"]).encoding());
+        assert_ne!(
+            scope(&["a", ""]).encoded_parts(),
+            scope(&["a"]).encoded_parts()
+        );
     }
 
     #[test]
@@ -248,7 +255,7 @@ pub(super) mod tests {
         let of = |lines: &[(&str, &str)], names: &[&str]| {
             let mut scope = scope(&["here"]);
             scope.push_hashed(&fields(lines), names.iter().copied());
-            scope.encoding().to_vec()
+            scope.encoded_parts().to_vec()
         };
         let both = ["authorization", "x-api-key"];
         let all = [
@@ -279,11 +286,11 @@ pub(super) mod tests {
     #[test]
     fn varying_header_is_not_stored_in_the_vary_key() {
         let mut varied = scope(&["here"]);
-        varied.vary(&fields(&[("X-Token", "secret")]), Some("x-token".into()));
+        varied.set_vary_headers(&fields(&[("X-Token", "secret")]), Some("x-token".into()));
         let mut other = scope(&["here"]);
-        other.vary(&fields(&[("X-Token", "secrets")]), Some("x-token".into()));
-        assert_ne!(varied.encoding(), other.encoding());
-        let mut parts = varied.encoding().windows(6);
+        other.set_vary_headers(&fields(&[("X-Token", "secrets")]), Some("x-token".into()));
+        assert_ne!(varied.encoded_parts(), other.encoded_parts());
+        let mut parts = varied.encoded_parts().windows(6);
         assert!(!parts.any(|part| part == b"secret"));
     }
 
@@ -291,8 +298,8 @@ pub(super) mod tests {
     fn absent_header_is_distinguished_from_an_empty_one() {
         let names: super::HeaderNames = "origin".into();
         let (mut absent, mut empty) = (scope(&["here"]), scope(&["here"]));
-        absent.vary(&fields(&[]), Some(names.clone()));
-        empty.vary(&fields(&[("Origin", "")]), Some(names));
-        assert_ne!(absent.encoding(), empty.encoding());
+        absent.set_vary_headers(&fields(&[]), Some(names.clone()));
+        empty.set_vary_headers(&fields(&[("Origin", "")]), Some(names));
+        assert_ne!(absent.encoded_parts(), empty.encoded_parts());
     }
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::head_source::HeadSource;
 use super::head_sources::DeclaredHeadSource;
-use super::method_names::{self, Case};
+use super::method_names::{self, CaseSensitivity};
 use super::values::{
-    flag, inherit_unset, invalid, set_once, single_value, DirectiveError, DirectiveLocation, Range,
-    Unit,
+    inherit_unset, invalid_value, parse_flag, set_once, single_value, DirectiveError,
+    DirectiveLocation, ValueRange, ValueUnit,
 };
 use super::values::{GIB, KIB, MIB};
 use super::verify::VerifyConfig;
@@ -17,7 +17,7 @@ use crate::cache::freshness::Lifetimes;
 use crate::cache::use_stale::UseStale;
 use crate::jsonrpc::method_spec::{MethodSpecError, MethodSpecs};
 use crate::jsonrpc::methods;
-use crate::jsonrpc::stateful::is_stateful;
+use crate::jsonrpc::stateful_methods::is_stateful_method;
 
 /// The settings of the cache on a route, with their defaults: what is stored, for how long, and for
 /// which clients.
@@ -69,7 +69,7 @@ pub enum CacheGetScope {
 impl CacheConfig {
     /// Whether the proxy may send requests of its own to the node, to revalidate or verify entries.
     pub fn has_background_requests(&self) -> bool {
-        self.background_update || self.verify.is_on()
+        self.background_update || self.verify.is_enabled()
     }
 }
 
@@ -79,7 +79,7 @@ pub(super) struct CacheConfigBlock {
     enable: Option<bool>,
     namespace: Option<Arc<[u8]>>,
     get: Option<CacheGetScope>,
-    valid: Option<Arc<Lifetimes>>,
+    lifetimes: Option<Arc<Lifetimes>>,
     rows: Option<Arc<MethodSpecs>>,
     max_entry: Option<u64>,
     max_request: Option<u64>,
@@ -98,96 +98,102 @@ pub(super) struct CacheConfigBlock {
     pub(super) warning: Option<String>,
 }
 
-pub(super) const LIFETIMES: Range = Range {
+pub(super) const LIFETIME_RANGE: ValueRange = ValueRange {
     least: 0,
     most: 365 * 24 * 3600 * 1000,
-    unit: Unit::Time,
+    unit: ValueUnit::Time,
 };
-pub(super) const LOCK_TIMEOUTS: Range = Range {
+pub(super) const LOCK_TIMEOUT_RANGE: ValueRange = ValueRange {
     least: 1,
     most: 3600 * 1000,
-    unit: Unit::Time,
+    unit: ValueUnit::Time,
 };
 /// Range of the lookup timeout, below `link_silence`, after which a silent connection is closed.
-pub(super) const LOOKUP_TIMEOUTS: Range = Range {
+pub(super) const LOOKUP_TIMEOUT_RANGE: ValueRange = ValueRange {
     least: 1,
     most: 1_000,
-    unit: Unit::Time,
+    unit: ValueUnit::Time,
 };
-pub(super) const MAX_ENTRIES: Range = Range {
+pub(super) const MAX_ENTRY_RANGE: ValueRange = ValueRange {
     least: KIB,
     most: GIB,
-    unit: Unit::Bytes,
+    unit: ValueUnit::Bytes,
 };
 /// Range of `cache_max_request`. A request is scanned before it is forwarded: the limit bounds that
 /// work.
-pub(super) const MAX_REQUESTS: Range = Range {
+pub(super) const MAX_REQUEST_RANGE: ValueRange = ValueRange {
     least: KIB,
     most: 64 * MIB,
-    unit: Unit::Bytes,
+    unit: ValueUnit::Bytes,
 };
-pub(super) const BATCHES: Range = Range {
+pub(super) const BATCH_MAX_RANGE: ValueRange = ValueRange {
     least: 0,
     most: 10_000,
-    unit: Unit::Number,
+    unit: ValueUnit::Number,
 };
 /// Word that denies larger batches.
-const DENY: &[u8] = b"deny";
-pub(super) const MEMORIES: Range = Range {
+const DENY_WORD: &[u8] = b"deny";
+pub(super) const CACHE_MEMORY_RANGE: ValueRange = ValueRange {
     least: MIB,
     most: 1 << 40,
-    unit: Unit::Bytes,
+    unit: ValueUnit::Bytes,
 };
 
 impl CacheConfigBlock {
     /// Sets one directive whose name starts with `cache`, `batch_max` or `verify`, as
     /// [`super::ConfigBlock::set`] does.
-    pub(super) fn set(
+    pub(super) fn set_directive(
         &mut self,
         name: &str,
         values: &[&[u8]],
         source: DirectiveLocation<'_>,
     ) -> Result<(), DirectiveError> {
         match name {
-            "cache" => set_once(&mut self.enable, || flag(single_value(values)?)),
-            "cache_namespace" => set_once(&mut self.namespace, || namespace(single_value(values)?)),
-            "cache_get" => set_once(&mut self.get, || cached_gets(single_value(values)?)),
-            "cache_valid" => self.set_valid(values),
+            "cache" => set_once(&mut self.enable, || parse_flag(single_value(values)?)),
+            "cache_namespace" => set_once(&mut self.namespace, || {
+                parse_namespace(single_value(values)?)
+            }),
+            "cache_get" => set_once(&mut self.get, || parse_cache_gets(single_value(values)?)),
+            "cache_valid" => self.set_lifetimes(values),
             "cache_method" => self.set_method(values),
             "cache_max_entry" => set_once(&mut self.max_entry, || {
-                MAX_ENTRIES.read(single_value(values)?)
+                MAX_ENTRY_RANGE.parse_value(single_value(values)?)
             }),
             "cache_max_request" => set_once(&mut self.max_request, || {
-                MAX_REQUESTS.read(single_value(values)?)
+                MAX_REQUEST_RANGE.parse_value(single_value(values)?)
             }),
             "cache_credentials" => self.set_credentials(values),
-            "cache_memory" => set_once(&mut self.memory, || MEMORIES.read(single_value(values)?)),
-            "cache_lock" => set_once(&mut self.lock, || flag(single_value(values)?)),
-            "cache_lock_timeout" => set_once(&mut self.lock_timeout, || {
-                LOCK_TIMEOUTS.read(single_value(values)?)
+            "cache_memory" => set_once(&mut self.memory, || {
+                CACHE_MEMORY_RANGE.parse_value(single_value(values)?)
             }),
-            "cache_use_stale" => set_once(&mut self.use_stale, || use_stale(values)),
-            "cache_background_update" => {
-                set_once(&mut self.background_update, || flag(single_value(values)?))
-            }
-            "verify" => set_once(&mut self.verify, || VerifyConfig::read(values)),
-            "cache_head" => self.set_follow(values, source),
+            "cache_lock" => set_once(&mut self.lock, || parse_flag(single_value(values)?)),
+            "cache_lock_timeout" => set_once(&mut self.lock_timeout, || {
+                LOCK_TIMEOUT_RANGE.parse_value(single_value(values)?)
+            }),
+            "cache_use_stale" => set_once(&mut self.use_stale, || parse_use_stale(values)),
+            "cache_background_update" => set_once(&mut self.background_update, || {
+                parse_flag(single_value(values)?)
+            }),
+            "verify" => set_once(&mut self.verify, || VerifyConfig::parse_values(values)),
+            "cache_head" => self.set_head_source(values, source),
             "batch_max" => set_once(&mut self.batch_max, || match values {
-                [number] => Ok((BATCHES.read(number)?, false)),
-                [number, word] if *word == DENY => Ok((BATCHES.read(number)?, true)),
-                [_, word] => Err(invalid(word, "\"deny\" or omitted")),
+                [number] => Ok((BATCH_MAX_RANGE.parse_value(number)?, false)),
+                [number, word] if *word == DENY_WORD => {
+                    Ok((BATCH_MAX_RANGE.parse_value(number)?, true))
+                }
+                [_, word] => Err(invalid_value(word, "\"deny\" or omitted")),
                 _ => Err(DirectiveError::OneOrTwoValues),
             }),
             _ => Err(DirectiveError::Unknown),
         }
     }
 
-    fn set_valid(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
+    fn set_lifetimes(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
         let [class_or_method, time] = values else {
             return Err(DirectiveError::TwoValues);
         };
-        let milliseconds = LIFETIMES.read(time)?;
-        let valid = Arc::make_mut(self.valid.get_or_insert_default());
+        let milliseconds = LIFETIME_RANGE.parse_value(time)?;
+        let valid = Arc::make_mut(self.lifetimes.get_or_insert_default());
         // the lifetime of a resource is in its own headers
         let class = Class::from_name(class_or_method).filter(|class| *class != Class::Resource);
         if let Some(class) = class {
@@ -196,13 +202,13 @@ impl CacheConfigBlock {
                 .map_err(|_| DirectiveError::Duplicate);
         }
         if !class_or_method.contains(&b'_') {
-            return Err(invalid(
+            return Err(invalid_value(
                 class_or_method,
                 "\"immutable\", \"unfinalized\", \"tip\", \"nothing\", \"config\" or a method name",
             ));
         }
-        if is_stateful(class_or_method) {
-            return Err(invalid(
+        if is_stateful_method(class_or_method) {
+            return Err(invalid_value(
                 class_or_method,
                 "a method without side effects and without state on the node",
             ));
@@ -210,8 +216,14 @@ impl CacheConfigBlock {
         valid
             .set_method(class_or_method, milliseconds)
             .map_err(|_| DirectiveError::Duplicate)?;
-        if methods::position(class_or_method).is_none() && !self.has_method_rule(class_or_method) {
-            let unknown = method_names::warning(&[class_or_method], Case::Exact, |_| false);
+        if methods::method_row_index(class_or_method).is_none()
+            && !self.has_method_rule(class_or_method)
+        {
+            let unknown = method_names::unknown_methods_warning(
+                &[class_or_method],
+                CaseSensitivity::Exact,
+                |_| false,
+            );
             let odd = unknown.unwrap_or_else(|| {
                 format!(
                     "names \"{}\", a method without a caching rule",
@@ -229,7 +241,7 @@ impl CacheConfigBlock {
     /// Whether a `cache_method` of this block specifies the method.
     pub(super) fn has_method_rule(&self, method: &[u8]) -> bool {
         let rows = self.rows.as_ref();
-        rows.is_some_and(|rows| rows.find(method).is_some())
+        rows.is_some_and(|rows| rows.find_row(method).is_some())
     }
 
     fn set_method(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
@@ -238,21 +250,22 @@ impl CacheConfigBlock {
             _ => return Err(DirectiveError::TwoOrThreeValues),
         };
         let mut rows = self.rows.as_deref().cloned().unwrap_or_default();
-        rows.add(name, words).map_err(|error| {
+        rows.add_row(name, words).map_err(|error| {
             let rejected = match error {
                 MethodSpecError::Word(word) | MethodSpecError::Combination(word) => word,
                 MethodSpecError::Name | MethodSpecError::Duplicate | MethodSpecError::Stateful => {
                     name
                 }
             };
-            invalid(rejected, error.to_string())
+            invalid_value(rejected, error.to_string())
         })?;
         self.rows = Some(Arc::new(rows));
         // most methods that are added exist on one chain only, and are not in the list of known
         // ones
         let meant = |name: &str| method_names::suggest_method(name).is_some();
         if std::str::from_utf8(name).is_ok_and(meant) {
-            self.warning = method_names::warning(&[name], Case::Exact, |_| false);
+            self.warning =
+                method_names::unknown_methods_warning(&[name], CaseSensitivity::Exact, |_| false);
         }
         Ok(())
     }
@@ -261,10 +274,11 @@ impl CacheConfigBlock {
         const MEANINGS: &str =
             "\"bypass\", \"ignore\" or \"key\", optionally followed by header names";
         let (word, names) = match values {
-            [] => return Err(invalid(b"", MEANINGS)),
+            [] => return Err(invalid_value(b"", MEANINGS)),
             [word, names @ ..] => (*word, names),
         };
-        let means = CredentialsPolicy::named(word).ok_or_else(|| invalid(word, MEANINGS))?;
+        let means = CredentialsPolicy::from_policy_name(word)
+            .ok_or_else(|| invalid_value(word, MEANINGS))?;
         let mut credentials = self.credentials.as_deref().cloned().unwrap_or_default();
         if names.is_empty() {
             let usual = credentials.set_default_policy(means);
@@ -272,13 +286,13 @@ impl CacheConfigBlock {
         }
         for name in names {
             let added = credentials.set_policy(name, means);
-            added.map_err(|error| invalid(name, error.to_string()))?;
+            added.map_err(|error| invalid_value(name, error.to_string()))?;
         }
         self.credentials = Some(Arc::new(credentials));
         Ok(())
     }
 
-    fn set_follow(
+    fn set_head_source(
         &mut self,
         values: &[&[u8]],
         source: DirectiveLocation<'_>,
@@ -295,7 +309,7 @@ impl CacheConfigBlock {
             self.follows = Some(Arc::default());
             return Ok(());
         }
-        let (follow, namespace) = HeadSource::parse(values)?;
+        let (follow, namespace) = HeadSource::parse_words(values)?;
         let follows = self.follows.iter().flat_map(|follows| follows.iter());
         if follows
             .map(|declared| &declared.namespace)
@@ -313,11 +327,11 @@ impl CacheConfigBlock {
     }
 
     /// Copies unset settings from the enclosing block, as [`super::ConfigBlock::inherit`] does.
-    pub(super) fn inherit(&mut self, outer: &Self) {
+    pub(super) fn inherit_unset_from(&mut self, outer: &Self) {
         inherit_unset(&mut self.enable, &outer.enable);
         inherit_unset(&mut self.namespace, &outer.namespace);
         inherit_unset(&mut self.get, &outer.get);
-        inherit_unset(&mut self.valid, &outer.valid);
+        inherit_unset(&mut self.lifetimes, &outer.lifetimes);
         inherit_unset(&mut self.rows, &outer.rows);
         inherit_unset(&mut self.max_entry, &outer.max_entry);
         inherit_unset(&mut self.max_request, &outer.max_request);
@@ -338,21 +352,21 @@ impl CacheConfigBlock {
         limit.map(|(number, _)| number as usize)
     }
 
-    fn valid(&self) -> Arc<Lifetimes> {
-        let valid = self.valid.clone().unwrap_or_default();
+    fn resolve_lifetimes(&self) -> Arc<Lifetimes> {
+        let valid = self.lifetimes.clone().unwrap_or_default();
         match &self.rows {
-            Some(rows) => Arc::new(valid.with_rows(Arc::clone(rows))),
+            Some(rows) => Arc::new(valid.with_method_rows(Arc::clone(rows))),
             None => valid,
         }
     }
 
     /// Returns the settings with their defaults, as [`super::ConfigBlock::resolve`] does.
-    pub(super) fn resolve(&self) -> CacheConfig {
+    pub(super) fn resolve_defaults(&self) -> CacheConfig {
         CacheConfig {
             enable: self.enable.unwrap_or(false),
             namespace: self.namespace.clone(),
             get: self.get.unwrap_or_default(),
-            valid: self.valid(),
+            valid: self.resolve_lifetimes(),
             max_entry: self.max_entry.unwrap_or(16 * MIB),
             max_request: self.max_request.unwrap_or(64 * KIB),
             credentials: self.credentials.clone().unwrap_or_default(),
@@ -368,29 +382,29 @@ impl CacheConfigBlock {
     }
 }
 
-pub(super) const GETS: &[&str] = &["beacon", "all"];
+pub(super) const CACHE_GET_WORDS: &[&str] = &["beacon", "all"];
 
-fn cached_gets(value: &[u8]) -> Result<CacheGetScope, DirectiveError> {
+fn parse_cache_gets(value: &[u8]) -> Result<CacheGetScope, DirectiveError> {
     match value {
         b"beacon" => Ok(CacheGetScope::Beacon),
         b"all" => Ok(CacheGetScope::All),
-        _ => Err(invalid(value, "\"beacon\" or \"all\"")),
+        _ => Err(invalid_value(value, "\"beacon\" or \"all\"")),
     }
 }
 
-fn use_stale(values: &[&[u8]]) -> Result<UseStale, DirectiveError> {
+fn parse_use_stale(values: &[&[u8]]) -> Result<UseStale, DirectiveError> {
     const ALLOWED: &str = "\"error\", \"timeout\", \"invalid_header\", \"updating\", \
          \"http_500\", \"http_502\", \"http_503\", \"http_504\", \
          \"http_403\", \"http_404\", \"http_429\" or \"off\"";
     if values.is_empty() {
-        return Err(invalid(b"", ALLOWED));
+        return Err(invalid_value(b"", ALLOWED));
     }
-    UseStale::parse(values.iter().copied()).map_err(|word| invalid(word, ALLOWED))
+    UseStale::parse(values.iter().copied()).map_err(|word| invalid_value(word, ALLOWED))
 }
 
-fn namespace(value: &[u8]) -> Result<Arc<[u8]>, DirectiveError> {
+fn parse_namespace(value: &[u8]) -> Result<Arc<[u8]>, DirectiveError> {
     match value {
-        b"" => Err(invalid(value, "a name")),
+        b"" => Err(invalid_value(value, "a name")),
         name => Ok(name.into()),
     }
 }
@@ -399,14 +413,14 @@ fn namespace(value: &[u8]) -> Result<Arc<[u8]>, DirectiveError> {
 mod tests {
     use super::CacheConfigBlock;
     use crate::cache::class::Class;
-    use crate::cache::freshness::{Prospect, ResultFacts};
+    use crate::cache::freshness::{CallProspect, ResultFacts};
     use crate::config::DirectiveLocation;
 
     fn set(directives: &mut CacheConfigBlock, line: &str) -> Result<(), String> {
         let mut words = line.split_ascii_whitespace();
         let name = words.next().unwrap();
         let values: Vec<&[u8]> = words.map(str::as_bytes).collect();
-        let set = directives.set(name, &values, DirectiveLocation::default());
+        let set = directives.set_directive(name, &values, DirectiveLocation::default());
         set.map_err(|error| error.to_string())
     }
 
@@ -420,7 +434,7 @@ mod tests {
 
     /// Returns the bypassed headers among three, and the headers that are part of the key.
     fn bypassed_and_keyed(directives: &CacheConfigBlock) -> (Vec<&'static str>, Vec<String>) {
-        let credentials = directives.resolve().credentials;
+        let credentials = directives.resolve_defaults().credentials;
         let names = ["Authorization", "Cookie", "X-Api-Key"];
         let bypass = names
             .into_iter()
@@ -516,15 +530,15 @@ mod tests {
 
     /// Returns class and lifetime of the result `1` of a call with the params `[{}, "0x5"]`.
     fn class_and_lifetime(directives: &CacheConfigBlock, method: &str) -> Option<(Class, u64)> {
-        let valid = directives.resolve().valid;
+        let valid = directives.resolve_defaults().valid;
         let params = Some(&br#"[{},"0x5"]"#[..]);
         let known = ResultFacts {
             params,
             mark: None,
             valid: &valid,
         };
-        let prospect = Prospect::for_call(method.as_bytes(), params, &valid)?;
-        let judged = prospect.classify(b"1", known)?;
+        let prospect = CallProspect::for_call(method.as_bytes(), params, &valid)?;
+        let judged = prospect.classify_result(b"1", known)?;
         Some((judged.class, judged.valid))
     }
 
@@ -552,14 +566,14 @@ mod tests {
         }
         // methods of a block replace the methods of the blocks around it
         let mut inner = directives(&["cache_valid unfinalized 3s"]);
-        inner.inherit(&outer);
+        inner.inherit_unset_from(&outer);
         assert_eq!(
             class_and_lifetime(&inner, "acme_a"),
             Some((Class::Unfinalized, 3_000))
         );
         assert_eq!(class_and_lifetime(&inner, "eth_getBalance"), None);
         let mut inner = directives(&["cache_method acme_b block=p[1]"]);
-        inner.inherit(&outer);
+        inner.inherit_unset_from(&outer);
         assert_eq!(
             class_and_lifetime(&inner, "acme_b"),
             Some((Class::Unfinalized, 2_000))
@@ -616,10 +630,10 @@ mod tests {
     fn credentials_are_not_inherited_into_a_block_that_sets_its_own() {
         let outer = directives(&["cache_credentials key X-Api-Key"]);
         let mut inner = directives(&[]);
-        inner.inherit(&outer);
+        inner.inherit_unset_from(&outer);
         assert_eq!(bypassed_and_keyed(&inner), bypassed_and_keyed(&outer));
         let mut inner = directives(&["cache_credentials ignore Cookie"]);
-        inner.inherit(&outer);
+        inner.inherit_unset_from(&outer);
         assert_eq!(bypassed_and_keyed(&inner), (vec!["Authorization"], vec![]));
     }
 }

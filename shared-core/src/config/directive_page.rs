@@ -2,33 +2,33 @@
 //! counterparts in Envoy.
 
 use super::sandbox::SandboxConfig;
-use super::settings::{Context, DefaultValue, EnvoyScope, Setting, ValueKind, SETTINGS};
-use super::values::{DirectiveError, Range, Unit};
+use super::settings::{DefaultValue, EnvoyScope, NginxContext, Setting, ValueKind, SETTINGS};
+use super::values::{DirectiveError, ValueRange, ValueUnit};
 
 /// Column of the text after `Syntax:`, `Default:` and the like.
-const INDENT: usize = 10;
+const TEXT_COLUMN: usize = 10;
 
 /// Returns for each directive its name in nginx and the lines of its section's head.
 pub fn directive_heads() -> impl Iterator<Item = (String, String)> {
     SETTINGS
         .iter()
-        .map(|setting| (setting.directive(), setting.head()))
+        .map(|setting| (setting.nginx_name(), setting.section_head()))
 }
 
 impl Setting {
-    fn directive(&self) -> String {
+    fn nginx_name(&self) -> String {
         match self.name {
             "enable" => "sszip".into(),
             name => format!("sszip_{name}"),
         }
     }
 
-    fn head(&self) -> String {
-        let name = self.directive();
+    fn section_head(&self) -> String {
+        let name = self.nginx_name();
         // a form that is longer than a line is continued below its first argument
-        let below = format!("\n{}", " ".repeat(INDENT + name.len() + 1));
+        let below = format!("\n{}", " ".repeat(TEXT_COLUMN + name.len() + 1));
         let line = |text: &str| format!("{name} {};", text.replace('\n', &below));
-        let syntax: Vec<_> = self.forms().iter().map(|form| line(form)).collect();
+        let syntax: Vec<_> = self.syntax_forms().iter().map(|form| line(form)).collect();
         let default = match self.default {
             DefaultValue::Nothing => vec!["-".into()],
             DefaultValue::Literal(texts) => texts.iter().map(|text| line(text)).collect(),
@@ -37,28 +37,28 @@ impl Setting {
         [
             head_line("Syntax", &syntax),
             head_line("Default", &default),
-            head_line("Context", &[self.context.words().into()]),
+            head_line("Context", &[self.context.nginx_contexts().into()]),
             head_line("Since", &[self.since.into()]),
-            head_line("Envoy", &[self.in_envoy()]),
+            head_line("Envoy", &[self.envoy_counterpart()]),
         ]
         .concat()
     }
 
-    fn forms(&self) -> Vec<String> {
+    fn syntax_forms(&self) -> Vec<String> {
         match self.syntax {
-            [] => vec![self.takes.form()],
+            [] => vec![self.takes.argument_syntax()],
             forms => forms.iter().map(|form| (*form).to_owned()).collect(),
         }
     }
 
-    fn in_envoy(&self) -> String {
+    fn envoy_counterpart(&self) -> String {
         let place = match self.envoy {
             EnvoyScope::FilterOrRoute | EnvoyScope::On => "in a filter or a route",
             EnvoyScope::Filter => "in a filter",
             EnvoyScope::Route => "in a route",
             EnvoyScope::None => return "-".into(),
         };
-        let kinds = match self.takes.kinds()[..] {
+        let kinds = match self.takes.json_types()[..] {
             ["boolean", "string"] if matches!(self.takes, ValueKind::Flag) => {
                 "true or false".into()
             }
@@ -69,7 +69,7 @@ impl Setting {
             all += "; default true";
         }
         if let Some(Err(DirectiveError::Sandboxed { .. })) =
-            SandboxConfig::default().set(self.name, &[])
+            SandboxConfig::default().set_setting(self.name, &[])
         {
             all += "; not in the sandbox";
         }
@@ -79,8 +79,8 @@ impl Setting {
 
 /// Formats a named line with its continuation lines.
 fn head_line(name: &str, lines: &[String]) -> String {
-    let first = format!("{:INDENT$}", format!("{name}:"));
-    let below = format!("\n{}", " ".repeat(INDENT));
+    let first = format!("{:TEXT_COLUMN$}", format!("{name}:"));
+    let below = format!("\n{}", " ".repeat(TEXT_COLUMN));
     format!("{first}{}\n", lines.join(&below))
 }
 
@@ -101,40 +101,44 @@ fn type_words(kinds: &[&str]) -> String {
     }
 }
 
-impl Context {
+impl NginxContext {
     /// Returns the contexts as nginx.org lists them.
-    fn words(self) -> &'static str {
+    fn nginx_contexts(self) -> &'static str {
         match self {
-            Context::Anywhere => "anywhere",
-            Context::AnywhereAndIf => "anywhere, and if in location",
-            Context::Http => "http",
-            Context::Location => "location",
+            NginxContext::Anywhere => "anywhere",
+            NginxContext::AnywhereAndIf => "anywhere, and if in location",
+            NginxContext::Http => "http",
+            NginxContext::Location => "location",
         }
     }
 }
 
 impl ValueKind {
     /// Returns the syntax of the argument, or an empty text if the setting defines its own syntax.
-    fn form(&self) -> String {
+    fn argument_syntax(&self) -> String {
         match self {
             ValueKind::Flag => "on | off".into(),
-            ValueKind::Of(range) => range.form().into(),
-            ValueKind::OfOr(range, word) => format!("{} | {word}", range.form()),
-            ValueKind::OfThen(range, word) => format!("{} [{word}]", range.form()),
-            ValueKind::OneOrTwo(first, second) => format!("{} [{}]", first.form(), second.form()),
-            ValueKind::Two(first, second) => format!("{} {}", first.form(), second.form()),
+            ValueKind::Of(range) => range.argument_word().into(),
+            ValueKind::OfOr(range, word) => format!("{} | {word}", range.argument_word()),
+            ValueKind::OfThen(range, word) => format!("{} [{word}]", range.argument_word()),
+            ValueKind::OneOrTwo(first, second) => {
+                format!("{} [{}]", first.argument_word(), second.argument_word())
+            }
+            ValueKind::Two(first, second) => {
+                format!("{} {}", first.argument_word(), second.argument_word())
+            }
             ValueKind::Word(words) => words.join(" | "),
             _ => String::new(),
         }
     }
 }
 
-impl Range {
-    fn form(&self) -> &'static str {
+impl ValueRange {
+    fn argument_word(&self) -> &'static str {
         match self.unit {
-            Unit::Number => "N",
-            Unit::Bytes => "SIZE",
-            Unit::Milliseconds | Unit::Time => "TIME",
+            ValueUnit::Number => "N",
+            ValueUnit::Bytes => "SIZE",
+            ValueUnit::Milliseconds | ValueUnit::Time => "TIME",
         }
     }
 }
@@ -145,10 +149,10 @@ mod tests {
 
     use super::{DefaultValue, EnvoyScope, Setting, ValueKind, SETTINGS};
     use crate::cache::class::Class;
-    use crate::cache::process::Process;
+    use crate::cache::process::ProcessHandle;
     use crate::config::validated::ValidatedConfig;
     use crate::config::{ConfigBlock, DirectiveError};
-    use crate::memory::Budget;
+    use crate::memory::MemoryBudget;
 
     /// Settings of routes that only hosts read.
     const HOSTS: [&str; 2] = ["cache_purge", "status"];
@@ -166,7 +170,7 @@ mod tests {
     fn words_of_settings_are_accepted_by_their_directives() {
         for setting in SETTINGS {
             for word in words(setting) {
-                let result = ConfigBlock::default().set(setting.name, &[word.as_bytes()]);
+                let result = ConfigBlock::default().set_directive(setting.name, &[word.as_bytes()]);
                 assert_eq!(result, Ok(()), "{} {word}", setting.name);
             }
         }
@@ -179,10 +183,10 @@ mod tests {
             .filter(|setting| setting.envoy != EnvoyScope::None)
         {
             let name = setting.name;
-            let result = ConfigBlock::default().set(name, &[b"\0"]);
+            let result = ConfigBlock::default().set_directive(name, &[b"\0"]);
             let is_of_route = !matches!(result, Err(DirectiveError::Unknown));
             let is_of_process = ValidatedConfig::default()
-                .set(name, &[b"\0"], "/")
+                .set_directive(name, &[b"\0"], "/")
                 .is_some();
             assert!(
                 is_of_route || is_of_process || HOSTS.contains(&name),
@@ -195,7 +199,7 @@ mod tests {
     #[test]
     fn settings_have_a_syntax_with_their_words() {
         for setting in SETTINGS {
-            let forms = setting.forms().concat();
+            let forms = setting.syntax_forms().concat();
             assert!(!forms.is_empty(), "{}", setting.name);
             let words_of_form: Vec<_> = forms.split([' ', '\n', '|']).collect();
             for word in words(setting) {
@@ -210,11 +214,11 @@ mod tests {
 
     /// Formats all settings of a route. Lifetimes and credentials are formatted by their effect,
     /// because their own value shows whether they are configured.
-    fn effect(directives: &ConfigBlock, process: &Process) -> String {
-        let mut config = directives.resolve(process.clone());
+    fn effect(directives: &ConfigBlock, process: &ProcessHandle) -> String {
+        let mut config = directives.resolve_route(process.clone());
         let classes = ["immutable", "unfinalized", "tip", "nothing", "config"];
         let classes = classes.map(|name| Class::from_name(name.as_bytes()).unwrap());
-        let times = classes.map(|class| config.cache.valid.class(class));
+        let times = classes.map(|class| config.cache.valid.lifetime_for_class(class));
         let credentials = &config.cache.credentials;
         let bypasses =
             ["authorization", "cookie"].map(|name| credentials.causes_bypass(name.as_bytes()));
@@ -226,7 +230,7 @@ mod tests {
 
     #[test]
     fn configured_defaults_have_no_effect() {
-        let process = Process::from(Budget::new());
+        let process = ProcessHandle::from(MemoryBudget::new());
         let nothing = effect(&ConfigBlock::default(), &process);
         let mut tried = 0;
         for setting in SETTINGS {
@@ -239,8 +243,8 @@ mod tests {
             let (mut directives, mut plan) = (ConfigBlock::default(), ValidatedConfig::default());
             for text in *texts {
                 let values: Vec<_> = text.split(' ').map(str::as_bytes).collect();
-                let result = plan.set(name, &values, "/");
-                let result = result.unwrap_or_else(|| directives.set(name, &values));
+                let result = plan.set_directive(name, &values, "/");
+                let result = result.unwrap_or_else(|| directives.set_directive(name, &values));
                 assert_eq!(result, Ok(()), "{name} {text}");
             }
             // not assert_eq: the texts are long

@@ -6,7 +6,7 @@ use http::uri::{PathAndQuery, Uri};
 
 /// The transport of connections to a node: TCP, with or without TLS, or a Unix socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Transport {
+pub enum NodeTransport {
     /// TCP.
     Tcp {
         /// A host name, or an address without brackets.
@@ -22,9 +22,9 @@ pub enum Transport {
 
 /// The URL of a node, split into the parts that a connection and a request need.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Endpoint {
+pub struct NodeEndpoint {
     /// The transport to the node.
-    pub transport: Transport,
+    pub transport: NodeTransport,
     /// Whether requests are sent over a WebSocket.
     pub is_websocket: bool,
     /// Value of the header `Host`.
@@ -36,9 +36,9 @@ pub struct Endpoint {
 /// Maximum length of a Unix socket's path in bytes: the system's limit of 108 includes a NUL.
 pub(super) const MAX_SOCKET_PATH: usize = 107;
 
-impl Endpoint {
+impl NodeEndpoint {
     /// Parses a URL. Returns `None` if it is not a node's URL, or has user information.
-    pub fn parse(url: &str) -> Option<Self> {
+    pub fn parse_url(url: &str) -> Option<Self> {
         let (scheme, rest) = url.split_once(':')?;
         let (is_websocket, is_secure) = match &*scheme.to_ascii_lowercase() {
             "unix" => return Self::parse_unix(rest),
@@ -71,7 +71,7 @@ impl Endpoint {
             }
         };
         is_host.then(|| Self {
-            transport: Transport::Tcp {
+            transport: NodeTransport::Tcp {
                 host: address.unwrap_or(host).into(),
                 port,
                 is_secure,
@@ -90,7 +90,7 @@ impl Endpoint {
         let is_socket = (2..=MAX_SOCKET_PATH).contains(&socket.len()) && socket.starts_with('/');
         let is_path = path.starts_with('/') && path.parse::<PathAndQuery>().is_ok();
         (is_socket && is_path).then(|| Self {
-            transport: Transport::Unix(socket.into()),
+            transport: NodeTransport::Unix(socket.into()),
             is_websocket: false,
             authority: "localhost".into(),
             path: path.into(),
@@ -119,8 +119,8 @@ mod tests {
             ("ws://node:8546", "node", 8546, false, true, "/"),
             ("wss://node/ws", "node", 443, true, true, "/ws"),
         ] {
-            let endpoint = Endpoint::parse(url).unwrap();
-            let transport = Transport::Tcp {
+            let endpoint = NodeEndpoint::parse_url(url).unwrap();
+            let transport = NodeTransport::Tcp {
                 host: host.into(),
                 port,
                 is_secure,
@@ -133,8 +133,8 @@ mod tests {
             ("unix:/run/geth.ipc", "/run/geth.ipc", "/"),
             ("unix:/run/node.sock:/rpc", "/run/node.sock", "/rpc"),
         ] {
-            let endpoint = Endpoint::parse(url).unwrap();
-            assert_eq!(endpoint.transport, Transport::Unix(socket.into()));
+            let endpoint = NodeEndpoint::parse_url(url).unwrap();
+            assert_eq!(endpoint.transport, NodeTransport::Unix(socket.into()));
             assert_eq!(endpoint.path, path);
         }
     }

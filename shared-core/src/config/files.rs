@@ -5,7 +5,7 @@ use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{Error, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
 
-use super::store::{DATA, SOCKET};
+use super::store::{DATA_FOLDER_NAME, OWNER_SOCKET_NAME};
 
 /// Mode of the folders that are created above a store's. Other users may traverse them, as they may
 /// their neighbours.
@@ -32,7 +32,7 @@ pub fn resolve_files<'a>(
                 Err(error) => Err(format!(
                     "cannot read the certificates in \"{name}\" {}; check the path and its \
                      permissions",
-                    system_error(&error)
+                    format_system_error(&error)
                 )),
             }
         }
@@ -57,7 +57,7 @@ pub fn prepare_folder(path: &str) -> Result<(), String> {
         Err(error) if error.kind() == ErrorKind::NotFound => create_folder(path),
         Err(error) => Err(format!(
             "cannot use the folder \"{path}\" {}; check its permissions, or choose another folder",
-            system_error(&error)
+            format_system_error(&error)
         )),
     }
 }
@@ -77,7 +77,7 @@ fn create_folder(path: &str) -> Result<(), String> {
             Err(error) => {
                 return Err(format!(
                     "cannot create the folder \"{folder}\" {}; create it, or choose another folder",
-                    system_error(&error)
+                    format_system_error(&error)
                 ))
             }
             Ok(()) => (),
@@ -95,11 +95,11 @@ fn check_contents(path: &str) -> Result<(), String> {
             return Err(format!(
                 "cannot use the folder \"{path}\" {}; check its \
                  permissions, or choose another folder",
-                system_error(&error)
+                format_system_error(&error)
             ))
         }
     };
-    match entries.flatten().find(|entry| !belongs_to_store(entry)) {
+    match entries.flatten().find(|entry| !is_store_file(entry)) {
         Some(other) => Err(format!(
             "has an invalid value \"{path}\": it must be a folder of its own, and it contains \
              \"{}\", which is not part of a store; choose an empty or a new folder",
@@ -109,22 +109,22 @@ fn check_contents(path: &str) -> Result<(), String> {
     }
 }
 
-fn belongs_to_store(entry: &fs::DirEntry) -> bool {
+fn is_store_file(entry: &fs::DirEntry) -> bool {
     let name = entry.file_name();
     let name = name.to_string_lossy();
     match entry.file_type() {
         // belongs to the file system that is mounted here
         Ok(_) if name == "lost+found" => true,
-        Ok(kind) if name == DATA => kind.is_dir() || kind.is_symlink(),
+        Ok(kind) if name == DATA_FOLDER_NAME => kind.is_dir() || kind.is_symlink(),
         // a socket has a longer name with this prefix until it is bound
-        Ok(kind) => name.starts_with(SOCKET) && kind.is_socket(),
+        Ok(kind) => name.starts_with(OWNER_SOCKET_NAME) && kind.is_socket(),
         // a socket that was replaced just now
         Err(error) => error.kind() == ErrorKind::NotFound,
     }
 }
 
 /// Formats an error of the system as nginx does.
-fn system_error(error: &Error) -> String {
+fn format_system_error(error: &Error) -> String {
     let code = error.raw_os_error().unwrap_or(0);
     let text = error.to_string();
     let text = text

@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::Arc;
 
-const UNKNOWN: u8 = 0;
-const NONE: u8 = 1;
-const SOME: u8 = 2;
+const FILTERS_UNKNOWN: u8 = 0;
+const FILTERS_ABSENT: u8 = 1;
+const FILTERS_PRESENT: u8 = 2;
 
 /// The record of whether other filters change bodies on a route, as far as responses have shown it.
 /// All settings that are cloned from one share it.
@@ -15,26 +15,28 @@ pub struct FilterDetection(Arc<AtomicU8>);
 impl FilterDetection {
     /// Whether a filter changes the bodies of some responses at least.
     pub fn has_body_filter(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == SOME
+        self.0.load(Ordering::Relaxed) == FILTERS_PRESENT
     }
 
     /// Whether a complete response was seen, and no filter has changed one yet.
     pub fn has_no_body_filter(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == NONE
+        self.0.load(Ordering::Relaxed) == FILTERS_ABSENT
     }
 
     /// Records a response that was not changed.
     pub fn record_unchanged_body(&self) {
         // a detected change is kept: a filter need not change every response
         let relaxed = Ordering::Relaxed;
-        if self.0.load(relaxed) == UNKNOWN {
-            let _ = self.0.compare_exchange(UNKNOWN, NONE, relaxed, relaxed);
+        if self.0.load(relaxed) == FILTERS_UNKNOWN {
+            let _ = self
+                .0
+                .compare_exchange(FILTERS_UNKNOWN, FILTERS_ABSENT, relaxed, relaxed);
         }
     }
 
     /// Records a response that was changed. Returns whether it is the first one.
     pub fn record_changed_body(&self) -> bool {
-        self.0.swap(SOME, Ordering::Relaxed) != SOME
+        self.0.swap(FILTERS_PRESENT, Ordering::Relaxed) != FILTERS_PRESENT
     }
 }
 

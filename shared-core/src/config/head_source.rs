@@ -9,8 +9,8 @@ use std::path::PathBuf;
 
 use http::{HeaderName, HeaderValue};
 
-use super::endpoint::Endpoint;
-use super::values::{invalid, set_once, DirectiveError, Range, Unit};
+use super::endpoint::NodeEndpoint;
+use super::values::{invalid_value, set_once, DirectiveError, ValueRange, ValueUnit};
 
 /// A node that a chain follower polls, with its parameters.
 #[derive(Clone, PartialEq, Eq)]
@@ -21,9 +21,9 @@ pub struct HeadSource {
     /// Interval of polls in milliseconds.
     pub interval: u64,
     /// The finality rule.
-    pub finality: Finality,
+    pub finality: FinalityRule,
     /// The API of the node.
-    pub api: Api,
+    pub api: NodeApi,
     /// Headers of each request, with names as they were written.
     pub headers: Vec<(String, String)>,
     /// Absolute path of the trusted certificates in PEM, or `None` for the system's certificates.
@@ -32,7 +32,7 @@ pub struct HeadSource {
 
 /// The rule by which a chain follower determines the finalized block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Finality {
+pub enum FinalityRule {
     /// The node's block `finalized`, or its finality checkpoints.
     #[default]
     Tag,
@@ -42,7 +42,7 @@ pub enum Finality {
 
 /// The API by which a chain follower polls its node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Api {
+pub enum NodeApi {
     /// JSON-RPC of execution clients.
     #[default]
     Execution,
@@ -50,20 +50,21 @@ pub enum Api {
     Beacon,
 }
 
-const INTERVALS: Range = Range {
+const POLL_INTERVAL_RANGE: ValueRange = ValueRange {
     least: 100,
     most: 3_600_000,
-    unit: Unit::Time,
+    unit: ValueUnit::Time,
 };
-const DEPTHS: Range = Range {
+const FINALITY_DEPTH_RANGE: ValueRange = ValueRange {
     least: 1,
     most: 1_000_000,
-    unit: Unit::Number,
+    unit: ValueUnit::Number,
 };
 
-const URLS: &str = "a URL: \"http://\", \"https://\", \"ws://\" or \"wss://\" and \
+const ALLOWED_URLS: &str = "a URL: \"http://\", \"https://\", \"ws://\" or \"wss://\" and \
                     \"HOST[:PORT][/PATH]\", or \"unix:/SOCKET[:/PATH]\"";
-const PARAMETERS: &str = "\"interval=TIME\", \"finality=tag|depth:N\", \"api=execution|beacon\", \
+const ALLOWED_PARAMETERS: &str =
+    "\"interval=TIME\", \"finality=tag|depth:N\", \"api=execution|beacon\", \
      \"header=NAME:VALUE\" (in quotes if it contains spaces), \"ca=FILE\" or \"namespace=NAME\"";
 
 /// Headers that the operator can't set, because they belong to a connection or a body.
@@ -89,8 +90,8 @@ impl HeadSource {
         Ok(Self {
             url: checked_url(url)?,
             interval: 1_000,
-            finality: Finality::default(),
-            api: Api::default(),
+            finality: FinalityRule::default(),
+            api: NodeApi::default(),
             headers: Vec::new(),
             ca: None,
         })
@@ -105,9 +106,9 @@ impl HeadSource {
     ///
     /// # Errors
     /// The [`DirectiveError`] contains the allowed values.
-    pub fn parse(words: &[&[u8]]) -> Result<(Self, Option<String>), DirectiveError> {
+    pub fn parse_words(words: &[&[u8]]) -> Result<(Self, Option<String>), DirectiveError> {
         let Some((url, words)) = words.split_first() else {
-            return Err(invalid(b"", URLS));
+            return Err(invalid_value(b"", ALLOWED_URLS));
         };
         let mut follow = Self::new(url)?;
         let secret = words.iter().any(|word| word.starts_with(b"header="));
@@ -120,19 +121,21 @@ impl HeadSource {
             };
             match name {
                 b"interval" => set_once(&mut interval, || {
-                    INTERVALS.read(value).map_err(|error| error.with_word(word))
+                    POLL_INTERVAL_RANGE
+                        .parse_value(value)
+                        .map_err(|error| error.with_word(word))
                 }),
-                b"finality" => set_once(&mut finality, || Finality::parse(value)),
-                b"api" => set_once(&mut api, || Api::parse(value)),
+                b"finality" => set_once(&mut finality, || FinalityRule::parse(value)),
+                b"api" => set_once(&mut api, || NodeApi::parse(value)),
                 b"header" => {
-                    follow.headers.push(header(value)?);
+                    follow.headers.push(parse_header(value)?);
                     Ok(())
                 }
-                b"ca" => set_once(&mut ca, || file(value)),
-                b"namespace" => set_once(&mut namespace, || namespace_name(value)),
+                b"ca" => set_once(&mut ca, || parse_ca_file(value)),
+                b"namespace" => set_once(&mut namespace, || parse_namespace_name(value)),
                 // may be part of a header's value that was not quoted
-                _ if secret => Err(invalid(b"...", PARAMETERS)),
-                _ => Err(invalid(word, PARAMETERS)),
+                _ if secret => Err(invalid_value(b"...", ALLOWED_PARAMETERS)),
+                _ => Err(invalid_value(word, ALLOWED_PARAMETERS)),
             }
             .map_err(|error| error.for_parameter(name))?;
         }
@@ -140,7 +143,7 @@ impl HeadSource {
         follow.finality = finality.unwrap_or_default();
         follow.api = api.unwrap_or_default();
         follow.ca = ca;
-        follow.check()?;
+        follow.check_compatibility()?;
         Ok((follow, namespace))
     }
 
@@ -148,19 +151,19 @@ impl HeadSource {
     ///
     /// # Errors
     /// The [`DirectiveError`] names the parameter that is not.
-    pub fn check(&self) -> Result<(), DirectiveError> {
+    pub fn check_compatibility(&self) -> Result<(), DirectiveError> {
         let is = |schemes: &[&str]| schemes.iter().any(|scheme| self.url.starts_with(scheme));
         if let Some(ca) = &self.ca {
             if !is(&["https:", "wss:"]) {
                 let parameter = format!("ca={}", ca.display());
-                return Err(invalid(
+                return Err(invalid_value(
                     parameter.as_bytes(),
                     "used with an \"https://\" or a \"wss://\" URL",
                 ));
             }
         }
-        if self.api == Api::Beacon && is(&["ws:", "wss:"]) {
-            return Err(invalid(
+        if self.api == NodeApi::Beacon && is(&["ws:", "wss:"]) {
+            return Err(invalid_value(
                 b"api=beacon",
                 "used with an \"http://\", an \"https://\" or a \"unix:\" URL",
             ));
@@ -213,25 +216,30 @@ impl fmt::Debug for HeadSource {
     }
 }
 
-impl Finality {
+impl FinalityRule {
     /// Parses `tag` or `depth:N`.
     ///
     /// # Errors
     /// The [`DirectiveError`] contains the allowed values.
     pub fn parse(value: &[u8]) -> Result<Self, DirectiveError> {
         let depth = value.strip_prefix(b"depth:");
-        match (value, depth.map(|depth| DEPTHS.read(depth))) {
+        match (
+            value,
+            depth.map(|depth| FINALITY_DEPTH_RANGE.parse_value(depth)),
+        ) {
             (b"tag", _) => Ok(Self::Tag),
             (_, Some(Ok(depth))) => Ok(Self::Depth(depth)),
-            _ => Err(invalid(
+            _ => Err(invalid_value(
                 &[b"finality=", value].concat(),
-                format!("\"finality=tag\" or \"finality=depth:N\", where N is {DEPTHS}"),
+                format!(
+                    "\"finality=tag\" or \"finality=depth:N\", where N is {FINALITY_DEPTH_RANGE}"
+                ),
             )),
         }
     }
 }
 
-impl fmt::Display for Finality {
+impl fmt::Display for FinalityRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tag => f.write_str("tag"),
@@ -240,7 +248,7 @@ impl fmt::Display for Finality {
     }
 }
 
-impl Api {
+impl NodeApi {
     /// Parses `execution` or `beacon`.
     ///
     /// # Errors
@@ -249,7 +257,7 @@ impl Api {
         match value {
             b"execution" => Ok(Self::Execution),
             b"beacon" => Ok(Self::Beacon),
-            _ => Err(invalid(
+            _ => Err(invalid_value(
                 &[b"api=", value].concat(),
                 "\"api=execution\" or \"api=beacon\"",
             )),
@@ -257,7 +265,7 @@ impl Api {
     }
 }
 
-impl fmt::Display for Api {
+impl fmt::Display for NodeApi {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Execution => "execution",
@@ -271,29 +279,29 @@ fn checked_url(value: &[u8]) -> Result<String, DirectiveError> {
     let is_text = value.iter().all(u8::is_ascii_graphic);
     let url = match std::str::from_utf8(value) {
         Ok(url) if is_text && !url.contains('#') => url,
-        _ => return Err(invalid(value, URLS)),
+        _ => return Err(invalid_value(value, ALLOWED_URLS)),
     };
     let Some((scheme, rest)) = url.split_once(':') else {
-        return Err(invalid(value, URLS));
+        return Err(invalid_value(value, ALLOWED_URLS));
     };
     let scheme = scheme.to_ascii_lowercase();
     if scheme != "unix" {
         let authority = rest.split(['/', '?']).find(|part| !part.is_empty());
         if let Some((_, host)) = authority.and_then(|part| part.rsplit_once('@')) {
-            return Err(invalid(
+            return Err(invalid_value(
                 format!("{scheme}://...@{host}").as_bytes(),
                 "without user and password; set \"header=Authorization: Basic ...\" instead",
             ));
         }
     }
-    match Endpoint::parse(url) {
+    match NodeEndpoint::parse_url(url) {
         Some(_) => Ok(format!("{scheme}:{rest}")),
-        None => Err(invalid(value, URLS)),
+        None => Err(invalid_value(value, ALLOWED_URLS)),
     }
 }
 
 /// Parses a header (RFC 9110, 5): a token, and printable ASCII.
-fn header(field: &[u8]) -> Result<(String, String), DirectiveError> {
+fn parse_header(field: &[u8]) -> Result<(String, String), DirectiveError> {
     let colon = field.iter().position(|byte| *byte == b':');
     let (name, value) = match colon {
         Some(at) => (&field[..at], field[at + 1..].trim_ascii()),
@@ -305,7 +313,7 @@ fn header(field: &[u8]) -> Result<(String, String), DirectiveError> {
         Ok(name) if !name.is_empty() => format!("header={name}:..."),
         _ => "header=...".into(),
     };
-    let bad = |allowed: &str| invalid(shown.as_bytes(), allowed);
+    let bad = |allowed: &str| invalid_value(shown.as_bytes(), allowed);
     match (name, value) {
         (Ok(name), _)
             if RESERVED_HEADERS
@@ -331,10 +339,10 @@ fn header(field: &[u8]) -> Result<(String, String), DirectiveError> {
     }
 }
 
-fn file(value: &[u8]) -> Result<PathBuf, DirectiveError> {
+fn parse_ca_file(value: &[u8]) -> Result<PathBuf, DirectiveError> {
     match std::str::from_utf8(value) {
         Ok(path) if path.starts_with('/') && !path.contains('\0') => Ok(path.into()),
-        _ => Err(invalid(
+        _ => Err(invalid_value(
             &[b"ca=", value].concat(),
             "\"ca=FILE\" with an absolute path in UTF-8",
         )),
@@ -346,10 +354,10 @@ pub(super) fn is_valid_namespace_name(name: &str) -> bool {
     !name.is_empty() && !name.contains(char::is_control)
 }
 
-fn namespace_name(value: &[u8]) -> Result<String, DirectiveError> {
+fn parse_namespace_name(value: &[u8]) -> Result<String, DirectiveError> {
     match std::str::from_utf8(value) {
         Ok(name) if is_valid_namespace_name(name) => Ok(name.to_owned()),
-        _ => Err(invalid(
+        _ => Err(invalid_value(
             &[b"namespace=", value].concat(),
             "\"namespace=NAME\" in UTF-8 without control characters",
         )),

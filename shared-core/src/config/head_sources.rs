@@ -93,19 +93,19 @@ impl HeadSourceList {
     ///
     /// # Errors
     /// The reason why a head source is rejected, and its position in the configuration.
-    pub fn add<'a>(
+    pub fn add_route_sources<'a>(
         &mut self,
         place: &'a [DeclaredHeadSource],
         named: NamespaceSource<'_>,
     ) -> Result<(), (HeadSourceError, &'a str)> {
         let mut follows = place.iter();
         follows.try_for_each(|declared| {
-            self.add_one(declared, named)
+            self.add_source(declared, named)
                 .map_err(|error| (error, declared.at.as_str()))
         })
     }
 
-    fn add_one(
+    fn add_source(
         &mut self,
         declared: &DeclaredHeadSource,
         named: NamespaceSource<'_>,
@@ -143,7 +143,7 @@ impl HeadSourceList {
 
     /// Adds the head sources of a configuration that was read later, and replaces those whose
     /// namespace it has too.
-    pub fn replace_by(&mut self, later: &Self) {
+    pub fn merge_later(&mut self, later: &Self) {
         for new in &later.list {
             let same = |followed: &&mut NamedHeadSource| followed.namespace == new.namespace;
             match self.list.iter_mut().find(same) {
@@ -154,7 +154,7 @@ impl HeadSourceList {
     }
 
     /// Whether both have equal head sources for the same namespaces, in any order.
-    pub fn is_same(&self, other: &Self) -> bool {
+    pub fn equals_unordered(&self, other: &Self) -> bool {
         let is_there = |(name, follow)| other.iter().any(|one| one == (name, follow));
         self.list.len() == other.list.len() && self.iter().all(is_there)
     }
@@ -197,7 +197,7 @@ pub fn from_json(json: &[u8]) -> Result<Vec<(String, HeadSource)>, String> {
                 return Err("a head source has no namespace".into());
             };
             let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
-            match HeadSource::parse(&words) {
+            match HeadSource::parse_words(&words) {
                 Ok((follow, None)) => Ok((namespace.clone(), follow)),
                 Ok((_, Some(_))) => Err(format!(
                     "the head source of \"{namespace}\" has a second namespace"
@@ -214,7 +214,7 @@ mod tests {
 
     use super::{from_json, DeclaredHeadSource, HeadSourceError, HeadSourceList, NamespaceSource};
     use crate::config::{ConfigBlock, DirectiveLocation};
-    use crate::memory::Budget;
+    use crate::memory::MemoryBudget;
 
     fn set(directives: &mut ConfigBlock, line: &str) -> Result<(), String> {
         set_at(directives, line, "f:1")
@@ -223,7 +223,7 @@ mod tests {
     fn set_at(directives: &mut ConfigBlock, line: &str, at: &str) -> Result<(), String> {
         let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
         directives
-            .set_at("cache_head", &words, DirectiveLocation { at })
+            .set_directive_at("cache_head", &words, DirectiveLocation { at })
             .map_err(|error| error.to_string())
     }
 
@@ -236,7 +236,7 @@ mod tests {
         for line in lines {
             set_at(&mut directives, line, at).unwrap();
         }
-        directives.resolve(Budget::new()).cache.follows
+        directives.resolve_route(MemoryBudget::new()).cache.follows
     }
 
     fn followed(follows: &HeadSourceList) -> Vec<(&str, &str)> {
@@ -251,18 +251,18 @@ mod tests {
         let of = |lines: &[&str]| {
             let mut follows = HeadSourceList::default();
             follows
-                .add(&place(lines), NamespaceSource::Derived)
+                .add_route_sources(&place(lines), NamespaceSource::Derived)
                 .unwrap();
             follows
         };
         let mut all = of(&["http://a namespace=a", "http://b namespace=b"]);
         let before = all.clone();
-        all.replace_by(&of(&["http://b namespace=b"]));
-        assert!(all.is_same(&before));
-        assert!(all.is_same(&of(&["http://b namespace=b", "http://a namespace=a"])));
-        assert!(!all.is_same(&of(&["http://b namespace=b"])));
-        all.replace_by(&of(&["http://c namespace=c", "http://d namespace=a"]));
-        assert!(!all.is_same(&before) && !before.is_same(&all));
+        all.merge_later(&of(&["http://b namespace=b"]));
+        assert!(all.equals_unordered(&before));
+        assert!(all.equals_unordered(&of(&["http://b namespace=b", "http://a namespace=a"])));
+        assert!(!all.equals_unordered(&of(&["http://b namespace=b"])));
+        all.merge_later(&of(&["http://c namespace=c", "http://d namespace=a"]));
+        assert!(!all.equals_unordered(&before) && !before.equals_unordered(&all));
         let expected = [("a", "http://d"), ("b", "http://b"), ("c", "http://c")];
         assert_eq!(followed(&all), expected);
     }
@@ -271,18 +271,22 @@ mod tests {
     fn head_source_belongs_to_the_namespace_of_its_route_unless_named() {
         let mut follows = HeadSourceList::default();
         let main = NamespaceSource::Fixed(b"main");
-        follows.add(&place(&[]), NamespaceSource::Derived).unwrap();
         follows
-            .add(&place(&["off"]), NamespaceSource::Derived)
+            .add_route_sources(&place(&[]), NamespaceSource::Derived)
             .unwrap();
-        follows.add(&place(&["http://a"]), main).unwrap();
+        follows
+            .add_route_sources(&place(&["off"]), NamespaceSource::Derived)
+            .unwrap();
+        follows
+            .add_route_sources(&place(&["http://a"]), main)
+            .unwrap();
         let two = place(&["http://b namespace=b", "http://c namespace=c"]);
         for named in [NamespaceSource::Derived, NamespaceSource::PerRequest, main] {
-            follows.add(&two, named).unwrap();
+            follows.add_route_sources(&two, named).unwrap();
         }
         // an equal declaration again
         follows
-            .add(&place(&["http://a interval=1s"]), main)
+            .add_route_sources(&place(&["http://a interval=1s"]), main)
             .unwrap();
         let expected = vec![("main", "http://a"), ("b", "http://b"), ("c", "http://c")];
         assert_eq!(followed(&follows), expected);
@@ -293,8 +297,10 @@ mod tests {
         let bare = place(&["http://a/secret header=A:secret"]);
         let error = |place: &[DeclaredHeadSource], named| {
             let mut follows = HeadSourceList::default();
-            follows.add(&bare, NamespaceSource::Fixed(b"main")).unwrap();
-            let (error, at) = follows.add(place, named).unwrap_err();
+            follows
+                .add_route_sources(&bare, NamespaceSource::Fixed(b"main"))
+                .unwrap();
+            let (error, at) = follows.add_route_sources(place, named).unwrap_err();
             assert_eq!(at, place[0].at);
             assert_eq!(followed(&follows), vec![("main", "http://a")]);
             assert!(!format!("{error} {follows:?}").contains("secret"));
@@ -358,8 +364,8 @@ mod tests {
             if let Some(line) = line {
                 set(&mut inner, line).unwrap();
             }
-            inner.inherit(&outer);
-            let follows = inner.resolve(Budget::new()).cache.follows;
+            inner.inherit_unset_from(&outer);
+            let follows = inner.resolve_route(MemoryBudget::new()).cache.follows;
             let places: Vec<String> = follows
                 .iter()
                 .map(|declared| declared.follow.url_origin().to_owned())
@@ -379,7 +385,7 @@ mod tests {
             "unix:/s interval=2s",
         ]);
         follows
-            .add(&place, NamespaceSource::Fixed(b"main"))
+            .add_route_sources(&place, NamespaceSource::Fixed(b"main"))
             .unwrap();
         let read = from_json(follows.to_json().as_bytes()).unwrap();
         let written: Vec<_> = follows

@@ -1,11 +1,11 @@
 //! Warnings about unknown methods in settings that name methods.
 
-use super::suggest::{nearest, nearest_prefix};
+use super::suggest::{nearest_prefix, nearest_word};
 use crate::jsonrpc::known_methods;
 
 /// The case sensitivity with which a setting compares method names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Case {
+pub(super) enum CaseSensitivity {
     /// Names are compared exactly.
     Exact,
     /// Names are compared without regard to case.
@@ -15,9 +15,9 @@ pub(super) enum Case {
 /// Describes the patterns (names or prefixes with `*`) that match no known method, and suggests the
 /// nearest known ones. The text continues a sentence that begins with the setting's name. `None` if
 /// all match. `is_defined` returns whether the operator has described a method.
-pub(super) fn warning(
+pub(super) fn unknown_methods_warning(
     patterns: &[&[u8]],
-    case: Case,
+    case: CaseSensitivity,
     is_defined: impl Fn(&[u8]) -> bool,
 ) -> Option<String> {
     let unknown = patterns.iter().filter(|pattern| !is_defined(pattern));
@@ -31,9 +31,9 @@ pub(super) fn warning(
 pub(super) fn suggest_method(pattern: &str) -> Option<String> {
     let beginning = |beginning: &str| format!("{beginning}*");
     if let Some(prefix) = pattern.strip_suffix('*') {
-        return nearest_prefix(prefix, known_methods::names()).map(beginning);
+        return nearest_prefix(prefix, known_methods::known_method_names()).map(beginning);
     }
-    if let Some(name) = nearest(pattern, known_methods::names()) {
+    if let Some(name) = nearest_word(pattern, known_methods::known_method_names()) {
         return Some(name.to_owned());
     }
     let lower = pattern.to_ascii_lowercase();
@@ -41,18 +41,21 @@ pub(super) fn suggest_method(pattern: &str) -> Option<String> {
         let rest = name.split_once('_').map(|(_, rest)| rest);
         rest.is_some_and(|rest| rest.eq_ignore_ascii_case(pattern))
     };
-    if known_methods::names().any(|name| name.to_ascii_lowercase().starts_with(&lower)) {
+    if known_methods::known_method_names().any(|name| name.to_ascii_lowercase().starts_with(&lower))
+    {
         return Some(beginning(pattern));
     }
-    let mut names: Vec<_> = known_methods::names().filter(without_namespace).collect();
+    let mut names: Vec<_> = known_methods::known_method_names()
+        .filter(without_namespace)
+        .collect();
     // most clients call methods of this namespace
     names.sort_by_key(|name| !name.starts_with("eth_"));
     names.first().map(|name| (*name).to_owned())
 }
 
-fn describe_unknown(pattern: &[u8], case: Case) -> Option<String> {
+fn describe_unknown(pattern: &[u8], case: CaseSensitivity) -> Option<String> {
     let pattern = String::from_utf8_lossy(pattern);
-    if matches(&pattern, case) {
+    if matches_known_method(&pattern, case) {
         return None;
     }
     let problem = match pattern.ends_with('*') {
@@ -65,31 +68,35 @@ fn describe_unknown(pattern: &[u8], case: Case) -> Option<String> {
     })
 }
 
-fn matches(pattern: &str, case: Case) -> bool {
+fn matches_known_method(pattern: &str, case: CaseSensitivity) -> bool {
     let equal = |one: &str, other: &str| match case {
-        Case::Exact => one == other,
-        Case::Any => one.eq_ignore_ascii_case(other),
+        CaseSensitivity::Exact => one == other,
+        CaseSensitivity::Any => one.eq_ignore_ascii_case(other),
     };
     match pattern.strip_suffix('*') {
-        None if known_methods::is_known(pattern) => true,
-        None => case == Case::Any && known_methods::names().any(|name| equal(name, pattern)),
+        None if known_methods::is_known_method(pattern) => true,
+        None => {
+            case == CaseSensitivity::Any
+                && known_methods::known_method_names().any(|name| equal(name, pattern))
+        }
         Some(beginning) => {
             let of_beginning = |name: &str| {
                 name.get(..beginning.len())
                     .is_some_and(|part| equal(part, beginning))
             };
             let namespace = beginning.strip_suffix('_').unwrap_or_default();
-            known_methods::names().any(of_beginning) || known_methods::is_namespace(namespace)
+            known_methods::known_method_names().any(of_beginning)
+                || known_methods::is_known_namespace(namespace)
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{warning, Case};
+    use super::{unknown_methods_warning, CaseSensitivity};
 
-    fn warning_for(pattern: &str, case: Case) -> Option<String> {
-        warning(&[pattern.as_bytes()], case, |_| false)
+    fn warning_for(pattern: &str, case: CaseSensitivity) -> Option<String> {
+        unknown_methods_warning(&[pattern.as_bytes()], case, |_| false)
     }
 
     #[test]
@@ -110,7 +117,11 @@ mod tests {
             "web3_clientVersion",
             "anvil_setBalance",
         ] {
-            assert_eq!(warning_for(pattern, Case::Exact), None, "{pattern}");
+            assert_eq!(
+                warning_for(pattern, CaseSensitivity::Exact),
+                None,
+                "{pattern}"
+            );
         }
     }
 
@@ -133,7 +144,7 @@ mod tests {
             ("DEBUG_*", "debug_*"),
             ("eth_getTranscation*", "eth_getTransaction*"),
         ] {
-            let message = warning_for(pattern, Case::Exact).unwrap_or_default();
+            let message = warning_for(pattern, CaseSensitivity::Exact).unwrap_or_default();
             let expected = format!("\"{pattern}\"; did you mean \"{meant}\"?");
             assert!(message.ends_with(&expected), "{pattern}: {message}");
         }
@@ -142,7 +153,7 @@ mod tests {
     #[test]
     fn distant_names_are_reported_without_a_suggestion() {
         for pattern in ["acme_priceOracle", "mychain_*"] {
-            let message = warning_for(pattern, Case::Any).unwrap();
+            let message = warning_for(pattern, CaseSensitivity::Any).unwrap();
             assert!(message.ends_with(&format!("\"{pattern}\"")), "{message}");
         }
     }
@@ -150,8 +161,15 @@ mod tests {
     #[test]
     fn case_is_ignored_only_by_case_insensitive_settings() {
         for pattern in ["ETH_CALL", "Debug_*"] {
-            assert_eq!(warning_for(pattern, Case::Any), None, "{pattern}");
-            assert!(warning_for(pattern, Case::Exact).is_some(), "{pattern}");
+            assert_eq!(
+                warning_for(pattern, CaseSensitivity::Any),
+                None,
+                "{pattern}"
+            );
+            assert!(
+                warning_for(pattern, CaseSensitivity::Exact).is_some(),
+                "{pattern}"
+            );
         }
     }
 
@@ -163,7 +181,9 @@ mod tests {
             b"eth_call",
             b"debug-*",
         ];
-        let message = warning(&patterns, Case::Any, |name| name == b"acme_x").unwrap();
+        let message =
+            unknown_methods_warning(&patterns, CaseSensitivity::Any, |name| name == b"acme_x")
+                .unwrap();
         assert_eq!(
             message,
             "names the unknown method \"eth_sendRawTransacton\"; did you mean \

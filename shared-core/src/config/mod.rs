@@ -13,14 +13,14 @@ pub mod files;
 mod filter_detection;
 pub mod head_source;
 pub mod head_sources;
-pub mod json;
+pub mod json_schema;
+pub mod json_settings;
 mod method_names;
 pub mod node_capabilities;
 mod policy;
 mod rejected_media_types;
 mod request_decoding;
 pub mod sandbox;
-pub mod schema;
 pub mod setting_error;
 mod settings;
 mod ssz;
@@ -34,22 +34,25 @@ mod verify;
 
 use std::sync::Arc;
 
-use crate::cache::process::Process;
-use crate::negotiate::media_type::MediaTypes;
+use crate::cache::process::ProcessHandle;
+use crate::negotiate::media_type::MediaTypeSet;
 use crate::ssz::Preset;
 use crate::transcode;
 
 pub use cache::{CacheConfig, CacheGetScope};
 pub use filter_detection::FilterDetection;
-use method_names::Case;
+use method_names::CaseSensitivity;
 pub use policy::Policy;
-pub use request_decoding::{CompressedRequests, RequestDecoding};
+pub use request_decoding::{CompressedRequestHandling, RequestDecodingMode};
 pub use ssz::{SszConfig, SszRequestMode, WitnessSource};
 pub use upstream_codings::UpstreamCodings;
-use upstreams::Destination;
-use values::{flag, inherit_unset, invalid, set_once, single_value, Range, Unit, GIB, KIB, MIB};
+use upstreams::RouteDestination;
+use values::{
+    inherit_unset, invalid_value, parse_flag, set_once, single_value, ValueRange, ValueUnit, GIB,
+    KIB, MIB,
+};
 pub use values::{DirectiveError, DirectiveLocation};
-pub use verify::{VerifyConfig, ALL as ALL_HITS};
+pub use verify::{VerifyConfig, VERIFY_ALL_RATE as ALL_HITS};
 
 /// The content codings that upstream requests accept: identity only, or the client's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +66,7 @@ pub enum UpstreamEncoding {
 /// The number and the size of the buffers of one compressed stream. The node is delayed while a
 /// client leaves all of them unread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Buffers {
+pub struct StreamBuffers {
     /// Maximum number of buffers.
     pub number: u32,
     /// Size of a buffer in bytes.
@@ -76,7 +79,7 @@ pub struct RouteConfig {
     /// Whether sszip is enabled.
     pub enable: bool,
     /// Media types to compress.
-    pub types: MediaTypes,
+    pub types: MediaTypeSet,
     /// Minimum length of a body that is compressed, in bytes.
     pub min_length: u64,
     /// Compression level of libdeflate, 0 to 12.
@@ -96,13 +99,13 @@ pub struct RouteConfig {
     /// The content codings that upstream requests accept.
     pub upstream_encoding: UpstreamEncoding,
     /// Treatment of compressed requests.
-    pub coded_requests: CompressedRequests,
+    pub coded_requests: CompressedRequestHandling,
     /// Buffers for streams in hosts that have none of their own.
-    pub buffers: Buffers,
+    pub buffers: StreamBuffers,
     /// Settings of the cache.
     pub cache: CacheConfig,
     /// The policy, or `None` if all calls are allowed.
-    pub policy: Option<Arc<Policy>>,
+    pub active_policy: Option<Arc<Policy>>,
     /// Settings of transcoding.
     pub ssz: SszConfig,
     /// Headers of upstream responses, in lower case, that the host hides from clients: they are
@@ -113,16 +116,16 @@ pub struct RouteConfig {
     /// Detected content codings of the node.
     pub upstream_codings: UpstreamCodings,
     /// The upstream of requests.
-    pub destination: Destination,
+    pub destination: RouteDestination,
     /// State that all routes of the process share.
-    pub process: Process,
+    pub process: ProcessHandle,
 }
 
 /// The settings that one block of the configuration has set; `None` where they are not set.
 #[derive(Clone, Debug, Default)]
 pub struct ConfigBlock {
     enable: Option<bool>,
-    types: Option<MediaTypes>,
+    types: Option<MediaTypeSet>,
     min_length: Option<u64>,
     comp_level: Option<u8>,
     max_oneshot: Option<u64>,
@@ -130,8 +133,8 @@ pub struct ConfigBlock {
     stream_level: Option<u8>,
     memory: Option<u64>,
     upstream_encoding: Option<UpstreamEncoding>,
-    request_decoding: Option<RequestDecoding>,
-    buffers: Option<Buffers>,
+    request_decoding: Option<RequestDecodingMode>,
+    buffers: Option<StreamBuffers>,
     hidden: Arc<[Vec<u8>]>,
     cache: cache::CacheConfigBlock,
     policy: policy::PolicyConfigBlock,
@@ -141,77 +144,77 @@ pub struct ConfigBlock {
 }
 
 /// Default time for which a body of unknown length is buffered, in milliseconds.
-const HOLD_MS: u64 = 5;
+const DEFAULT_HOLD_MS: u64 = 5;
 
 /// Compression levels of libdeflate.
-const COMP_LEVELS: Range = Range {
+const COMP_LEVEL_RANGE: ValueRange = ValueRange {
     least: 0,
     most: 12,
-    unit: Unit::Number,
+    unit: ValueUnit::Number,
 };
-const MIN_LENGTHS: Range = Range {
+const MIN_LENGTH_RANGE: ValueRange = ValueRange {
     least: 0,
     most: GIB,
-    unit: Unit::Bytes,
+    unit: ValueUnit::Bytes,
 };
 /// A buffered body needs twice its length for a moment, and the trailer of gzip counts 32 bits: 1
 /// GiB is far below both limits.
-const MAX_ONESHOTS: Range = Range {
+const MAX_ONESHOT_RANGE: ValueRange = ValueRange {
     least: KIB,
     most: GIB,
-    unit: Unit::Bytes,
+    unit: ValueUnit::Bytes,
 };
-const HOLDS: Range = Range {
+const HOLD_SIZE_RANGE: ValueRange = ValueRange {
     least: 0,
     most: 16 * MIB,
-    unit: Unit::Bytes,
+    unit: ValueUnit::Bytes,
 };
-const HOLD_TIMES: Range = Range {
+const HOLD_TIME_RANGE: ValueRange = ValueRange {
     least: 0,
     most: 60_000,
-    unit: Unit::Milliseconds,
+    unit: ValueUnit::Milliseconds,
 };
-const STREAM_LEVELS: Range = Range {
+const STREAM_LEVEL_RANGE: ValueRange = ValueRange {
     least: 1,
     most: 3,
-    unit: Unit::Number,
+    unit: ValueUnit::Number,
 };
-const MEMORIES: Range = Range {
+const MEMORY_RANGE: ValueRange = ValueRange {
     least: 0,
     most: 1 << 40,
-    unit: Unit::Bytes,
+    unit: ValueUnit::Bytes,
 };
-const BUFFERS: Range = Range {
+const BUFFER_COUNT_RANGE: ValueRange = ValueRange {
     least: 1,
     most: 1024,
-    unit: Unit::Number,
+    unit: ValueUnit::Number,
 };
 /// The smallest buffer has room for a flush and a trailer.
-const BUFFER_SIZES: Range = Range {
+const BUFFER_SIZE_RANGE: ValueRange = ValueRange {
     least: 64,
     most: MIB,
-    unit: Unit::Bytes,
+    unit: ValueUnit::Bytes,
 };
 
 impl RouteConfig {
     /// Whether responses on this route are stored and looked up.
-    pub fn caches(&self) -> bool {
+    pub fn is_cache_enabled(&self) -> bool {
         self.enable && self.cache.enable
     }
 
     /// Whether bodies on this route are transcoded between JSON and SSZ.
-    pub fn transcodes(&self) -> bool {
+    pub fn is_transcoding_enabled(&self) -> bool {
         self.enable && self.ssz.enable
     }
 
     /// Returns the policy, if sszip is enabled on the route and rules are configured.
-    pub fn policy(&self) -> Option<&Arc<Policy>> {
-        self.policy.as_ref().filter(|_| self.enable)
+    pub fn active_policy(&self) -> Option<&Arc<Policy>> {
+        self.active_policy.as_ref().filter(|_| self.enable)
     }
 
     /// Whether request bodies may be read before they are forwarded.
     pub fn may_read_request_body(&self) -> bool {
-        let reads = self.cache.enable || self.ssz.enable || self.policy.is_some();
+        let reads = self.cache.enable || self.ssz.enable || self.active_policy.is_some();
         self.enable && (reads || self.coded_requests.is_enabled())
     }
 }
@@ -221,8 +224,8 @@ impl ConfigBlock {
     ///
     /// # Errors
     /// The [`DirectiveError`] contains the allowed values; nothing is changed then.
-    pub fn set(&mut self, name: &str, values: &[&[u8]]) -> Result<(), DirectiveError> {
-        self.set_at(name, values, DirectiveLocation::default())
+    pub fn set_directive(&mut self, name: &str, values: &[&[u8]]) -> Result<(), DirectiveError> {
+        self.set_directive_at(name, values, DirectiveLocation::default())
     }
 
     /// Sets one directive as [`set`](Self::set) does, and records its position in the configuration
@@ -230,49 +233,54 @@ impl ConfigBlock {
     ///
     /// # Errors
     /// The errors of [`set`](Self::set).
-    pub fn set_at(
+    pub fn set_directive_at(
         &mut self,
         name: &str,
         values: &[&[u8]],
         source: DirectiveLocation<'_>,
     ) -> Result<(), DirectiveError> {
         match name {
-            "enable" => set_once(&mut self.enable, || flag(single_value(values)?)),
-            "types" => set_once(&mut self.types, || media_types(values)),
+            "enable" => set_once(&mut self.enable, || parse_flag(single_value(values)?)),
+            "types" => set_once(&mut self.types, || parse_media_types(values)),
             "min_length" => set_once(&mut self.min_length, || {
-                MIN_LENGTHS.read(single_value(values)?)
+                MIN_LENGTH_RANGE.parse_value(single_value(values)?)
             }),
             "comp_level" => set_once(&mut self.comp_level, || {
-                COMP_LEVELS
-                    .read(single_value(values)?)
+                COMP_LEVEL_RANGE
+                    .parse_value(single_value(values)?)
                     .map(|level| level as u8)
             }),
             "max_oneshot" => set_once(&mut self.max_oneshot, || {
-                MAX_ONESHOTS.read(single_value(values)?)
+                MAX_ONESHOT_RANGE.parse_value(single_value(values)?)
             }),
             "hold" => set_once(&mut self.hold, || match values {
-                [size] => Ok((HOLDS.read(size)?, HOLD_MS)),
-                [size, time] => Ok((HOLDS.read(size)?, HOLD_TIMES.read(time)?)),
+                [size] => Ok((HOLD_SIZE_RANGE.parse_value(size)?, DEFAULT_HOLD_MS)),
+                [size, time] => Ok((
+                    HOLD_SIZE_RANGE.parse_value(size)?,
+                    HOLD_TIME_RANGE.parse_value(time)?,
+                )),
                 _ => Err(DirectiveError::OneOrTwoValues),
             }),
             "stream_level" => set_once(&mut self.stream_level, || {
-                STREAM_LEVELS
-                    .read(single_value(values)?)
+                STREAM_LEVEL_RANGE
+                    .parse_value(single_value(values)?)
                     .map(|level| level as u8)
             }),
-            "memory" => set_once(&mut self.memory, || MEMORIES.read(single_value(values)?)),
+            "memory" => set_once(&mut self.memory, || {
+                MEMORY_RANGE.parse_value(single_value(values)?)
+            }),
             "upstream_encoding" => set_once(&mut self.upstream_encoding, || {
-                upstream_encoding(single_value(values)?)
+                parse_upstream_encoding(single_value(values)?)
             }),
             "request_decoding" => set_once(&mut self.request_decoding, || {
-                request_decoding(single_value(values)?)
+                parse_request_decoding(single_value(values)?)
             }),
-            "buffers" => set_once(&mut self.buffers, || buffers(values)),
+            "buffers" => set_once(&mut self.buffers, || parse_buffers(values)),
             "method" => self.set_method(values),
             "upgrade" => self.policy.set_upgrade(values),
             "max_answer" => self.set_max_answer(values),
-            _ if name == "ssz" || name.starts_with("ssz_") => self.ssz.set(name, values),
-            _ => self.cache.set(name, values, source),
+            _ if name == "ssz" || name.starts_with("ssz_") => self.ssz.set_directive(name, values),
+            _ => self.cache.set_directive(name, values, source),
         }
     }
 
@@ -280,8 +288,8 @@ impl ConfigBlock {
         self.policy.set_method(values)?;
         // case sensitivity of the rules
         let case = match values {
-            [b"allow", ..] => Case::Exact,
-            _ => Case::Any,
+            [b"allow", ..] => CaseSensitivity::Exact,
+            _ => CaseSensitivity::Any,
         };
         let patterns = values.get(1..).unwrap_or_default();
         self.set_method_warning(patterns, case);
@@ -289,14 +297,16 @@ impl ConfigBlock {
     }
 
     fn set_max_answer(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
-        self.policy.set_max_answer(values)?;
-        self.set_method_warning(values.get(..1).unwrap_or_default(), Case::Any);
+        self.policy.set_max_response_length(values)?;
+        self.set_method_warning(values.get(..1).unwrap_or_default(), CaseSensitivity::Any);
         Ok(())
     }
 
-    fn set_method_warning(&mut self, patterns: &[&[u8]], case: Case) {
+    fn set_method_warning(&mut self, patterns: &[&[u8]], case: CaseSensitivity) {
         let cache = &self.cache;
-        self.warning = method_names::warning(patterns, case, |name| cache.has_method_rule(name));
+        self.warning = method_names::unknown_methods_warning(patterns, case, |name| {
+            cache.has_method_rule(name)
+        });
     }
 
     /// Returns the warning about the directive that was set last, if it is allowed but suspicious.
@@ -313,7 +323,7 @@ impl ConfigBlock {
     }
 
     /// Copies the settings that this block leaves unset from the enclosing block.
-    pub fn inherit(&mut self, outer: &ConfigBlock) {
+    pub fn inherit_unset_from(&mut self, outer: &ConfigBlock) {
         inherit_unset(&mut self.enable, &outer.enable);
         inherit_unset(&mut self.types, &outer.types);
         inherit_unset(&mut self.min_length, &outer.min_length);
@@ -325,18 +335,18 @@ impl ConfigBlock {
         inherit_unset(&mut self.upstream_encoding, &outer.upstream_encoding);
         inherit_unset(&mut self.request_decoding, &outer.request_decoding);
         inherit_unset(&mut self.buffers, &outer.buffers);
-        self.cache.inherit(&outer.cache);
-        self.policy.inherit(&outer.policy);
-        self.ssz.inherit(&outer.ssz);
+        self.cache.inherit_unset_from(&outer.cache);
+        self.policy.inherit_unset_from(&outer.policy);
+        self.ssz.inherit_unset_from(&outer.ssz);
     }
 
     /// Returns the settings of a route that has this block, with defaults where they are unset.
-    pub fn resolve(&self, process: impl Into<Process>) -> RouteConfig {
-        let (hold, hold_ms) = self.hold.unwrap_or((64 * KIB, HOLD_MS));
-        let ssz = self.ssz.resolve();
+    pub fn resolve_route(&self, process: impl Into<ProcessHandle>) -> RouteConfig {
+        let (hold, hold_ms) = self.hold.unwrap_or((64 * KIB, DEFAULT_HOLD_MS));
+        let ssz = self.ssz.resolve_defaults();
         if ssz.enable {
             // compiled now, so that no client waits for it
-            transcode::prepare(ssz.preset.unwrap_or(Preset::Mainnet));
+            transcode::prepare_schemas(ssz.preset.unwrap_or(Preset::Mainnet));
         }
         RouteConfig {
             hold,
@@ -349,65 +359,72 @@ impl ConfigBlock {
             max_oneshot: self.max_oneshot.unwrap_or(16 * MIB),
             memory: self.memory.unwrap_or(256 * MIB),
             upstream_encoding: self.upstream_encoding.unwrap_or(UpstreamEncoding::Identity),
-            coded_requests: CompressedRequests::new(self.request_decoding.unwrap_or_default()),
-            buffers: self.buffers.unwrap_or(Buffers {
+            coded_requests: CompressedRequestHandling::new(
+                self.request_decoding.unwrap_or_default(),
+            ),
+            buffers: self.buffers.unwrap_or(StreamBuffers {
                 number: 2,
                 size: 6144,
             }),
             hidden: Arc::clone(&self.hidden),
             filters: FilterDetection::default(),
             upstream_codings: UpstreamCodings::default(),
-            destination: Destination::default(),
-            cache: self.cache.resolve(),
-            policy: self.policy.resolve(self.cache.batch_limit()),
+            destination: RouteDestination::default(),
+            cache: self.cache.resolve_defaults(),
+            active_policy: self.policy.resolve_policy(self.cache.batch_limit()),
             ssz,
             process: process.into(),
         }
     }
 }
 
-const ENCODINGS: &[&str] = &["identity", "pass"];
-const DECODINGS: &[&str] = &["off", "auto", "always"];
+const UPSTREAM_ENCODING_WORDS: &[&str] = &["identity", "pass"];
+const REQUEST_DECODING_WORDS: &[&str] = &["off", "auto", "always"];
 
-fn upstream_encoding(value: &[u8]) -> Result<UpstreamEncoding, DirectiveError> {
+fn parse_upstream_encoding(value: &[u8]) -> Result<UpstreamEncoding, DirectiveError> {
     match value {
         b"identity" => Ok(UpstreamEncoding::Identity),
         b"pass" => Ok(UpstreamEncoding::Pass),
-        _ => Err(invalid(value, "\"identity\" or \"pass\"")),
+        _ => Err(invalid_value(value, "\"identity\" or \"pass\"")),
     }
 }
 
-fn request_decoding(value: &[u8]) -> Result<RequestDecoding, DirectiveError> {
+fn parse_request_decoding(value: &[u8]) -> Result<RequestDecodingMode, DirectiveError> {
     match value {
-        b"off" => Ok(RequestDecoding::Off),
-        b"auto" => Ok(RequestDecoding::Auto),
-        b"always" => Ok(RequestDecoding::Always),
-        _ => Err(invalid(value, "\"off\", \"auto\" or \"always\"")),
+        b"off" => Ok(RequestDecodingMode::Off),
+        b"auto" => Ok(RequestDecodingMode::Auto),
+        b"always" => Ok(RequestDecodingMode::Always),
+        _ => Err(invalid_value(value, "\"off\", \"auto\" or \"always\"")),
     }
 }
 
-fn buffers(values: &[&[u8]]) -> Result<Buffers, DirectiveError> {
+fn parse_buffers(values: &[&[u8]]) -> Result<StreamBuffers, DirectiveError> {
     let [number, size] = values else {
         return Err(DirectiveError::TwoValues);
     };
-    let read = |range: Range, value| {
-        let number = range.read(value).ok();
+    let read = |range: ValueRange, value| {
+        let number = range.parse_value(value).ok();
         number
             .and_then(|number| u32::try_from(number).ok())
-            .ok_or_else(|| invalid(value, format!("{BUFFERS} and {BUFFER_SIZES}")))
+            .ok_or_else(|| {
+                invalid_value(
+                    value,
+                    format!("{BUFFER_COUNT_RANGE} and {BUFFER_SIZE_RANGE}"),
+                )
+            })
     };
-    Ok(Buffers {
-        number: read(BUFFERS, number)?,
-        size: read(BUFFER_SIZES, size)?,
+    Ok(StreamBuffers {
+        number: read(BUFFER_COUNT_RANGE, number)?,
+        size: read(BUFFER_SIZE_RANGE, size)?,
     })
 }
 
-fn media_types(values: &[&[u8]]) -> Result<MediaTypes, DirectiveError> {
+fn parse_media_types(values: &[&[u8]]) -> Result<MediaTypeSet, DirectiveError> {
     if values.is_empty() {
-        return Err(invalid(b"", "at least one media type"));
+        return Err(invalid_value(b"", "at least one media type"));
     }
-    MediaTypes::parse(values.iter().copied()).map_err(|word| {
-        invalid(
+    MediaTypeSet::parse(values.iter().copied()).map_err(|word| {
+        invalid_value(
             word,
             "\"type/subtype\", \"type/*\", \"+suffix\" or \"*\", without parameters",
         )
@@ -417,15 +434,15 @@ fn media_types(values: &[&[u8]]) -> Result<MediaTypes, DirectiveError> {
 #[cfg(test)]
 mod tests {
     use super::{ConfigBlock, UpstreamEncoding};
-    use crate::memory::Budget;
-    use crate::request_coding::RequestCoding;
+    use crate::memory::MemoryBudget;
+    use crate::request_coding::SupportedCoding;
 
     fn set(directives: &mut ConfigBlock, line: &str) -> Result<(), String> {
         let mut words = line.split(' ');
         let name = words.next().unwrap();
         let values: Vec<&[u8]> = words.map(str::as_bytes).collect();
         directives
-            .set(name, &values)
+            .set_directive(name, &values)
             .map_err(|error| error.to_string())
     }
 
@@ -445,14 +462,14 @@ mod tests {
         ] {
             set(&mut directives, line).unwrap();
         }
-        let config = directives.resolve(Budget::new());
-        assert!(config.enable && config.types.contains(b"text/css"));
+        let config = directives.resolve_route(MemoryBudget::new());
+        assert!(config.enable && config.types.contains_type(b"text/css"));
         assert_eq!((config.min_length, config.comp_level), (2048, 12));
         assert_eq!((config.max_oneshot, config.memory), (1 << 20, 1 << 30));
         assert_eq!(config.upstream_encoding, UpstreamEncoding::Pass);
         assert!(config
             .coded_requests
-            .is_forwarded_decoded(RequestCoding::Gzip));
+            .is_forwarded_decoded(SupportedCoding::Gzip));
         assert_eq!((config.buffers.number, config.buffers.size), (8, 4096));
     }
 
@@ -574,7 +591,7 @@ mod tests {
             set(&mut directives, "comp_level 4"),
             Err("is duplicate".into())
         );
-        assert_eq!(directives.resolve(Budget::new()).comp_level, 3);
+        assert_eq!(directives.resolve_route(MemoryBudget::new()).comp_level, 3);
     }
 
     #[test]
@@ -584,8 +601,8 @@ mod tests {
         set(&mut outer, "comp_level 9").unwrap();
         let mut inner = ConfigBlock::default();
         set(&mut inner, "comp_level 2").unwrap();
-        inner.inherit(&outer);
-        let config = inner.resolve(Budget::new());
+        inner.inherit_unset_from(&outer);
+        let config = inner.resolve_route(MemoryBudget::new());
         assert!(config.enable);
         assert_eq!((config.comp_level, config.min_length), (2, 1024));
     }

@@ -6,15 +6,15 @@
 
 use std::sync::{Arc, Mutex};
 
-use crate::lock::locked;
+use crate::lock::lock_ignoring_poison;
 use crate::ssz::Preset;
-use crate::transcode::chain_spec::{genesis_root, ForkDigests, ForkSchedule, NodeSpec};
+use crate::transcode::chain_spec::{parse_genesis_root, ForkDigests, ForkSchedule, NodeSpec};
 
 /// Milliseconds for which a result is not probed again.
-pub const FRESH_MS: u64 = 10 * 60 * 1_000;
+pub const PROBE_FRESH_MS: u64 = 10 * 60 * 1_000;
 /// Milliseconds before the first repetition of a probe without a usable response; each pause is
 /// twice the last.
-const FIRST_PAUSE_MS: u64 = 5_000;
+const FIRST_RETRY_MS: u64 = 5_000;
 /// Minimum milliseconds between the first probes of unknown nodes: clients may invent names.
 const NEW_NODE_INTERVAL_MS: u64 = 1_000;
 /// Maximum number of nodes of a route. Routes with more are rare.
@@ -31,7 +31,7 @@ pub enum ProbeKind {
 
 impl ProbeKind {
     /// Returns the path below `/eth/` that a probe of this kind requests.
-    pub fn route(self) -> &'static str {
+    pub fn request_path(self) -> &'static str {
         match self {
             ProbeKind::Spec => "v1/config/spec",
             ProbeKind::Genesis => "v1/beacon/genesis",
@@ -60,20 +60,20 @@ pub struct KnownChain {
 /// The detected capabilities of a route's nodes, by the name of the node. All settings that are
 /// cloned from one share it.
 #[derive(Clone, Debug, Default)]
-pub struct NodeCapabilities(Arc<Mutex<Table>>);
+pub struct NodeCapabilities(Arc<Mutex<CapabilityTable>>);
 
 /// The nodes of a route whose capabilities are known or probed, and the time of the next first
 /// probe.
 #[derive(Debug, Default)]
-struct Table {
-    nodes: Vec<Node>,
+struct CapabilityTable {
+    nodes: Vec<ProbedNode>,
     /// Time from which the next node may be added. All times are milliseconds.
     next: u64,
 }
 
 /// One node of a route: its known capabilities, and the schedules of its probes.
 #[derive(Debug)]
-struct Node {
+struct ProbedNode {
     name: Vec<u8>,
     known: KnownChain,
     forks: Option<ForkSchedule>,
@@ -95,8 +95,8 @@ struct ProbeSchedule {
 impl NodeCapabilities {
     /// Returns the facts about the chain of the named node that probes have detected so far.
     pub fn capabilities_of_node(&self, name: &[u8]) -> KnownChain {
-        self.table(|table| {
-            let node = table.find(name);
+        self.with_table(|table| {
+            let node = table.find_node(name);
             node.map(|node| node.known.clone()).unwrap_or_default()
         })
     }
@@ -109,22 +109,22 @@ impl NodeCapabilities {
         needs: RequiredCapabilities,
         now: u64,
     ) -> Option<ProbeKind> {
-        self.table(|table| table.question(name, needs, now))
+        self.with_table(|table| table.next_node_probe(name, needs, now))
     }
 
     /// Records the body of the named node's response to a probe. Returns whether it was usable.
     pub fn record_response(&self, name: &[u8], question: ProbeKind, body: &[u8], now: u64) -> bool {
         // parsed before the table is locked
         let (spec, root) = match question {
-            ProbeKind::Spec => (NodeSpec::read(body), None),
-            ProbeKind::Genesis => (None, genesis_root(body)),
+            ProbeKind::Spec => (NodeSpec::parse_body(body), None),
+            ProbeKind::Genesis => (None, parse_genesis_root(body)),
         };
-        self.table(|table| {
-            let Some(node) = table.find(name) else {
+        self.with_table(|table| {
+            let Some(node) = table.find_node(name) else {
                 return false;
             };
             let due = ProbeSchedule {
-                at: now.saturating_add(FRESH_MS),
+                at: now.saturating_add(PROBE_FRESH_MS),
                 in_vain: 0,
             };
             match (spec, root) {
@@ -142,47 +142,49 @@ impl NodeCapabilities {
             let (forks, root) = (node.forks.as_ref(), node.genesis_root.as_ref());
             let digests = forks
                 .zip(root)
-                .and_then(|(forks, root)| forks.digests(root));
+                .and_then(|(forks, root)| forks.compute_digests(root));
             node.known.digests = digests.map(Arc::new);
             true
         })
     }
 
-    fn table<T>(&self, action: impl FnOnce(&mut Table) -> T) -> T {
-        action(&mut locked(&self.0))
+    fn with_table<T>(&self, action: impl FnOnce(&mut CapabilityTable) -> T) -> T {
+        action(&mut lock_ignoring_poison(&self.0))
     }
 }
 
-impl Table {
-    fn find(&mut self, name: &[u8]) -> Option<&mut Node> {
+impl CapabilityTable {
+    fn find_node(&mut self, name: &[u8]) -> Option<&mut ProbedNode> {
         self.nodes.iter_mut().find(|node| node.name == name)
     }
 
     /// Returns the probe that is due for a node, which is added if it is unknown and there is room.
-    fn question(
+    fn next_node_probe(
         &mut self,
         name: &[u8],
         needs: RequiredCapabilities,
         now: u64,
     ) -> Option<ProbeKind> {
-        if self.find(name).is_none() {
-            if now < self.next || !self.make_room(now) {
+        if self.find_node(name).is_none() {
+            if now < self.next || !self.evict_idle_node(now) {
                 return None;
             }
             self.next = now.saturating_add(NEW_NODE_INTERVAL_MS);
-            self.nodes.push(Node::new(name.to_vec()));
+            self.nodes.push(ProbedNode::new(name.to_vec()));
         }
-        let node = self.find(name)?;
+        let node = self.find_node(name)?;
         node.wanted = now;
-        node.question(needs, now)
+        node.due_probe(needs, now)
     }
 
     /// Removes a node if the table is full. Returns whether another one may be added.
-    fn make_room(&mut self, now: u64) -> bool {
+    fn evict_idle_node(&mut self, now: u64) -> bool {
         if self.nodes.len() < MAX_NODES {
             return true;
         }
-        let is_idle = |node: &Node| !node.is_known() || node.wanted.saturating_add(FRESH_MS) <= now;
+        let is_idle = |node: &ProbedNode| {
+            !node.is_known() || node.wanted.saturating_add(PROBE_FRESH_MS) <= now
+        };
         let idle = self
             .nodes
             .iter()
@@ -198,7 +200,7 @@ impl Table {
     }
 }
 
-impl Node {
+impl ProbedNode {
     fn new(name: Vec<u8>) -> Self {
         Self {
             name,
@@ -216,7 +218,7 @@ impl Node {
     }
 
     /// Returns the probe of this node that is due and needed, and schedules its repetition.
-    fn question(&mut self, needs: RequiredCapabilities, now: u64) -> Option<ProbeKind> {
+    fn due_probe(&mut self, needs: RequiredCapabilities, now: u64) -> Option<ProbeKind> {
         if self.spec.is_due(now) {
             self.spec.schedule_retry(now);
             return Some(ProbeKind::Spec);
@@ -236,9 +238,9 @@ impl ProbeSchedule {
 
     /// Schedules the next probe in case this one has no usable response.
     fn schedule_retry(&mut self, now: u64) {
-        let pause = FIRST_PAUSE_MS
+        let pause = FIRST_RETRY_MS
             .saturating_mul(1 << self.in_vain.min(16))
-            .min(FRESH_MS);
+            .min(PROBE_FRESH_MS);
         self.at = now.saturating_add(pause);
         self.in_vain = self.in_vain.saturating_add(1);
     }
@@ -247,8 +249,8 @@ impl ProbeSchedule {
 #[cfg(test)]
 mod tests {
     use super::{
-        KnownChain, NodeCapabilities, ProbeKind, RequiredCapabilities, FIRST_PAUSE_MS, FRESH_MS,
-        MAX_NODES, NEW_NODE_INTERVAL_MS,
+        KnownChain, NodeCapabilities, ProbeKind, RequiredCapabilities, FIRST_RETRY_MS, MAX_NODES,
+        NEW_NODE_INTERVAL_MS, PROBE_FRESH_MS,
     };
     use crate::ssz::{Fork, Preset};
 
@@ -278,9 +280,9 @@ mod tests {
             Some(Preset::Gnosis)
         );
         assert_eq!(learnt.capabilities_of_node(b"b"), KnownChain::default());
-        assert_eq!(learnt.next_probe(b"a", PRESET, 8 + FRESH_MS), None);
+        assert_eq!(learnt.next_probe(b"a", PRESET, 8 + PROBE_FRESH_MS), None);
         assert_eq!(
-            learnt.next_probe(b"a", PRESET, 9 + FRESH_MS),
+            learnt.next_probe(b"a", PRESET, 9 + PROBE_FRESH_MS),
             Some(ProbeKind::Spec)
         );
         // the old value is used until a response arrives
@@ -288,7 +290,7 @@ mod tests {
             learnt.capabilities_of_node(b"a").preset,
             Some(Preset::Gnosis)
         );
-        assert!(!learnt.record_response(b"a", ProbeKind::Spec, b"<html>", 10 + FRESH_MS));
+        assert!(!learnt.record_response(b"a", ProbeKind::Spec, b"<html>", 10 + PROBE_FRESH_MS));
         assert_eq!(
             learnt.capabilities_of_node(b"a").preset,
             Some(Preset::Gnosis)
@@ -314,7 +316,7 @@ mod tests {
                 assert!(learnt.record_response(b"", question, body, 1));
             }
             let digests = learnt.capabilities_of_node(b"").digests.unwrap();
-            assert_eq!(digests.at_slot(5).unwrap().0, Fork::Phase0);
+            assert_eq!(digests.digest_at_slot(5).unwrap().0, Fork::Phase0);
         }
     }
 
@@ -322,21 +324,21 @@ mod tests {
     fn pause_between_probes_doubles_while_the_node_fails() {
         let learnt = NodeCapabilities::default();
         let mut now = 0;
-        for pause in [FIRST_PAUSE_MS, 2 * FIRST_PAUSE_MS, 4 * FIRST_PAUSE_MS] {
+        for pause in [FIRST_RETRY_MS, 2 * FIRST_RETRY_MS, 4 * FIRST_RETRY_MS] {
             assert_eq!(learnt.next_probe(b"", PRESET, now), Some(ProbeKind::Spec));
             assert_eq!(learnt.next_probe(b"", PRESET, now + pause - 1), None);
             now += pause;
         }
         for _ in 0..100 {
             assert_eq!(learnt.next_probe(b"", PRESET, now), Some(ProbeKind::Spec));
-            now += FRESH_MS;
+            now += PROBE_FRESH_MS;
         }
         // pauses start again after a response
         assert!(learnt.record_response(b"", ProbeKind::Spec, GNOSIS, now));
-        now += FRESH_MS;
+        now += PROBE_FRESH_MS;
         assert_eq!(learnt.next_probe(b"", PRESET, now), Some(ProbeKind::Spec));
         assert_eq!(
-            learnt.next_probe(b"", PRESET, now + FIRST_PAUSE_MS),
+            learnt.next_probe(b"", PRESET, now + FIRST_RETRY_MS),
             Some(ProbeKind::Spec)
         );
     }
@@ -369,7 +371,7 @@ mod tests {
                 is_probed
             );
         }
-        assert!(learnt.next_probe(b"late", PRESET, FRESH_MS).is_some());
+        assert!(learnt.next_probe(b"late", PRESET, PROBE_FRESH_MS).is_some());
         assert_eq!(learnt.capabilities_of_node(&name(0)), KnownChain::default());
         assert_eq!(
             learnt.capabilities_of_node(&name(1)).preset,

@@ -4,55 +4,57 @@
 use std::sync::Arc;
 
 use super::values::{
-    inherit_unset, invalid, set_once, single_value, DirectiveError, Range, Unit, GIB, KIB,
+    inherit_unset, invalid_value, set_once, single_value, DirectiveError, ValueRange, ValueUnit,
+    GIB, KIB,
 };
-use crate::bytes::Bytes;
-use crate::cache::entry::{CacheEntry, EntryMeta, Envelope, IdPosition, Payload};
-use crate::jsonrpc::limit::ConcurrencyLimit;
-use crate::jsonrpc::patterns::Patterns;
-use crate::jsonrpc::rules::{RuleAction, RuleDecision, Rules};
-use crate::transcode::JSON;
+use crate::bytes::SharedBytes;
+use crate::cache::entry::{CacheEntry, EntryMeta, EntryPayload, EnvelopeBytes, IdPosition};
+use crate::jsonrpc::concurrency_limit::ConcurrencyLimit;
+use crate::jsonrpc::method_patterns::MethodPatternTable;
+use crate::jsonrpc::method_rules::{MethodRuleAction, MethodRuleDecision, MethodRules};
+use crate::transcode::JSON_MEDIA_TYPE;
 
 /// Error of nodes for a method that does not exist (JSON-RPC 2.0, 5.1). Clients then try another
 /// method or another node.
-const NOT_FOUND: &[u8] =
+const METHOD_NOT_FOUND_ERROR: &[u8] =
     br#"{"code":-32601,"message":"the method does not exist/is not available"}"#;
 
 /// Error for an exceeded concurrency limit (EIP-1474). Clients then retry.
-const LIMITED: &[u8] = br#"{"code":-32005,"message":"too many calls of this method at a time"}"#;
+const LIMIT_EXCEEDED_ERROR: &[u8] =
+    br#"{"code":-32005,"message":"too many calls of this method at a time"}"#;
 
 /// Error for an exceeded response limit (EIP-1474). Clients then request less.
-const TOO_LONG: &[u8] =
+const RESPONSE_TOO_LONG_ERROR: &[u8] =
     br#"{"code":-32005,"message":"the response is longer than the limit of its method"}"#;
 
 /// Error for a method name with bytes that some nodes ignore and others do not.
-const AMBIGUOUS_METHOD: &[u8] =
+const AMBIGUOUS_METHOD_ERROR: &[u8] =
     br#"{"code":-32600,"message":"a method name must be printable ASCII without spaces"}"#;
 
 /// Range of response limits in bytes.
-pub(super) const ANSWERS: Range = Range {
+pub(super) const RESPONSE_LIMIT_RANGE: ValueRange = ValueRange {
     least: KIB,
     most: GIB,
-    unit: Unit::Bytes,
+    unit: ValueUnit::Bytes,
 };
 
 /// Protocols to which connections may be upgraded.
-pub(super) const UPGRADES: &[&str] = &["off", "websocket"];
+pub(super) const UPGRADE_WORDS: &[&str] = &["off", "websocket"];
 
-pub(super) const LIMITS: Range = Range {
+pub(super) const CONCURRENCY_LIMIT_RANGE: ValueRange = ValueRange {
     least: 1,
     most: 1 << 20,
-    unit: Unit::Number,
+    unit: ValueUnit::Number,
 };
 
 /// The compiled policy of a route: its rules, its limits, and the responses to calls that break
 /// them.
 #[derive(Clone, Debug)]
 pub struct Policy {
-    rules: Option<Arc<Rules>>,
+    rules: Option<Arc<MethodRules>>,
     /// Response limits by method, in bytes.
-    answers: Option<Arc<Patterns<u64>>>,
-    batch_max: Option<usize>,
+    answers: Option<Arc<MethodPatternTable<u64>>>,
+    max_batch_calls: Option<usize>,
     websocket: bool,
     /// Response to a denied call, in the form of a cache entry.
     denied: Arc<CacheEntry>,
@@ -73,31 +75,33 @@ impl Policy {
         Some(Arc::new(Self {
             rules: directives.rules.clone(),
             answers: directives.answers.clone(),
-            batch_max,
+            max_batch_calls: batch_max,
             websocket: directives.websocket.unwrap_or(false),
-            denied: Arc::new(error(NOT_FOUND)),
-            limited: Arc::new(error(LIMITED)),
-            too_long: Arc::new(error(TOO_LONG)),
-            misnamed: Arc::new(error(AMBIGUOUS_METHOD)),
+            denied: Arc::new(error_entry(METHOD_NOT_FOUND_ERROR)),
+            limited: Arc::new(error_entry(LIMIT_EXCEEDED_ERROR)),
+            too_long: Arc::new(error_entry(RESPONSE_TOO_LONG_ERROR)),
+            misnamed: Arc::new(error_entry(AMBIGUOUS_METHOD_ERROR)),
         }))
     }
 
     /// Evaluates the rules for a method name without escapes.
-    pub fn evaluate(&self, method: &[u8]) -> RuleDecision<'_> {
+    pub fn evaluate_method(&self, method: &[u8]) -> MethodRuleDecision<'_> {
         let rules = self.rules.as_ref();
-        rules.map_or(RuleDecision::Allowed, |rules| rules.evaluate(method))
+        rules.map_or(MethodRuleDecision::Allowed, |rules| {
+            rules.evaluate_method(method)
+        })
     }
 
     /// Returns the response limit of a method in bytes, if it has one.
-    pub fn max_answer(&self, method: &[u8]) -> Option<u64> {
+    pub fn max_response_length(&self, method: &[u8]) -> Option<u64> {
         let answers = self.answers.as_ref()?;
         // independent of the case that the client uses
-        answers.find(method, |_, _| true).copied()
+        answers.find_value(method, |_, _| true).copied()
     }
 
     /// Returns the maximum number of calls of a batch.
-    pub fn batch_max(&self) -> usize {
-        self.batch_max.unwrap_or(usize::MAX)
+    pub fn max_batch_calls(&self) -> usize {
+        self.max_batch_calls.unwrap_or(usize::MAX)
     }
 
     /// Whether connections may be upgraded to WebSockets, whose calls are not evaluated.
@@ -127,8 +131,8 @@ impl Policy {
 }
 
 /// Creates an error response in the form of a cache entry.
-fn error(text: &[u8]) -> CacheEntry {
-    let envelope = Envelope {
+fn error_entry(text: &[u8]) -> CacheEntry {
+    let envelope = EnvelopeBytes {
         id: IdPosition::BeforeResult,
         before: Box::from(&b"{\"jsonrpc\":\"2.0\",\"id\":"[..]),
         between: Box::from(&b",\"error\":"[..]),
@@ -136,17 +140,21 @@ fn error(text: &[u8]) -> CacheEntry {
     };
     let meta = EntryMeta {
         status: 200,
-        fields: vec![(b"Content-Type".to_vec(), JSON.to_vec())],
+        fields: vec![(b"Content-Type".to_vec(), JSON_MEDIA_TYPE.to_vec())],
         ..EntryMeta::default()
     };
-    CacheEntry::new(envelope, Payload::Raw(Bytes::from(text.to_vec())), meta)
+    CacheEntry::new(
+        envelope,
+        EntryPayload::Raw(SharedBytes::from(text.to_vec())),
+        meta,
+    )
 }
 
 /// Policy settings of one configuration block; `None` where they are not set.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PolicyConfigBlock {
-    rules: Option<Arc<Rules>>,
-    answers: Option<Arc<Patterns<u64>>>,
+    rules: Option<Arc<MethodRules>>,
+    answers: Option<Arc<MethodPatternTable<u64>>>,
     websocket: Option<bool>,
 }
 
@@ -155,41 +163,46 @@ impl PolicyConfigBlock {
     pub(super) fn set_method(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
         const VERBS: &str = "\"allow\", \"deny\" or \"limit=NUMBER\", followed by method names";
         let (verb, patterns) = match values {
-            [] => return Err(invalid(b"", VERBS)),
+            [] => return Err(invalid_value(b"", VERBS)),
             [verb, patterns @ ..] => (*verb, patterns),
         };
         let action = match verb {
-            b"allow" => RuleAction::Allow,
-            b"deny" => RuleAction::Deny,
+            b"allow" => MethodRuleAction::Allow,
+            b"deny" => MethodRuleAction::Deny,
             [b'l', b'i', b'm', b'i', b't', b'=', most @ ..] => {
-                let most = LIMITS.read(most).map_err(|error| error.with_word(verb))?;
-                RuleAction::Limit(ConcurrencyLimit::new(
+                let most = CONCURRENCY_LIMIT_RANGE
+                    .parse_value(most)
+                    .map_err(|error| error.with_word(verb))?;
+                MethodRuleAction::Limit(ConcurrencyLimit::new(
                     usize::try_from(most).unwrap_or(usize::MAX),
                 ))
             }
-            _ => return Err(invalid(verb, VERBS)),
+            _ => return Err(invalid_value(verb, VERBS)),
         };
         if patterns.is_empty() {
-            return Err(invalid(b"", "one or more method names"));
+            return Err(invalid_value(b"", "one or more method names"));
         }
         let mut rules = self.rules.as_deref().cloned().unwrap_or_default();
         for pattern in patterns {
-            let added = rules.add(pattern, action.clone());
-            added.map_err(|error| invalid(pattern, error.to_string()))?;
+            let added = rules.add_rule(pattern, action.clone());
+            added.map_err(|error| invalid_value(pattern, error.to_string()))?;
         }
         self.rules = Some(Arc::new(rules));
         Ok(())
     }
 
     /// Sets the response limit of a method.
-    pub(super) fn set_max_answer(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
+    pub(super) fn set_max_response_length(
+        &mut self,
+        values: &[&[u8]],
+    ) -> Result<(), DirectiveError> {
         let [pattern, size] = values else {
             return Err(DirectiveError::TwoValues);
         };
-        let size = ANSWERS.read(size)?;
+        let size = RESPONSE_LIMIT_RANGE.parse_value(size)?;
         let mut answers = self.answers.as_deref().cloned().unwrap_or_default();
-        let added = answers.add(pattern, size);
-        added.map_err(|error| invalid(pattern, error.to_string()))?;
+        let added = answers.add_pattern(pattern, size);
+        added.map_err(|error| invalid_value(pattern, error.to_string()))?;
         self.answers = Some(Arc::new(answers));
         Ok(())
     }
@@ -201,14 +214,14 @@ impl PolicyConfigBlock {
             match value {
                 b"off" => Ok(false),
                 b"websocket" => Ok(true),
-                _ => Err(invalid(value, "\"off\" or \"websocket\"")),
+                _ => Err(invalid_value(value, "\"off\" or \"websocket\"")),
             }
         })
     }
 
     /// Copies unset settings from the enclosing block, as [`super::ConfigBlock::inherit`] does.
     /// Rules are not inherited into a block that sets its own.
-    pub(super) fn inherit(&mut self, outer: &Self) {
+    pub(super) fn inherit_unset_from(&mut self, outer: &Self) {
         inherit_unset(&mut self.rules, &outer.rules);
         inherit_unset(&mut self.answers, &outer.answers);
         inherit_unset(&mut self.websocket, &outer.websocket);
@@ -216,16 +229,16 @@ impl PolicyConfigBlock {
 
     /// Returns the policy, as [`super::ConfigBlock::resolve`] does. Batches with more than
     /// `batch_max` calls are denied.
-    pub(super) fn resolve(&self, batch_max: Option<usize>) -> Option<Arc<Policy>> {
+    pub(super) fn resolve_policy(&self, batch_max: Option<usize>) -> Option<Arc<Policy>> {
         Policy::new(self, batch_max)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::RuleDecision;
+    use super::MethodRuleDecision;
     use crate::config::{ConfigBlock, RouteConfig};
-    use crate::memory::Budget;
+    use crate::memory::MemoryBudget;
 
     fn directives(lines: &[&str]) -> ConfigBlock {
         let mut directives = ConfigBlock::default();
@@ -233,31 +246,34 @@ mod tests {
             let mut words = line.split(' ');
             let name = words.next().unwrap();
             let values: Vec<&[u8]> = words.map(str::as_bytes).collect();
-            directives.set(name, &values).unwrap();
+            directives.set_directive(name, &values).unwrap();
         }
         directives
     }
 
     fn config(lines: &[&str]) -> RouteConfig {
-        directives(lines).resolve(Budget::new())
+        directives(lines).resolve_route(MemoryBudget::new())
     }
 
     #[test]
     fn policy_exists_when_rules_are_set_and_sszip_is_enabled() {
-        assert!(config(&["enable on"]).policy().is_none());
-        assert!(config(&["enable on", "batch_max 5"]).policy().is_none());
-        assert!(config(&["method deny a_b"]).policy().is_none());
+        assert!(config(&["enable on"]).active_policy().is_none());
+        assert!(config(&["enable on", "batch_max 5"])
+            .active_policy()
+            .is_none());
+        assert!(config(&["method deny a_b"]).active_policy().is_none());
         for line in ["method deny a_b", "method allow *", "batch_max 5 deny"] {
             let config = config(&["enable on", line]);
             assert!(
-                config.policy().is_some() && config.may_read_request_body(),
+                config.active_policy().is_some() && config.may_read_request_body(),
                 "{line}"
             );
         }
         let config = config(&["enable on", "batch_max 5 deny"]);
-        let policy = config.policy().unwrap();
+        let policy = config.active_policy().unwrap();
         assert!(
-            matches!(policy.evaluate(b"a_b"), RuleDecision::Allowed) && policy.batch_max() == 5
+            matches!(policy.evaluate_method(b"a_b"), MethodRuleDecision::Allowed)
+                && policy.max_batch_calls() == 5
         );
         assert_eq!(config.cache.batch_max, 5);
     }
@@ -271,12 +287,18 @@ mod tests {
             (&["method allow *"], true, true),
         ] {
             let mut inner = directives(lines);
-            inner.inherit(&outer);
-            let config = inner.resolve(Budget::new());
-            let policy = config.policy().unwrap();
-            let allows = |method: &[u8]| matches!(policy.evaluate(method), RuleDecision::Allowed);
+            inner.inherit_unset_from(&outer);
+            let config = inner.resolve_route(MemoryBudget::new());
+            let policy = config.active_policy().unwrap();
+            let allows = |method: &[u8]| {
+                matches!(policy.evaluate_method(method), MethodRuleDecision::Allowed)
+            };
             let allowed = (allows(b"a_x"), allows(b"b_x"));
-            assert_eq!((allowed, policy.batch_max()), ((a, b), 5), "{lines:?}");
+            assert_eq!(
+                (allowed, policy.max_batch_calls()),
+                ((a, b), 5),
+                "{lines:?}"
+            );
         }
     }
 
@@ -315,7 +337,9 @@ mod tests {
             let mut words = line.split(' ');
             let name = words.next().unwrap();
             let values: Vec<&[u8]> = words.map(str::as_bytes).collect();
-            let error = ConfigBlock::default().set(name, &values).unwrap_err();
+            let error = ConfigBlock::default()
+                .set_directive(name, &values)
+                .unwrap_err();
             assert!(error.to_string().contains(message), "{line}: {error}");
         }
     }

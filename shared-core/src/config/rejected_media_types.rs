@@ -11,17 +11,17 @@ pub struct RejectedMediaTypes(Arc<AtomicU32>);
 
 impl RejectedMediaTypes {
     /// Whether the node has refused the kind of bodies, which is below 32.
-    pub fn contains(&self, kind: usize) -> bool {
-        self.0.load(Ordering::Relaxed) & bit(kind) != 0
+    pub fn is_rejected(&self, kind: usize) -> bool {
+        self.0.load(Ordering::Relaxed) & kind_bit(kind) != 0
     }
 
     /// Records that the node has refused the kind of bodies.
-    pub fn insert(&self, kind: usize) {
-        self.0.fetch_or(bit(kind), Ordering::Relaxed);
+    pub fn record_rejection(&self, kind: usize) {
+        self.0.fetch_or(kind_bit(kind), Ordering::Relaxed);
     }
 }
 
-fn bit(kind: usize) -> u32 {
+fn kind_bit(kind: usize) -> u32 {
     u32::try_from(kind).map_or(0, |kind| 1_u32.checked_shl(kind).unwrap_or(0))
 }
 
@@ -34,12 +34,12 @@ mod tests {
         let refused = RejectedMediaTypes::default();
         let (shared, other) = (refused.clone(), RejectedMediaTypes::default());
         for kind in [0, 31] {
-            assert!(!shared.contains(kind));
-            refused.insert(kind);
-            assert!(shared.contains(kind) && !shared.contains(1) && !other.contains(kind));
+            assert!(!shared.is_rejected(kind));
+            refused.record_rejection(kind);
+            assert!(shared.is_rejected(kind) && !shared.is_rejected(1) && !other.is_rejected(kind));
         }
         // out of range, and ignored
-        refused.insert(32);
-        assert!(!shared.contains(32) && !shared.contains(1));
+        refused.record_rejection(32);
+        assert!(!shared.is_rejected(32) && !shared.is_rejected(1));
     }
 }

@@ -1,12 +1,12 @@
 //! Decompression of request bodies.
 
 use super::rejected_media_types::RejectedMediaTypes;
-use crate::request_coding::RequestCoding;
+use crate::request_coding::SupportedCoding;
 
 /// The setting that decides which compressed requests are decoded, and which body the node
 /// receives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RequestDecoding {
+pub enum RequestDecodingMode {
     /// No request is decoded.
     Off,
     /// All requests are decoded; the node receives the compressed body until it refuses one.
@@ -19,14 +19,14 @@ pub enum RequestDecoding {
 /// The treatment of compressed requests on a route: its setting, and the content codings that its
 /// node has refused. All settings that are cloned from one share it.
 #[derive(Clone, Debug, Default)]
-pub struct CompressedRequests {
-    decoding: RequestDecoding,
+pub struct CompressedRequestHandling {
+    decoding: RequestDecodingMode,
     /// Content codings that the node has refused.
     refused: RejectedMediaTypes,
 }
 
-impl CompressedRequests {
-    pub(super) fn new(decoding: RequestDecoding) -> Self {
+impl CompressedRequestHandling {
+    pub(super) fn new(decoding: RequestDecodingMode) -> Self {
         Self {
             decoding,
             refused: RejectedMediaTypes::default(),
@@ -35,44 +35,44 @@ impl CompressedRequests {
 
     /// Whether compressed requests are decoded.
     pub fn is_enabled(&self) -> bool {
-        self.decoding != RequestDecoding::Off
+        self.decoding != RequestDecodingMode::Off
     }
 
     /// Whether the node receives requests with this content coding decoded.
-    pub fn is_forwarded_decoded(&self, coded: RequestCoding) -> bool {
+    pub fn is_forwarded_decoded(&self, coded: SupportedCoding) -> bool {
         match self.decoding {
-            RequestDecoding::Off => false,
-            RequestDecoding::Auto => self.refused.contains(coded.index()),
-            RequestDecoding::Always => true,
+            RequestDecodingMode::Off => false,
+            RequestDecodingMode::Auto => self.refused.is_rejected(coded.coding_bit_index()),
+            RequestDecodingMode::Always => true,
         }
     }
 
     /// Records that the node has refused the content coding with 415 (RFC 9110, 15.5.16).
-    pub fn record_415(&self, coded: RequestCoding) {
-        self.refused.insert(coded.index());
+    pub fn record_415(&self, coded: SupportedCoding) {
+        self.refused.record_rejection(coded.coding_bit_index());
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{CompressedRequests, RequestCoding, RequestDecoding};
+    use super::{CompressedRequestHandling, RequestDecodingMode, SupportedCoding};
 
     #[test]
     fn refused_coding_is_forwarded_decoded_in_auto_mode() {
-        use RequestDecoding::{Always, Auto, Off};
+        use RequestDecodingMode::{Always, Auto, Off};
         for (decoding, reads, before, after) in [
             (Off, false, false, false),
             (Auto, true, false, true),
             (Always, true, true, true),
         ] {
-            let requests = CompressedRequests::new(decoding);
+            let requests = CompressedRequestHandling::new(decoding);
             assert_eq!(requests.is_enabled(), reads);
             let shared = requests.clone();
-            assert_eq!(requests.is_forwarded_decoded(RequestCoding::Gzip), before);
-            shared.record_415(RequestCoding::Gzip);
-            assert_eq!(requests.is_forwarded_decoded(RequestCoding::Gzip), after);
+            assert_eq!(requests.is_forwarded_decoded(SupportedCoding::Gzip), before);
+            shared.record_415(SupportedCoding::Gzip);
+            assert_eq!(requests.is_forwarded_decoded(SupportedCoding::Gzip), after);
             // the other coding is not refused
-            assert_eq!(requests.is_forwarded_decoded(RequestCoding::Zstd), before);
+            assert_eq!(requests.is_forwarded_decoded(SupportedCoding::Zstd), before);
         }
     }
 }

@@ -2,29 +2,31 @@
 //! shared memory, and reaches a store through its proxy: settings that exist besides
 //! [`super::ConfigBlock`], and settings that are not available.
 
-use super::cache::LOOKUP_TIMEOUTS;
-use super::values::{invalid, set_once, single_value, DirectiveError, Range, Unit, GIB, KIB, MIB};
+use super::cache::LOOKUP_TIMEOUT_RANGE;
+use super::values::{
+    invalid_value, set_once, single_value, DirectiveError, ValueRange, ValueUnit, GIB, KIB, MIB,
+};
 use super::RouteConfig;
 use crate::time_constants::lookup_timeout;
 
 /// Default limit of bytes that a proxy's listener buffers of a body: Envoy's
 /// `per_connection_buffer_limit_bytes`.
-const BUFFER_LIMIT: u64 = MIB;
+const DEFAULT_BUFFER_LIMIT: u64 = MIB;
 
-const BUFFER_LIMITS: Range = Range {
+const BUFFER_LIMIT_RANGE: ValueRange = ValueRange {
     least: 64 * KIB,
     most: GIB,
-    unit: Unit::Bytes,
+    unit: ValueUnit::Bytes,
 };
 
 /// Maximum length of an entry: Envoy's limit for responses to a filter's own requests
 /// (`http.async_response_buffer_limit`), less room for the head.
-const MAX_ENTRY: u64 = 31 * MIB;
+const MAX_SANDBOX_ENTRY: u64 = 31 * MIB;
 
 /// The settings of a filter in a sandbox that other hosts do not have.
 #[derive(Clone, Debug, Default)]
 pub struct SandboxConfig {
-    owner: Option<String>,
+    owner_cluster: Option<String>,
     buffer_limit: Option<u64>,
     lookup_timeout: Option<u64>,
 }
@@ -32,17 +34,23 @@ pub struct SandboxConfig {
 impl SandboxConfig {
     /// Sets a setting of the filter, or returns why it is not available. `None`: the setting is one
     /// of [`super::ConfigBlock`].
-    pub fn set(&mut self, name: &str, values: &[&[u8]]) -> Option<Result<(), DirectiveError>> {
+    pub fn set_setting(
+        &mut self,
+        name: &str,
+        values: &[&[u8]],
+    ) -> Option<Result<(), DirectiveError>> {
         let why = match name {
             "cache_owner" => {
-                return Some(set_once(&mut self.owner, || cluster(single_value(values)?)))
+                return Some(set_once(&mut self.owner_cluster, || {
+                    parse_cluster(single_value(values)?)
+                }))
             }
             "buffer_limit" => {
-                let read = || BUFFER_LIMITS.read(single_value(values)?);
+                let read = || BUFFER_LIMIT_RANGE.parse_value(single_value(values)?);
                 return Some(set_once(&mut self.buffer_limit, read));
             }
             "cache_lookup_timeout" => {
-                let read = || LOOKUP_TIMEOUTS.read(single_value(values)?);
+                let read = || LOOKUP_TIMEOUT_RANGE.parse_value(single_value(values)?);
                 return Some(set_once(&mut self.lookup_timeout, read));
             }
             "cache_path" => "sszip-cached owns the store; set \"cache_owner\": \"cluster:NAME\"",
@@ -59,8 +67,8 @@ impl SandboxConfig {
     }
 
     /// Returns the cluster of the proxy through which the store's owner is reached, if one is set.
-    pub fn owner(&self) -> Option<&str> {
-        self.owner.as_deref()
+    pub fn owner_cluster(&self) -> Option<&str> {
+        self.owner_cluster.as_deref()
     }
 
     /// Returns the time in milliseconds for which a request waits for the owner.
@@ -70,7 +78,7 @@ impl SandboxConfig {
 
     /// Returns the number of bytes of a body that the proxy buffers.
     pub fn buffer_limit(&self) -> u64 {
-        self.buffer_limit.unwrap_or(BUFFER_LIMIT)
+        self.buffer_limit.unwrap_or(DEFAULT_BUFFER_LIMIT)
     }
 
     /// Reduces the settings of a route to those that are possible in the sandbox.
@@ -80,18 +88,18 @@ impl SandboxConfig {
         most(&mut config.max_oneshot, limit);
         most(&mut config.hold, limit / 2);
         most(&mut config.ssz.max_size, limit);
-        most(&mut config.cache.max_entry, MAX_ENTRY);
+        most(&mut config.cache.max_entry, MAX_SANDBOX_ENTRY);
         most(&mut config.cache.max_request, limit);
         config.cache.background_update = false;
     }
 }
 
 /// Parses `cluster:NAME`.
-fn cluster(value: &[u8]) -> Result<String, DirectiveError> {
+fn parse_cluster(value: &[u8]) -> Result<String, DirectiveError> {
     let name = value.strip_prefix(b"cluster:").unwrap_or_default();
     match std::str::from_utf8(name) {
         Ok(name) if !name.is_empty() => Ok(name.to_owned()),
-        _ => Err(invalid(
+        _ => Err(invalid_value(
             value,
             "\"cluster:NAME\", a cluster of one endpoint whose address is the pipe of sszip-cached",
         )),
@@ -101,25 +109,28 @@ fn cluster(value: &[u8]) -> Result<String, DirectiveError> {
 #[cfg(test)]
 mod tests {
     use super::SandboxConfig;
-    use crate::cache::process::Process;
+    use crate::cache::process::ProcessHandle;
     use crate::config::ConfigBlock;
 
     fn set(sandbox: &mut SandboxConfig, name: &str, value: &str) -> Option<Result<(), String>> {
-        let set = sandbox.set(name, &[value.as_bytes()])?;
+        let set = sandbox.set_setting(name, &[value.as_bytes()])?;
         Some(set.map_err(|error| error.to_string()))
     }
 
     #[test]
     fn sandbox_settings_are_set_once() {
         let mut sandbox = SandboxConfig::default();
-        assert_eq!((sandbox.owner(), sandbox.buffer_limit()), (None, 1 << 20));
+        assert_eq!(
+            (sandbox.owner_cluster(), sandbox.buffer_limit()),
+            (None, 1 << 20)
+        );
         assert_eq!(
             set(&mut sandbox, "cache_owner", "cluster:cached"),
             Some(Ok(()))
         );
         assert_eq!(set(&mut sandbox, "buffer_limit", "4m"), Some(Ok(())));
         assert_eq!(
-            (sandbox.owner(), sandbox.buffer_limit()),
+            (sandbox.owner_cluster(), sandbox.buffer_limit()),
             (Some("cached"), 4 << 20)
         );
         let again = set(&mut sandbox, "cache_owner", "cluster:cached");
@@ -186,7 +197,7 @@ mod tests {
 
     #[test]
     fn body_limits_are_clamped_to_the_buffer_limit() {
-        let mut config = ConfigBlock::default().resolve(Process::default());
+        let mut config = ConfigBlock::default().resolve_route(ProcessHandle::default());
         let mut sandbox = SandboxConfig::default();
         sandbox.clamp_to_sandbox(&mut config);
         let lengths = [
@@ -199,7 +210,7 @@ mod tests {
             "{lengths:?}"
         );
         assert_eq!(set(&mut sandbox, "buffer_limit", "64m"), Some(Ok(())));
-        let mut config = ConfigBlock::default().resolve(Process::default());
+        let mut config = ConfigBlock::default().resolve_route(ProcessHandle::default());
         sandbox.clamp_to_sandbox(&mut config);
         assert_eq!(
             (config.max_oneshot, config.ssz.max_size),

@@ -1,15 +1,15 @@
 //! Error texts for settings of hosts that use the core's names.
 
 use super::settings::{EnvoyScope, SETTINGS};
-use super::suggest::nearest;
+use super::suggest::nearest_word;
 use super::DirectiveError;
 
 /// Formats the error of a setting for the operator: its name, the problem, and for an unknown name
 /// the nearest known one.
-pub fn describe(name: &str, error: &DirectiveError) -> String {
+pub fn describe_setting_error(name: &str, error: &DirectiveError) -> String {
     let settings = SETTINGS.iter().filter(|it| it.envoy != EnvoyScope::None);
     let meant = match error {
-        DirectiveError::Unknown => nearest(name, settings.map(|it| it.name)),
+        DirectiveError::Unknown => nearest_word(name, settings.map(|it| it.name)),
         _ => None,
     };
     match meant {
@@ -20,7 +20,7 @@ pub fn describe(name: &str, error: &DirectiveError) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{describe, DirectiveError};
+    use super::{describe_setting_error, DirectiveError};
 
     #[test]
     fn unknown_settings_are_described_with_the_nearest_one() {
@@ -35,9 +35,9 @@ mod tests {
             ),
             ("frobnicate", "\"frobnicate\" is an unknown setting"),
         ] {
-            assert_eq!(describe(name, &DirectiveError::Unknown), text);
+            assert_eq!(describe_setting_error(name, &DirectiveError::Unknown), text);
         }
-        let other = describe("cach", &DirectiveError::OneValue);
+        let other = describe_setting_error("cach", &DirectiveError::OneValue);
         assert_eq!(other, "\"cach\" takes exactly one value");
     }
 }

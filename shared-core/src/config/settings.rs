@@ -2,18 +2,29 @@
 //! settings, and their checks are generated. nginx has a table of its own, with what nginx itself
 //! checks.
 
-use super::cache::MEMORIES as CACHE_MEMORIES;
-use super::cache::{BATCHES, GETS, LOCK_TIMEOUTS, LOOKUP_TIMEOUTS, MAX_ENTRIES, MAX_REQUESTS};
-use super::policy::UPGRADES;
-use super::ssz::{CONCURRENCIES, HOLDS as SSZ_HOLDS, MAX_SIZES, PRESETS, REQUESTS, WITNESSES};
-use super::values::Range;
-use super::{BUFFERS, BUFFER_SIZES, COMP_LEVELS, HOLDS, HOLD_TIMES, MAX_ONESHOTS, MEMORIES};
-use super::{DECODINGS, ENCODINGS, MIN_LENGTHS, STREAM_LEVELS};
+use super::cache::CACHE_MEMORY_RANGE as CACHE_MEMORIES;
+use super::cache::{
+    BATCH_MAX_RANGE, CACHE_GET_WORDS, LOCK_TIMEOUT_RANGE, LOOKUP_TIMEOUT_RANGE, MAX_ENTRY_RANGE,
+    MAX_REQUEST_RANGE,
+};
+use super::policy::UPGRADE_WORDS;
+use super::ssz::{
+    PRESET_WORDS, SSZ_CONCURRENCY_RANGE, SSZ_HOLD_RANGE as SSZ_HOLDS, SSZ_MAX_SIZE_RANGE,
+    SSZ_REQUEST_WORDS, WITNESS_SOURCE_WORDS,
+};
+use super::values::ValueRange;
+use super::{
+    BUFFER_COUNT_RANGE, BUFFER_SIZE_RANGE, COMP_LEVEL_RANGE, HOLD_SIZE_RANGE, HOLD_TIME_RANGE,
+    MAX_ONESHOT_RANGE, MEMORY_RANGE,
+};
+use super::{
+    MIN_LENGTH_RANGE, REQUEST_DECODING_WORDS, STREAM_LEVEL_RANGE, UPSTREAM_ENCODING_WORDS,
+};
 use crate::cache::use_stale;
 
-use Context::{Anywhere, AnywhereAndIf, Http, Location};
 use DefaultValue::{Derived, Literal, Nothing};
 use EnvoyScope::{Filter, FilterOrRoute, None, On, Route};
+use NginxContext::{Anywhere, AnywhereAndIf, Http, Location};
 use ValueKind::{Answers, Credentials, Flag, Line, Lines, Methods, Of, OfOr, OfThen, OneOrTwo};
 use ValueKind::{Rate, Rows, Text, Two, Types, Valid, Word, Words};
 
@@ -29,7 +40,7 @@ pub(super) struct Setting {
     /// `takes`.
     pub syntax: &'static [&'static str],
     pub default: DefaultValue,
-    pub context: Context,
+    pub context: NginxContext,
     pub envoy: EnvoyScope,
     /// The version that introduced the setting.
     pub since: &'static str,
@@ -38,14 +49,14 @@ pub(super) struct Setting {
 /// The syntax of a setting's values.
 pub(super) enum ValueKind {
     Flag,
-    Of(Range),
+    Of(ValueRange),
     /// A number, or the given word.
-    OfOr(Range, &'static str),
+    OfOr(ValueRange, &'static str),
     /// A number, optionally followed by the given word.
-    OfThen(Range, &'static str),
+    OfThen(ValueRange, &'static str),
     /// One value, optionally followed by another.
-    OneOrTwo(Range, Range),
-    Two(Range, Range),
+    OneOrTwo(ValueRange, ValueRange),
+    Two(ValueRange, ValueRange),
     Word(&'static [&'static str]),
     /// One or more of the words.
     Words(fn() -> Vec<&'static str>),
@@ -75,7 +86,7 @@ pub(super) enum DefaultValue {
 
 /// The contexts of nginx's configuration that allow a setting.
 #[derive(Clone, Copy)]
-pub(super) enum Context {
+pub(super) enum NginxContext {
     Anywhere,
     AnywhereAndIf,
     Http,
@@ -93,7 +104,7 @@ pub(super) enum EnvoyScope {
     None,
 }
 
-const ANYWHERE: Setting = Setting {
+const DEFAULT_SETTING: Setting = Setting {
     name: "",
     about: "",
     takes: Text,
@@ -113,7 +124,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         default: Literal(&["off"]),
         context: AnywhereAndIf,
         envoy: On,
-        ..ANYWHERE
+        ..DEFAULT_SETTING
     },
     Setting {
         name: "types",
@@ -121,72 +132,72 @@ pub(super) const SETTINGS: &[Setting] = &[
         takes: Types,
         syntax: &["TYPE ..."],
         default: Literal(&["application/json +json application/javascript text/*"]),
-        ..ANYWHERE
+        ..DEFAULT_SETTING
     },
     Setting {
         name: "min_length",
         about: "Minimum length of a response that is compressed.",
-        takes: Of(MIN_LENGTHS),
+        takes: Of(MIN_LENGTH_RANGE),
         default: Literal(&["1k"]),
-        ..ANYWHERE
+        ..DEFAULT_SETTING
     },
     Setting {
         name: "comp_level",
         about: "Level of one-shot compression (libdeflate).",
-        takes: Of(COMP_LEVELS),
+        takes: Of(COMP_LEVEL_RANGE),
         default: Literal(&["1"]),
-        ..ANYWHERE
+        ..DEFAULT_SETTING
     },
     Setting {
         name: "max_oneshot",
         about: "Maximum length of a response that is compressed in one shot; longer ones are \
                 streamed.",
-        takes: Of(MAX_ONESHOTS),
+        takes: Of(MAX_ONESHOT_RANGE),
         default: Literal(&["16m"]),
-        ..ANYWHERE
+        ..DEFAULT_SETTING
     },
     Setting {
         name: "hold",
         about: "Buffering window of responses without a length: bytes and time.",
-        takes: OneOrTwo(HOLDS, HOLD_TIMES),
+        takes: OneOrTwo(HOLD_SIZE_RANGE, HOLD_TIME_RANGE),
         default: Literal(&["64k 5ms"]),
-        ..ANYWHERE
+        ..DEFAULT_SETTING
     },
     Setting {
         name: "stream_level",
         about: "Level of streaming compression.",
-        takes: Of(STREAM_LEVELS),
+        takes: Of(STREAM_LEVEL_RANGE),
         default: Literal(&["1"]),
-        ..ANYWHERE
+        ..DEFAULT_SETTING
     },
     Setting {
         name: "buffers",
         about: "Number and size of a stream's output buffers, on hosts without buffers of their \
                 own.",
-        takes: Two(BUFFERS, BUFFER_SIZES),
+        takes: Two(BUFFER_COUNT_RANGE, BUFFER_SIZE_RANGE),
         default: Literal(&["2 6k"]),
-        ..ANYWHERE
+        ..DEFAULT_SETTING
     },
     Setting {
         name: "memory",
         about: "Memory that bodies may use in a process.",
-        takes: Of(MEMORIES),
+        takes: Of(MEMORY_RANGE),
         default: Literal(&["256m"]),
-        ..ANYWHERE
+        ..DEFAULT_SETTING
     },
     Setting {
         name: "upstream_encoding",
         about: "Accept-Encoding of upstream requests.",
-        takes: Word(ENCODINGS),
+        takes: Word(UPSTREAM_ENCODING_WORDS),
         default: Literal(&["identity"]),
-        ..ANYWHERE
+        ..DEFAULT_SETTING
     },
     Setting {
         name: "request_decoding",
         about: "Decompression of request bodies.",
-        takes: Word(DECODINGS),
+        takes: Word(REQUEST_DECODING_WORDS),
         default: Literal(&["auto"]),
-        ..ANYWHERE
+        ..DEFAULT_SETTING
     },
     Setting {
         name: "thread_pool",
@@ -195,71 +206,71 @@ pub(super) const SETTINGS: &[Setting] = &[
         syntax: &["NAME | off"],
         default: Literal(&["default"]),
         envoy: None,
-        ..ANYWHERE
+        ..DEFAULT_SETTING
     },
     Setting {
         name: "ssz",
         about: "Enables transcoding between JSON and SSZ.",
         takes: Flag,
         default: Literal(&["off"]),
-        ..ANYWHERE
+        ..DEFAULT_SETTING
     },
     Setting {
         name: "ssz_preset",
         about: "Preset of the chain.",
-        takes: Word(PRESETS),
+        takes: Word(PRESET_WORDS),
         default: Literal(&["auto"]),
-        ..ANYWHERE
+        ..DEFAULT_SETTING
     },
     Setting {
         name: "ssz_max_size",
         about: "Maximum length of SSZ that is written or read.",
-        takes: Of(MAX_SIZES),
+        takes: Of(SSZ_MAX_SIZE_RANGE),
         default: Literal(&["512m"]),
-        ..ANYWHERE
+        ..DEFAULT_SETTING
     },
     Setting {
         name: "ssz_hold",
         about: "Maximum length of the original response that is buffered during its conversion.",
         takes: Of(SSZ_HOLDS),
         default: Literal(&["4m"]),
-        ..ANYWHERE
+        ..DEFAULT_SETTING
     },
     Setting {
         name: "ssz_concurrency",
         about: "Maximum number of long responses that are transcoded at the same time.",
-        takes: OfOr(CONCURRENCIES, "off"),
+        takes: OfOr(SSZ_CONCURRENCY_RANGE, "off"),
         default: Literal(&["8"]),
-        ..ANYWHERE
+        ..DEFAULT_SETTING
     },
     Setting {
         name: "ssz_request",
         about: "Conversion of SSZ in request bodies to JSON.",
-        takes: Word(REQUESTS),
+        takes: Word(SSZ_REQUEST_WORDS),
         default: Literal(&["auto"]),
-        ..ANYWHERE
+        ..DEFAULT_SETTING
     },
     Setting {
         name: "ssz_witness",
         about: "API through which the node returns the witness of a payload.",
-        takes: Word(WITNESSES),
+        takes: Word(WITNESS_SOURCE_WORDS),
         default: Literal(&["off"]),
-        ..ANYWHERE
+        ..DEFAULT_SETTING
     },
     Setting {
         name: "cache",
         about: "Enables the cache.",
         takes: Flag,
         default: Literal(&["off"]),
-        ..ANYWHERE
+        ..DEFAULT_SETTING
     },
     Setting {
         name: "cache_get",
         about: "GET requests that are cached: requests of the Beacon API, or all that RFC 9111 \
                 allows.",
-        takes: Word(GETS),
+        takes: Word(CACHE_GET_WORDS),
         default: Literal(&["beacon"]),
-        ..ANYWHERE
+        ..DEFAULT_SETTING
     },
     Setting {
         name: "cache_namespace",
@@ -267,7 +278,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         takes: Text,
         syntax: &["TEXT"],
         default: Derived("derived from the upstream and the route, see below"),
-        ..ANYWHERE
+        ..DEFAULT_SETTING
     },
     Setting {
         name: "cache_valid",
@@ -275,14 +286,14 @@ pub(super) const SETTINGS: &[Setting] = &[
         takes: Valid,
         syntax: &["CLASS | METHOD TIME"],
         default: Literal(&["immutable 1h", "unfinalized 2s", "tip 1s", "nothing 500ms", "config 1m"]),
-        ..ANYWHERE
+        ..DEFAULT_SETTING
     },
     Setting {
         name: "cache_method",
         about: "Block on which the responses of a method depend.",
         takes: Rows,
         syntax: &["METHOD block=p[N] | block=p[N].MEMBER [block=result.MEMBER]", "METHOD block=result.MEMBER | block=result | range=p[N] | transaction=p[0]", "METHOD class=immutable | tip | config | none"],
-        ..ANYWHERE
+        ..DEFAULT_SETTING
     },
     Setting {
         name: "cache_memory",
@@ -290,29 +301,29 @@ pub(super) const SETTINGS: &[Setting] = &[
         takes: Of(CACHE_MEMORIES),
         default: Literal(&["128m"]),
         context: Http,
-        ..ANYWHERE
+        ..DEFAULT_SETTING
     },
     Setting {
         name: "cache_max_entry",
         about: "Maximum length of a response that is stored.",
-        takes: Of(MAX_ENTRIES),
+        takes: Of(MAX_ENTRY_RANGE),
         default: Literal(&["16m"]),
-        ..ANYWHERE
+        ..DEFAULT_SETTING
     },
     Setting {
         name: "cache_max_request",
         about: "Maximum length of a request that is looked up.",
-        takes: Of(MAX_REQUESTS),
+        takes: Of(MAX_REQUEST_RANGE),
         default: Literal(&["64k"]),
-        ..ANYWHERE
+        ..DEFAULT_SETTING
     },
     Setting {
         name: "batch_max",
         about: "Maximum number of calls in a batch that is looked up; longer batches are \
                 forwarded, or denied.",
-        takes: OfThen(BATCHES, "deny"),
+        takes: OfThen(BATCH_MAX_RANGE, "deny"),
         default: Literal(&["100"]),
-        ..ANYWHERE
+        ..DEFAULT_SETTING
     },
     Setting {
         name: "cache_credentials",
@@ -320,7 +331,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         takes: Credentials,
         syntax: &["bypass | ignore | key [HEADER ...]"],
         default: Literal(&["bypass"]),
-        ..ANYWHERE
+        ..DEFAULT_SETTING
     },
     Setting {
         name: "cache_bypass",
@@ -328,7 +339,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         takes: Text,
         syntax: &["TEXT ..."],
         envoy: None,
-        ..ANYWHERE
+        ..DEFAULT_SETTING
     },
     Setting {
         name: "no_cache",
@@ -336,22 +347,22 @@ pub(super) const SETTINGS: &[Setting] = &[
         takes: Text,
         syntax: &["TEXT ..."],
         envoy: None,
-        ..ANYWHERE
+        ..DEFAULT_SETTING
     },
     Setting {
         name: "cache_use_stale",
         about: "Failures for which a stale response is sent.",
-        takes: Words(use_stale::words),
+        takes: Words(use_stale::condition_words),
         syntax: &["off | error | timeout | invalid_header | updating |\nhttp_500 | http_502 | http_503 | http_504 |\nhttp_403 | http_404 | http_429 ..."],
         default: Literal(&["off"]),
-        ..ANYWHERE
+        ..DEFAULT_SETTING
     },
     Setting {
         name: "cache_background_update",
         about: "Sends the stale response while a background request updates it.",
         takes: Flag,
         default: Literal(&["off"]),
-        ..ANYWHERE
+        ..DEFAULT_SETTING
     },
     Setting {
         name: "verify",
@@ -360,21 +371,21 @@ pub(super) const SETTINGS: &[Setting] = &[
         takes: Rate,
         syntax: &["off | RATE% [purge]"],
         default: Literal(&["off"]),
-        ..ANYWHERE
+        ..DEFAULT_SETTING
     },
     Setting {
         name: "cache_lock",
         about: "Coalesces requests for the same key.",
         takes: Flag,
         default: Literal(&["on"]),
-        ..ANYWHERE
+        ..DEFAULT_SETTING
     },
     Setting {
         name: "cache_lock_timeout",
         about: "Time for which a follower waits for the leader.",
-        takes: Of(LOCK_TIMEOUTS),
+        takes: Of(LOCK_TIMEOUT_RANGE),
         default: Literal(&["5s"]),
-        ..ANYWHERE
+        ..DEFAULT_SETTING
     },
     Setting {
         name: "cache_path",
@@ -383,7 +394,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         syntax: &["PATH [max_size=SIZE] [memory=SIZE] [inactive=TIME]\n[recompress=on|off]"],
         context: Http,
         envoy: Filter,
-        ..ANYWHERE
+        ..DEFAULT_SETTING
     },
     Setting {
         name: "cache_owner",
@@ -392,23 +403,23 @@ pub(super) const SETTINGS: &[Setting] = &[
         syntax: &["unix:PATH"],
         context: Http,
         envoy: Filter,
-        ..ANYWHERE
+        ..DEFAULT_SETTING
     },
     Setting {
         name: "cache_lookup_timeout",
         about: "Time for which a request waits for the owner.",
-        takes: Of(LOOKUP_TIMEOUTS),
+        takes: Of(LOOKUP_TIMEOUT_RANGE),
         default: Literal(&["20ms"]),
         context: Http,
         envoy: Filter,
-        ..ANYWHERE
+        ..DEFAULT_SETTING
     },
     Setting {
         name: "cache_head",
         about: "Node whose chain the owner follows, and how.",
         takes: Lines,
         syntax: &["URL [interval=TIME] [finality=tag|depth:N]\n[api=execution|beacon] [header=NAME:VALUE ...]\n[ca=FILE] [namespace=NAME]", "off"],
-        ..ANYWHERE
+        ..DEFAULT_SETTING
     },
     Setting {
         name: "cache_purge",
@@ -417,7 +428,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         default: Literal(&["off"]),
         context: Location,
         envoy: Route,
-        ..ANYWHERE
+        ..DEFAULT_SETTING
     },
     Setting {
         name: "status",
@@ -426,27 +437,27 @@ pub(super) const SETTINGS: &[Setting] = &[
         default: Literal(&["off"]),
         context: Location,
         envoy: Route,
-        ..ANYWHERE
+        ..DEFAULT_SETTING
     },
     Setting {
         name: "method",
         about: "Methods that are allowed, denied or limited.",
         takes: Methods,
         syntax: &["allow | deny | limit=N METHOD | PREFIX* ..."],
-        ..ANYWHERE
+        ..DEFAULT_SETTING
     },
     Setting {
         name: "max_answer",
         about: "Maximum length of the responses of a method.",
         takes: Answers,
         syntax: &["METHOD | PREFIX* SIZE"],
-        ..ANYWHERE
+        ..DEFAULT_SETTING
     },
     Setting {
         name: "upgrade",
         about: "Protocol to which connections may switch on routes with a policy.",
-        takes: Word(UPGRADES),
+        takes: Word(UPGRADE_WORDS),
         default: Literal(&["off"]),
-        ..ANYWHERE
+        ..DEFAULT_SETTING
     },
 ];

@@ -3,7 +3,8 @@
 use super::node_capabilities::NodeCapabilities;
 use super::rejected_media_types::RejectedMediaTypes;
 use super::values::{
-    flag, inherit_unset, invalid, set_once, single_value, DirectiveError, Range, Unit,
+    inherit_unset, invalid_value, parse_flag, set_once, single_value, DirectiveError, ValueRange,
+    ValueUnit,
 };
 use super::values::{GIB, MIB};
 use crate::ssz::Preset;
@@ -68,44 +69,54 @@ pub(super) struct SszConfigBlock {
 }
 
 /// Offsets of SSZ have 32 bits.
-pub(super) const MAX_SIZES: Range = Range {
+pub(super) const SSZ_MAX_SIZE_RANGE: ValueRange = ValueRange {
     least: 0,
     most: 4095 * MIB,
-    unit: Unit::Bytes,
+    unit: ValueUnit::Bytes,
 };
-pub(super) const HOLDS: Range = Range {
+pub(super) const SSZ_HOLD_RANGE: ValueRange = ValueRange {
     least: 0,
     most: GIB,
-    unit: Unit::Bytes,
+    unit: ValueUnit::Bytes,
 };
 
-pub(super) const CONCURRENCIES: Range = Range {
+pub(super) const SSZ_CONCURRENCY_RANGE: ValueRange = ValueRange {
     least: 1,
     most: 65_535,
-    unit: Unit::Number,
+    unit: ValueUnit::Number,
 };
 
 impl SszConfigBlock {
     /// Sets `ssz` or a directive whose name starts with `ssz_`, as [`super::ConfigBlock::set`]
     /// does.
-    pub(super) fn set(&mut self, name: &str, values: &[&[u8]]) -> Result<(), DirectiveError> {
+    pub(super) fn set_directive(
+        &mut self,
+        name: &str,
+        values: &[&[u8]],
+    ) -> Result<(), DirectiveError> {
         match name {
-            "ssz" => set_once(&mut self.enable, || flag(single_value(values)?)),
-            "ssz_preset" => set_once(&mut self.preset, || preset(single_value(values)?)),
-            "ssz_max_size" => {
-                set_once(&mut self.max_size, || MAX_SIZES.read(single_value(values)?))
-            }
-            "ssz_request" => set_once(&mut self.request, || request(single_value(values)?)),
-            "ssz_witness" => set_once(&mut self.witness, || witness(single_value(values)?)),
-            "ssz_hold" => set_once(&mut self.hold, || HOLDS.read(single_value(values)?)),
-            "ssz_concurrency" => {
-                set_once(&mut self.concurrency, || concurrency(single_value(values)?))
-            }
+            "ssz" => set_once(&mut self.enable, || parse_flag(single_value(values)?)),
+            "ssz_preset" => set_once(&mut self.preset, || parse_preset(single_value(values)?)),
+            "ssz_max_size" => set_once(&mut self.max_size, || {
+                SSZ_MAX_SIZE_RANGE.parse_value(single_value(values)?)
+            }),
+            "ssz_request" => set_once(&mut self.request, || {
+                parse_request_mode(single_value(values)?)
+            }),
+            "ssz_witness" => set_once(&mut self.witness, || {
+                parse_witness_source(single_value(values)?)
+            }),
+            "ssz_hold" => set_once(&mut self.hold, || {
+                SSZ_HOLD_RANGE.parse_value(single_value(values)?)
+            }),
+            "ssz_concurrency" => set_once(&mut self.concurrency, || {
+                parse_concurrency(single_value(values)?)
+            }),
             _ => Err(DirectiveError::Unknown),
         }
     }
 
-    pub(super) fn inherit(&mut self, outer: &Self) {
+    pub(super) fn inherit_unset_from(&mut self, outer: &Self) {
         inherit_unset(&mut self.enable, &outer.enable);
         inherit_unset(&mut self.preset, &outer.preset);
         inherit_unset(&mut self.max_size, &outer.max_size);
@@ -115,7 +126,7 @@ impl SszConfigBlock {
         inherit_unset(&mut self.witness, &outer.witness);
     }
 
-    pub(super) fn resolve(&self) -> SszConfig {
+    pub(super) fn resolve_defaults(&self) -> SszConfig {
         SszConfig {
             enable: self.enable.unwrap_or(false),
             preset: self.preset.unwrap_or(None),
@@ -130,44 +141,44 @@ impl SszConfigBlock {
     }
 }
 
-pub(super) const PRESETS: &[&str] = &["auto", "mainnet", "minimal", "gnosis"];
-pub(super) const REQUESTS: &[&str] = &["off", "auto", "always"];
-pub(super) const WITNESSES: &[&str] = &["off", "rpc", "rest"];
+pub(super) const PRESET_WORDS: &[&str] = &["auto", "mainnet", "minimal", "gnosis"];
+pub(super) const SSZ_REQUEST_WORDS: &[&str] = &["off", "auto", "always"];
+pub(super) const WITNESS_SOURCE_WORDS: &[&str] = &["off", "rpc", "rest"];
 
-fn concurrency(value: &[u8]) -> Result<usize, DirectiveError> {
+fn parse_concurrency(value: &[u8]) -> Result<usize, DirectiveError> {
     if value == b"off" {
         return Ok(usize::MAX);
     }
-    let number = CONCURRENCIES.read(value).ok();
+    let number = SSZ_CONCURRENCY_RANGE.parse_value(value).ok();
     number
         .and_then(|number| usize::try_from(number).ok())
-        .ok_or_else(|| invalid(value, format!("{CONCURRENCIES} or \"off\"")))
+        .ok_or_else(|| invalid_value(value, format!("{SSZ_CONCURRENCY_RANGE} or \"off\"")))
 }
 
-fn request(value: &[u8]) -> Result<SszRequestMode, DirectiveError> {
+fn parse_request_mode(value: &[u8]) -> Result<SszRequestMode, DirectiveError> {
     match value {
         b"off" => Ok(SszRequestMode::Off),
         b"auto" => Ok(SszRequestMode::Auto),
         b"always" => Ok(SszRequestMode::Always),
-        _ => Err(invalid(value, "\"off\", \"auto\" or \"always\"")),
+        _ => Err(invalid_value(value, "\"off\", \"auto\" or \"always\"")),
     }
 }
 
-fn witness(value: &[u8]) -> Result<WitnessSource, DirectiveError> {
+fn parse_witness_source(value: &[u8]) -> Result<WitnessSource, DirectiveError> {
     match value {
         b"off" => Ok(WitnessSource::Off),
         b"rpc" => Ok(WitnessSource::Rpc),
         b"rest" => Ok(WitnessSource::Rest),
-        _ => Err(invalid(value, "\"off\", \"rpc\" or \"rest\"")),
+        _ => Err(invalid_value(value, "\"off\", \"rpc\" or \"rest\"")),
     }
 }
 
-fn preset(value: &[u8]) -> Result<Option<Preset>, DirectiveError> {
+fn parse_preset(value: &[u8]) -> Result<Option<Preset>, DirectiveError> {
     if value == b"auto" {
         return Ok(None);
     }
     let name = std::str::from_utf8(value).unwrap_or_default();
     let allowed = "\"auto\", \"mainnet\", \"minimal\" or \"gnosis\"";
-    let preset = name.parse().map_err(|_| invalid(value, allowed))?;
+    let preset = name.parse().map_err(|_| invalid_value(value, allowed))?;
     Ok(Some(preset))
 }

@@ -1,12 +1,15 @@
 //! Settings of a store on disk that a process of the host owns.
 
 use super::endpoint::MAX_SOCKET_PATH;
-use super::values::{flag, invalid, parse_nginx_time, set_once, DirectiveError, Range, Unit, MIB};
+use super::values::{
+    invalid_value, parse_flag, parse_nginx_time, set_once, DirectiveError, ValueRange, ValueUnit,
+    MIB,
+};
 
 /// Name of the owner's socket in the store's folder.
-pub const SOCKET: &str = "owner.sock";
+pub const OWNER_SOCKET_NAME: &str = "owner.sock";
 /// Name of the folder with the data in the store's folder.
-pub const DATA: &str = "store";
+pub const DATA_FOLDER_NAME: &str = "store";
 
 /// The settings of a store's directive, for the process that owns the store; `None` where the
 /// owner's default applies.
@@ -24,18 +27,18 @@ pub struct StoreSettings {
     pub recompress: Option<bool>,
 }
 
-const MAX_SIZES: Range = Range {
+const STORE_SIZE_RANGE: ValueRange = ValueRange {
     least: 64 * MIB,
     most: 1 << 60,
-    unit: Unit::Bytes,
+    unit: ValueUnit::Bytes,
 };
-const MEMORIES: Range = Range {
+const STORE_MEMORY_RANGE: ValueRange = ValueRange {
     least: MIB,
     most: 1 << 50,
-    unit: Unit::Bytes,
+    unit: ValueUnit::Bytes,
 };
 
-const PARAMETERS: &str =
+const STORE_PARAMETERS: &str =
     "a path, optionally followed by \"max_size=SIZE\", \"memory=SIZE\", \"inactive=TIME\" or \
      \"recompress=on|off\"";
 
@@ -45,25 +48,27 @@ impl StoreSettings {
     ///
     /// # Errors
     /// The [`DirectiveError`] contains the allowed values.
-    pub fn parse(words: &[&[u8]], base: &str) -> Result<Self, DirectiveError> {
+    pub fn parse_words(words: &[&[u8]], base: &str) -> Result<Self, DirectiveError> {
         let Some((path, words)) = words.split_first() else {
-            return Err(invalid(b"", PARAMETERS));
+            return Err(invalid_value(b"", STORE_PARAMETERS));
         };
         let mut store = StoreSettings {
-            folder: folder(path, base)?,
+            folder: resolve_folder(path, base)?,
             ..Self::default()
         };
         for word in words {
             let (name, value) = match word.iter().position(|byte| *byte == b'=') {
                 Some(at) => (&word[..at], &word[at + 1..]),
-                None => return Err(invalid(word, PARAMETERS)),
+                None => return Err(invalid_value(word, STORE_PARAMETERS)),
             };
             match name {
-                b"max_size" => set_once(&mut store.max_size, || MAX_SIZES.read(value)),
-                b"memory" => set_once(&mut store.memory, || MEMORIES.read(value)),
+                b"max_size" => {
+                    set_once(&mut store.max_size, || STORE_SIZE_RANGE.parse_value(value))
+                }
+                b"memory" => set_once(&mut store.memory, || STORE_MEMORY_RANGE.parse_value(value)),
                 b"inactive" => set_once(&mut store.inactive, || parse_nginx_time(value)),
-                b"recompress" => set_once(&mut store.recompress, || flag(value)),
-                _ => return Err(invalid(word, PARAMETERS)),
+                b"recompress" => set_once(&mut store.recompress, || parse_flag(value)),
+                _ => return Err(invalid_value(word, STORE_PARAMETERS)),
             }
             .map_err(|error| error.with_word(word).for_parameter(name))?;
         }
@@ -71,29 +76,34 @@ impl StoreSettings {
     }
 
     /// Returns the path of the Unix socket at which the owner listens.
-    pub fn socket(&self) -> String {
-        format!("{}/{SOCKET}", self.folder)
+    pub fn owner_socket_path(&self) -> String {
+        format!("{}/{OWNER_SOCKET_NAME}", self.folder)
     }
 
     /// Returns the path of the folder with the data, in the store's folder.
-    pub fn data(&self) -> String {
-        format!("{}/{DATA}", self.folder)
+    pub fn data_folder_path(&self) -> String {
+        format!("{}/{DATA_FOLDER_NAME}", self.folder)
     }
 }
 
-fn folder(path: &[u8], base: &str) -> Result<String, DirectiveError> {
+fn resolve_folder(path: &[u8], base: &str) -> Result<String, DirectiveError> {
     let text = std::str::from_utf8(path).unwrap_or_default();
     let folder = match text.trim_end_matches('/') {
-        "" => return Err(invalid(path, "a folder of its own, whose path is UTF-8")),
+        "" => {
+            return Err(invalid_value(
+                path,
+                "a folder of its own, whose path is UTF-8",
+            ))
+        }
         folder if folder.starts_with('/') => folder.to_owned(),
         folder => format!("{base}{folder}"),
     };
-    let longest = MAX_SOCKET_PATH - "/".len() - SOCKET.len();
+    let longest = MAX_SOCKET_PATH - "/".len() - OWNER_SOCKET_NAME.len();
     if folder.len() > longest {
         let allowed = format!(
             "a path of at most {longest} bytes: the path of the socket in it would be too long"
         );
-        return Err(invalid(folder.as_bytes(), allowed));
+        return Err(invalid_value(folder.as_bytes(), allowed));
     }
     Ok(folder)
 }
@@ -104,7 +114,7 @@ mod tests {
 
     fn parse(line: &str) -> Result<StoreSettings, String> {
         let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
-        StoreSettings::parse(&words, "/base/").map_err(|error| error.to_string())
+        StoreSettings::parse_words(&words, "/base/").map_err(|error| error.to_string())
     }
 
     #[test]
@@ -128,7 +138,7 @@ mod tests {
         assert_eq!(all, Ok(expected));
         let store = parse("/v").unwrap();
         assert_eq!(
-            (store.socket(), store.data()),
+            (store.owner_socket_path(), store.data_folder_path()),
             ("/v/owner.sock".into(), "/v/store".into())
         );
     }

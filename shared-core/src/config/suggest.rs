@@ -2,11 +2,14 @@
 
 /// Returns the word among `words` that is nearest to a misspelt one, or `None` if none is near
 /// enough to be a likely correction. Case is ignored. Of equally near words the first is returned.
-pub(super) fn nearest<'a>(misspelt: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(super) fn nearest_word<'a>(
+    misspelt: &str,
+    words: impl Iterator<Item = &'a str>,
+) -> Option<&'a str> {
     let misspelt = misspelt.to_ascii_lowercase();
     let near = words.filter_map(|word| {
-        let edits =
-            EditDistance::new(misspelt.as_bytes(), word.to_ascii_lowercase().as_bytes()).to_word();
+        let edits = EditDistance::new(misspelt.as_bytes(), word.to_ascii_lowercase().as_bytes())
+            .edits_to_word();
         (edits <= max_edits(misspelt.len())).then_some((edits, word))
     });
     // `min_by_key` keeps the first of equals
@@ -22,7 +25,8 @@ pub(super) fn nearest_prefix<'a>(
     let misspelt = misspelt.to_ascii_lowercase();
     let near = words.filter_map(|word| {
         let lower = word.to_ascii_lowercase();
-        let (edits, end) = EditDistance::new(misspelt.as_bytes(), lower.as_bytes()).to_prefix();
+        let (edits, end) =
+            EditDistance::new(misspelt.as_bytes(), lower.as_bytes()).edits_to_prefix();
         let beginning = word.get(..end)?;
         let key = (
             edits,
@@ -81,13 +85,13 @@ impl EditDistance {
     }
 
     /// Returns the number of edits to the whole known word.
-    fn to_word(&self) -> usize {
+    fn edits_to_word(&self) -> usize {
         self.0.last().copied().unwrap_or(0)
     }
 
     /// Returns the least number of edits to a prefix of the known word, and the length of the
     /// longest prefix that has it.
-    fn to_prefix(&self) -> (usize, usize) {
+    fn edits_to_prefix(&self) -> (usize, usize) {
         let ends = self.0.iter().enumerate();
         let least = ends.min_by_key(|(end, edits)| (**edits, usize::MAX - end));
         least.map_or((0, 0), |(end, edits)| (*edits, end))
@@ -96,7 +100,7 @@ impl EditDistance {
 
 #[cfg(test)]
 mod tests {
-    use super::{nearest, nearest_prefix, EditDistance};
+    use super::{nearest_prefix, nearest_word, EditDistance};
 
     #[test]
     fn edits_count_insertions_deletions_replacements_and_swaps() {
@@ -111,7 +115,7 @@ mod tests {
             ("abcd", "badc", 2),
             ("kitten", "sitting", 3),
         ] {
-            let counted = EditDistance::new(misspelt.as_bytes(), word.as_bytes()).to_word();
+            let counted = EditDistance::new(misspelt.as_bytes(), word.as_bytes()).edits_to_word();
             assert_eq!(counted, edits, "{misspelt} {word}");
         }
     }
@@ -128,7 +132,7 @@ mod tests {
             ("", None),
             ("compression", None),
         ] {
-            let found = nearest(misspelt, words.into_iter());
+            let found = nearest_word(misspelt, words.into_iter());
             assert_eq!(found, expected, "{misspelt}");
         }
     }

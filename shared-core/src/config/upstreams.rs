@@ -14,26 +14,26 @@ struct UpstreamGroup {
 /// The groups of servers of a configuration. Routes share them, and are created before all groups
 /// are known.
 #[derive(Clone, Debug, Default)]
-pub struct Upstreams {
+pub struct UpstreamGroups {
     found: Vec<UpstreamGroup>,
     all: Arc<OnceLock<Vec<UpstreamGroup>>>,
 }
 
-impl Upstreams {
+impl UpstreamGroups {
     /// Adds a group of servers.
-    pub fn add<'a>(&mut self, name: &[u8], servers: impl Iterator<Item = &'a [u8]>) {
+    pub fn add_group<'a>(&mut self, name: &[u8], servers: impl Iterator<Item = &'a [u8]>) {
         let servers = servers.map(<[u8]>::to_vec).collect();
         let name = name.to_vec();
         self.found.push(UpstreamGroup { name, servers });
     }
 
     /// Marks the list of groups as complete.
-    pub fn finish(&mut self) {
+    pub fn mark_complete(&mut self) {
         let _ = self.all.set(std::mem::take(&mut self.found));
     }
 
     /// Returns the servers of the group that a URL names.
-    fn servers(&self, url: &[u8]) -> &[Vec<u8>] {
+    fn servers_of_url(&self, url: &[u8]) -> &[Vec<u8>] {
         let rest = match url.windows(3).position(|three| three == b"://") {
             Some(at) => &url[at + 3..],
             None => url,
@@ -49,31 +49,31 @@ impl Upstreams {
 /// The identity of the servers to which a route sends its requests. It is stable across reloads,
 /// processes and restarts, because it contains no positions in files.
 #[derive(Clone, Debug, Default)]
-pub struct Destination {
+pub struct RouteDestination {
     place: Vec<u8>,
     /// The URL, or `None` if there is none or if it depends on the request.
     url: Option<Vec<u8>>,
-    upstreams: Upstreams,
-    text: OnceLock<Vec<u8>>,
+    upstreams: UpstreamGroups,
+    request_text: OnceLock<Vec<u8>>,
 }
 
-impl Destination {
+impl RouteDestination {
     /// Creates the destination of the named route.
-    pub fn new(place: &[u8], url: Option<&[u8]>, upstreams: &Upstreams) -> Self {
+    pub fn new(place: &[u8], url: Option<&[u8]>, upstreams: &UpstreamGroups) -> Self {
         Self {
             place: place.to_vec(),
             url: url.map(<[u8]>::to_vec),
-            upstreams: Upstreams {
+            upstreams: UpstreamGroups {
                 found: Vec::new(),
                 all: Arc::clone(&upstreams.all),
             },
-            text: OnceLock::new(),
+            request_text: OnceLock::new(),
         }
     }
 
     /// Returns the destination as text. `url` is the URL of one request, if the route's URL depends
     /// on it.
-    pub fn text(&self, url: Option<&[u8]>) -> Cow<'_, [u8]> {
+    pub fn request_text(&self, url: Option<&[u8]>) -> Cow<'_, [u8]> {
         match url {
             Some(url) => self.text_for_url(url).into(),
             None => {
@@ -81,7 +81,7 @@ impl Destination {
                     Some(url) => self.text_for_url(url),
                     None => self.place.clone(),
                 };
-                self.text.get_or_init(constant).into()
+                self.request_text.get_or_init(constant).into()
             }
         }
     }
@@ -89,7 +89,7 @@ impl Destination {
     /// Returns the destination of requests to `url`, as lines: a line feed ends each part, because
     /// no name in a configuration contains one.
     fn text_for_url(&self, url: &[u8]) -> Vec<u8> {
-        let servers = self.upstreams.servers(url).iter().map(Vec::as_slice);
+        let servers = self.upstreams.servers_of_url(url).iter().map(Vec::as_slice);
         join_lines([&self.place[..], url].into_iter().chain(servers))
     }
 }
@@ -110,18 +110,18 @@ fn join_lines<'a>(parts: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Destination, Upstreams};
+    use super::{RouteDestination, UpstreamGroups};
 
     #[test]
     fn destination_contains_the_servers_of_the_named_group() {
-        let mut upstreams = Upstreams::default();
-        let early = Destination::new(b"/", Some(b"http://Nodes/rpc"), &upstreams);
+        let mut upstreams = UpstreamGroups::default();
+        let early = RouteDestination::new(b"/", Some(b"http://Nodes/rpc"), &upstreams);
         let servers = [&b"10.0.0.1:8545"[..], b"10.0.0.2:8545"];
-        upstreams.add(b"other", [&b"10.0.0.9:8545"[..]].into_iter());
-        upstreams.add(b"nodes", servers.into_iter());
-        upstreams.finish();
+        upstreams.add_group(b"other", [&b"10.0.0.9:8545"[..]].into_iter());
+        upstreams.add_group(b"nodes", servers.into_iter());
+        upstreams.mark_complete();
         let all = b"/\nhttp://Nodes/rpc\n10.0.0.1:8545\n10.0.0.2:8545\n";
-        assert_eq!(*early.text(None), all[..]);
+        assert_eq!(*early.request_text(None), all[..]);
         for (url, servers) in [
             ("nodes", "10.0.0.1:8545\n10.0.0.2:8545\n"),
             ("nodes?a", "10.0.0.1:8545\n10.0.0.2:8545\n"),
@@ -134,14 +134,17 @@ mod tests {
             ("", ""),
         ] {
             let expected = format!("/\n{url}\n{servers}");
-            assert_eq!(*early.text(Some(url.as_bytes())), *expected.as_bytes());
+            assert_eq!(
+                *early.request_text(Some(url.as_bytes())),
+                *expected.as_bytes()
+            );
         }
     }
 
     #[test]
     fn destination_without_a_url_is_the_name_of_the_route() {
-        let destination = Destination::new(b"/files", None, &Upstreams::default());
-        assert_eq!(*destination.text(None), b"/files"[..]);
-        assert_eq!(*destination.text(Some(b"u")), b"/files\nu\n"[..]);
+        let destination = RouteDestination::new(b"/files", None, &UpstreamGroups::default());
+        assert_eq!(*destination.request_text(None), b"/files"[..]);
+        assert_eq!(*destination.request_text(Some(b"u")), b"/files\nu\n"[..]);
     }
 }

@@ -1,12 +1,13 @@
 //! The validated config: settings of a configuration as a whole, and checks across its routes.
 
-use super::cache::LOOKUP_TIMEOUTS;
+use super::cache::LOOKUP_TIMEOUT_RANGE;
 use super::endpoint::MAX_SOCKET_PATH;
-use super::head_source::Api;
+use super::head_source::NodeApi;
 use super::head_sources::{HeadSourceList, NamespaceSource};
 use super::store::StoreSettings;
 use super::values::{
-    invalid, set_once, single_value, DirectiveError, DirectiveLocation, Duration, Size,
+    invalid_value, set_once, single_value, DirectiveError, DirectiveLocation, DisplayMilliseconds,
+    DisplaySize,
 };
 use super::RouteConfig;
 use crate::cache::class::Class;
@@ -29,7 +30,7 @@ pub struct ValidatedConfig {
     /// Lookup timeout in milliseconds.
     lookup_timeout: Option<u64>,
     purges: bool,
-    max_entry: u64,
+    largest_max_entry: u64,
     caches: Vec<CachedRoute>,
 }
 
@@ -65,24 +66,24 @@ pub struct RouteDeclaration<'a> {
 impl ValidatedConfig {
     /// Sets a directive of the whole configuration. Returns `None` if the directive is not one. A
     /// relative path is resolved against `base`.
-    pub fn set(
+    pub fn set_directive(
         &mut self,
         name: &str,
         values: &[&[u8]],
         base: &str,
     ) -> Option<Result<(), DirectiveError>> {
-        self.set_at(name, values, base, DirectiveLocation::default())
+        self.set_directive_at(name, values, base, DirectiveLocation::default())
     }
 
     /// Sets a directive as [`set`](Self::set) does, with its position in the configuration.
-    pub fn set_at(
+    pub fn set_directive_at(
         &mut self,
         name: &str,
         values: &[&[u8]],
         base: &str,
         source: DirectiveLocation<'_>,
     ) -> Option<Result<(), DirectiveError>> {
-        let had_owner = self.owner().is_some();
+        let had_owner = self.owner_socket().is_some();
         let read = match name {
             "cache_owner" | "cache_path" if had_owner => Err(DirectiveError::OneOwner {
                 name: match self.store {
@@ -91,17 +92,17 @@ impl ValidatedConfig {
                 },
                 at: self.owner_at.clone(),
             }),
-            "cache_owner" => socket(values).map(|path| self.foreign_owner = Some(path)),
+            "cache_owner" => parse_owner_socket(values).map(|path| self.foreign_owner = Some(path)),
             "cache_path" => {
-                StoreSettings::parse(values, base).map(|store| self.store = Some(store))
+                StoreSettings::parse_words(values, base).map(|store| self.store = Some(store))
             }
             "cache_lookup_timeout" => {
-                let read = || LOOKUP_TIMEOUTS.read(single_value(values)?);
+                let read = || LOOKUP_TIMEOUT_RANGE.parse_value(single_value(values)?);
                 set_once(&mut self.lookup_timeout, read)
             }
             _ => return None,
         };
-        if !had_owner && self.owner().is_some() {
+        if !had_owner && self.owner_socket().is_some() {
             source.at.clone_into(&mut self.owner_at);
         }
         Some(read)
@@ -113,8 +114,8 @@ impl ValidatedConfig {
     }
 
     /// Returns the socket of the store's owner, if one is configured.
-    pub fn owner(&self) -> Option<String> {
-        let own = self.store.as_ref().map(StoreSettings::socket);
+    pub fn owner_socket(&self) -> Option<String> {
+        let own = self.store.as_ref().map(StoreSettings::owner_socket_path);
         own.or_else(|| self.foreign_owner.clone())
     }
 
@@ -122,7 +123,7 @@ impl ValidatedConfig {
     ///
     /// # Errors
     /// The text describes the invalid setting, and names it as [`super::ConfigBlock`] does.
-    pub fn add(
+    pub fn add_route(
         &mut self,
         config: &RouteConfig,
         place: RouteDeclaration<'_>,
@@ -131,38 +132,42 @@ impl ValidatedConfig {
         if let (None, Some(first)) = (&self.first_head, config.cache.follows.first()) {
             self.first_head = Some(first.at.clone());
         }
-        if !config.caches() {
+        if !config.is_cache_enabled() {
             let is_in_vain = !config.enable && place.answers;
             let name = place.name;
-            return Ok(match (config.policy.is_some(), config.cache.enable) {
-                _ if !is_in_vain => None,
-                (true, _) => Some(format!(
+            return Ok(
+                match (config.active_policy.is_some(), config.cache.enable) {
+                    _ if !is_in_vain => None,
+                    (true, _) => Some(format!(
                     "\"method\" and the other settings of the policy have no effect in {name}: \
                      \"enable on\" is missing"
                 )),
-                (_, true) => Some(format!(
-                    "\"cache on\" has no effect in {name}: \"enable on\" is missing"
-                )),
-                _ => None,
-            });
+                    (_, true) => Some(format!(
+                        "\"cache on\" has no effect in {name}: \"enable on\" is missing"
+                    )),
+                    _ => None,
+                },
+            );
         }
-        self.max_entry = self.max_entry.max(config.cache.max_entry);
+        self.largest_max_entry = self.largest_max_entry.max(config.cache.max_entry);
         if place.answers && !place.purges {
             self.caches.push(CachedRoute::new(config, place));
         }
         if place.answers && !place.purges {
-            let added = self.follows.add(&config.cache.follows, place.named);
+            let added = self
+                .follows
+                .add_route_sources(&config.cache.follows, place.named);
             added.map_err(|(error, at)| {
                 let name = place.name;
                 format!("\"cache_head\" in {name} {error} in {at}")
             })?;
-            return Ok(warning(config, place));
+            return Ok(cached_route_warning(config, place));
         }
         Ok(None)
     }
 
     /// Returns the warnings that concern all routes together.
-    pub fn warnings(&self) -> Vec<String> {
+    pub fn cross_route_warnings(&self) -> Vec<String> {
         let places = self.caches.iter();
         let texts = places.filter_map(|place| {
             let name = &place.name;
@@ -175,7 +180,7 @@ impl ValidatedConfig {
                 || place.is_per_request && self.follows.iter().next().is_some();
             match (head, place.long) {
                 (Some((namespace, follow)), _)
-                    if follow.api == Api::Execution && name.contains("/eth/v") =>
+                    if follow.api == NodeApi::Execution && name.contains("/eth/v") =>
                 {
                     Some(format!(
                         "{name} serves the Beacon API, but its namespace \"{namespace}\" follows \
@@ -189,7 +194,7 @@ impl ValidatedConfig {
                      clients may receive a block that old, or one that was replaced; add a \
                      \"cache_head\", or shorten \"cache_valid\"",
                     class.name(),
-                    Duration(time)
+                    DisplayMilliseconds(time)
                 )),
                 _ => None,
             }
@@ -203,8 +208,8 @@ impl ValidatedConfig {
     ///
     /// # Errors
     /// The text describes the problem, as in [`add`](Self::add).
-    pub fn check(&self) -> Result<(), String> {
-        let has_owner = self.owner().is_some();
+    pub fn check_all_routes(&self) -> Result<(), String> {
+        let has_owner = self.owner_socket().is_some();
         if self.purges && !has_owner {
             return Err(
                 "\"cache_purge\" needs a store: set \"cache_path\" or \"cache_owner\"".into(),
@@ -225,8 +230,8 @@ impl ValidatedConfig {
     }
 
     /// Returns the largest maximum length of an entry on any route, in bytes.
-    pub fn max_entry(&self) -> u64 {
-        self.max_entry
+    pub fn largest_max_entry(&self) -> u64 {
+        self.largest_max_entry
     }
 }
 
@@ -237,7 +242,7 @@ impl CachedRoute {
             NamespaceSource::Derived | NamespaceSource::PerRequest => None,
         };
         let classes = [Class::Tip, Class::Unfinalized].into_iter();
-        let mut long = classes.map(|class| (class, config.cache.valid.class(class)));
+        let mut long = classes.map(|class| (class, config.cache.valid.lifetime_for_class(class)));
         Self {
             name: place.name.to_owned(),
             namespace,
@@ -249,15 +254,15 @@ impl CachedRoute {
 
 /// Returns the warning about a route with a cache, if longer requests can't be looked up, or
 /// truncated responses can't be detected.
-fn warning(config: &RouteConfig, place: RouteDeclaration<'_>) -> Option<String> {
+fn cached_route_warning(config: &RouteConfig, place: RouteDeclaration<'_>) -> Option<String> {
     let (most, name) = (config.cache.max_request, place.name);
     let short = place.body_buffer.filter(|buffer| *buffer < most);
     let buffer = short.map(|buffer| {
         format!(
             "\"client_body_buffer_size\" {} is below \"cache_max_request\" {}: longer requests, \
              batches among them, are not looked up (reason body-on-disk); set it to 128k or more",
-            Size(buffer),
-            Size(most)
+            DisplaySize(buffer),
+            DisplaySize(most)
         )
     });
     let version = place.is_http_1_0.then(|| {
@@ -268,13 +273,13 @@ fn warning(config: &RouteConfig, place: RouteDeclaration<'_>) -> Option<String> 
     (!texts.is_empty()).then(|| format!("{name}: {}", texts.join("; ")))
 }
 
-fn socket(values: &[&[u8]]) -> Result<String, DirectiveError> {
+fn parse_owner_socket(values: &[&[u8]]) -> Result<String, DirectiveError> {
     let value = single_value(values)?;
     let path = value.split_at_checked(5);
     let path = path.filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"unix:"));
     match path.and_then(|(_, path)| std::str::from_utf8(path).ok()) {
         Some(path) if (1..=MAX_SOCKET_PATH).contains(&path.len()) => Ok(path.into()),
-        _ => Err(invalid(
+        _ => Err(invalid_value(
             value,
             format!("\"unix:PATH\" with a socket's path of at most {MAX_SOCKET_PATH} bytes"),
         )),
@@ -287,7 +292,7 @@ mod tests {
     use crate::config::head_sources::NamespaceSource;
     use crate::config::store::StoreSettings;
     use crate::config::{ConfigBlock, DirectiveLocation, RouteConfig};
-    use crate::memory::Budget;
+    use crate::memory::MemoryBudget;
 
     fn config(lines: &[&str]) -> RouteConfig {
         let mut directives = ConfigBlock::default();
@@ -296,9 +301,9 @@ mod tests {
             let name = words.next().unwrap();
             let values: Vec<&[u8]> = words.map(str::as_bytes).collect();
             let source = DirectiveLocation { at: "f:7" };
-            directives.set_at(name, &values, source).unwrap();
+            directives.set_directive_at(name, &values, source).unwrap();
         }
-        directives.resolve(Budget::new())
+        directives.resolve_route(MemoryBudget::new())
     }
 
     const PLACE: RouteDeclaration<'_> = RouteDeclaration {
@@ -337,13 +342,13 @@ mod tests {
                 &["truncated responses can't be detected"],
             ),
         ] {
-            let warning = plan.add(&caches, place).unwrap();
+            let warning = plan.add_route(&caches, place).unwrap();
             assert_eq!(warning.is_some(), !texts.is_empty());
             for text in texts {
                 assert!(warning.as_ref().unwrap().contains(text), "{warning:?}");
             }
             let idle = config(&["enable on"]);
-            assert_eq!(plan.add(&idle, place), Ok(None));
+            assert_eq!(plan.add_route(&idle, place), Ok(None));
         }
     }
 
@@ -388,14 +393,14 @@ mod tests {
         ] {
             let mut plan = ValidatedConfig::default();
             if let Some(owner) = owner {
-                plan.set("cache_owner", &[owner.as_bytes()], "")
+                plan.set_directive("cache_owner", &[owner.as_bytes()], "")
                     .unwrap()
                     .unwrap();
             }
             let lines = [&["enable on", "cache on"], lines].concat();
-            plan.add(&config(&lines), RouteDeclaration { named, ..PLACE })
+            plan.add_route(&config(&lines), RouteDeclaration { named, ..PLACE })
                 .unwrap();
-            let warnings = plan.warnings();
+            let warnings = plan.cross_route_warnings();
             assert_eq!(
                 warnings.len(),
                 usize::from(text.is_some()),
@@ -417,13 +422,13 @@ mod tests {
         ] {
             let mut plan = ValidatedConfig::default();
             let named = NamespaceSource::Fixed(b"main");
-            plan.add(
+            plan.add_route(
                 &config(&["enable on", "cache on", head]),
                 RouteDeclaration { named, ..PLACE },
             )
             .unwrap();
             let caches = config(&["enable on", "cache on"]);
-            plan.add(
+            plan.add_route(
                 &caches,
                 RouteDeclaration {
                     name,
@@ -432,7 +437,7 @@ mod tests {
                 },
             )
             .unwrap();
-            let warnings = plan.warnings();
+            let warnings = plan.cross_route_warnings();
             assert_eq!(!warnings.is_empty(), is_odd, "{name} {head}: {warnings:?}");
             assert!(warnings.iter().all(|text| text.contains("other-api")));
         }
@@ -442,14 +447,14 @@ mod tests {
     fn warning_is_returned_for_a_cache_without_enable() {
         let mut plan = ValidatedConfig::default();
         let vain = config(&["cache on"]);
-        let warning = plan.add(&vain, PLACE).unwrap().unwrap();
+        let warning = plan.add_route(&vain, PLACE).unwrap().unwrap();
         assert!(warning.starts_with("\"cache on\" has no effect in location \"/p\""));
         let between = RouteDeclaration {
             answers: false,
             ..PLACE
         };
-        assert_eq!(plan.add(&vain, between), Ok(None));
-        assert_eq!(plan.max_entry(), 0);
+        assert_eq!(plan.add_route(&vain, between), Ok(None));
+        assert_eq!(plan.largest_max_entry(), 0);
     }
 
     #[test]
@@ -460,9 +465,9 @@ mod tests {
             &["enable on", "cache on", "cache_max_entry 1m"],
             &["enable on", "cache_max_entry 9m"],
         ] {
-            assert_eq!(plan.add(&config(lines), PLACE), Ok(None));
+            assert_eq!(plan.add_route(&config(lines), PLACE), Ok(None));
         }
-        assert_eq!(plan.max_entry(), 2 << 20);
+        assert_eq!(plan.largest_max_entry(), 2 << 20);
     }
 
     #[test]
@@ -472,10 +477,15 @@ mod tests {
             purges: true,
             ..PLACE
         };
-        plan.add(&config(&[]), purges).unwrap();
-        assert!(plan.check().unwrap_err().contains("\"cache_purge\" needs"));
-        plan.set("cache_owner", &[b"unix:/s"], "").unwrap().unwrap();
-        assert_eq!(plan.check(), Ok(()));
+        plan.add_route(&config(&[]), purges).unwrap();
+        assert!(plan
+            .check_all_routes()
+            .unwrap_err()
+            .contains("\"cache_purge\" needs"));
+        plan.set_directive("cache_owner", &[b"unix:/s"], "")
+            .unwrap()
+            .unwrap();
+        assert_eq!(plan.check_all_routes(), Ok(()));
     }
 
     #[test]
@@ -500,7 +510,7 @@ mod tests {
             let mut plan = ValidatedConfig::default();
             let mut set = |name, at| {
                 let values: [&[u8]; 1] = [b"unix:/s"];
-                plan.set_at(name, &values, "/", DirectiveLocation { at })
+                plan.set_directive_at(name, &values, "/", DirectiveLocation { at })
                     .unwrap()
             };
             assert_eq!(set(first, "f:7"), Ok(()));
@@ -523,21 +533,26 @@ mod tests {
             (("cache_path", "/p"), ("cache_path", "/p"), "/p/owner.sock"),
         ] {
             let mut plan = ValidatedConfig::default();
-            let mut set = |(name, value): (&str, &str)| plan.set(name, &[value.as_bytes()], "/b/");
+            let mut set =
+                |(name, value): (&str, &str)| plan.set_directive(name, &[value.as_bytes()], "/b/");
             assert_eq!(set(first), Some(Ok(())));
             let error = set(second).unwrap().unwrap_err().to_string();
             assert!(error.starts_with("is duplicate"), "{error}");
-            assert_eq!(plan.owner().as_deref(), Some(socket));
+            assert_eq!(plan.owner_socket().as_deref(), Some(socket));
         }
-        assert_eq!(ValidatedConfig::default().owner(), None);
-        assert_eq!(ValidatedConfig::default().set("cache", &[b"on"], ""), None);
+        assert_eq!(ValidatedConfig::default().owner_socket(), None);
+        assert_eq!(
+            ValidatedConfig::default().set_directive("cache", &[b"on"], ""),
+            None
+        );
     }
 
     #[test]
     fn lookup_timeout_is_set_once_and_within_its_range() {
         let mut plan = ValidatedConfig::default();
         assert_eq!(plan.lookup_timeout(), 20);
-        let mut set = |value: &str| plan.set("cache_lookup_timeout", &[value.as_bytes()], "");
+        let mut set =
+            |value: &str| plan.set_directive("cache_lookup_timeout", &[value.as_bytes()], "");
         assert!(matches!(set("1001ms"), Some(Err(_))));
         assert_eq!(set("150ms"), Some(Ok(())));
         assert!(matches!(set("150ms"), Some(Err(_))));
@@ -549,10 +564,10 @@ mod tests {
         let long = format!("unix:/{}", "s".repeat(107));
         for value in ["/run/owner", "unix:", "127.0.0.1:80", "unix", "", &long] {
             let mut plan = ValidatedConfig::default();
-            let error = plan.set("cache_owner", &[value.as_bytes()], "");
+            let error = plan.set_directive("cache_owner", &[value.as_bytes()], "");
             let error = error.unwrap().unwrap_err().to_string();
             assert!(error.contains("must be \"unix:PATH\" with"), "{error}");
-            assert_eq!(plan.owner(), None);
+            assert_eq!(plan.owner_socket(), None);
         }
     }
 
@@ -560,7 +575,7 @@ mod tests {
     fn head_source_without_a_local_store_or_a_name_is_rejected() {
         let lines = ["enable on", "cache on", "cache_head http://node"];
         let mut plan = ValidatedConfig::default();
-        let error = plan.add(&config(&lines), PLACE).unwrap_err();
+        let error = plan.add_route(&config(&lines), PLACE).unwrap_err();
         assert!(error.starts_with("\"cache_head\" in location \"/p\" needs a name"));
         assert!(error.ends_with(" in f:7"));
         // without a cache the head source is not polled, and must be valid nevertheless
@@ -570,17 +585,17 @@ mod tests {
                 named: NamespaceSource::Fixed(b"main"),
                 ..PLACE
             };
-            plan.add(&config(lines), named).unwrap();
-            let error = plan.check().unwrap_err();
+            plan.add_route(&config(lines), named).unwrap();
+            let error = plan.check_all_routes().unwrap_err();
             assert_eq!(error, "\"cache_head\" needs \"cache_path\" in f:7");
             plan.foreign_owner = Some("/s".into());
             assert!(plan
-                .check()
+                .check_all_routes()
                 .unwrap_err()
                 .contains("the daemon follows the chain"));
             plan.foreign_owner = None;
             plan.store = Some(StoreSettings::default());
-            assert_eq!(plan.check(), Ok(()));
+            assert_eq!(plan.check_all_routes(), Ok(()));
         }
     }
 }

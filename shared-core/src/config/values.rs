@@ -91,7 +91,7 @@ impl DirectiveError {
     /// Replaces the rejected value with the whole word that contains it.
     pub(super) fn with_word(self, word: &[u8]) -> Self {
         match self {
-            DirectiveError::Value { allowed, .. } => invalid(word, allowed),
+            DirectiveError::Value { allowed, .. } => invalid_value(word, allowed),
             other => other,
         }
     }
@@ -107,7 +107,7 @@ impl DirectiveError {
     }
 }
 
-pub(super) fn invalid(value: &[u8], allowed: impl Into<String>) -> DirectiveError {
+pub(super) fn invalid_value(value: &[u8], allowed: impl Into<String>) -> DirectiveError {
     DirectiveError::Value {
         value: String::from_utf8_lossy(value).into_owned(),
         allowed: allowed.into(),
@@ -142,13 +142,13 @@ pub(super) fn single_value<'a>(values: &[&'a [u8]]) -> Result<&'a [u8], Directiv
 }
 
 /// Parses `on` or `off`. Errors: any other value.
-pub(super) fn flag(value: &[u8]) -> Result<bool, DirectiveError> {
+pub(super) fn parse_flag(value: &[u8]) -> Result<bool, DirectiveError> {
     if value.eq_ignore_ascii_case(b"on") {
         Ok(true)
     } else if value.eq_ignore_ascii_case(b"off") {
         Ok(false)
     } else {
-        Err(invalid(value, "\"on\" or \"off\""))
+        Err(invalid_value(value, "\"on\" or \"off\""))
     }
 }
 
@@ -184,14 +184,14 @@ pub(super) fn parse_nginx_time(value: &[u8]) -> Result<u64, DirectiveError> {
     };
     read().ok_or_else(|| {
         let meant = parse_common_time(value).filter(|time| *time > 0);
-        let meant = meant.map(|time| Duration(time).to_string());
-        invalid(value, add_suggestion("a time of at least 1ms", meant))
+        let meant = meant.map(|time| DisplayMilliseconds(time).to_string());
+        invalid_value(value, add_suggestion("a time of at least 1ms", meant))
     })
 }
 
 /// The unit of a directive's number, which determines its notation.
 #[derive(Clone, Copy)]
-pub(super) enum Unit {
+pub(super) enum ValueUnit {
     Number,
     Bytes,
     /// Short time with `ms` or `s`, in milliseconds.
@@ -202,27 +202,27 @@ pub(super) enum Unit {
 
 /// The numbers that a directive accepts, from `least` to `most`, in its unit.
 #[derive(Clone, Copy)]
-pub(super) struct Range {
+pub(super) struct ValueRange {
     pub(super) least: u64,
     pub(super) most: u64,
-    pub(super) unit: Unit,
+    pub(super) unit: ValueUnit,
 }
 
-impl Range {
+impl ValueRange {
     /// Parses a number in the notation of its unit. Errors: it is no number, or out of the range.
-    pub(super) fn read(self, value: &[u8]) -> Result<u64, DirectiveError> {
+    pub(super) fn parse_value(self, value: &[u8]) -> Result<u64, DirectiveError> {
         let (digits, factor) = match (self.unit, value) {
-            (Unit::Bytes, [digits @ .., b'k' | b'K']) => (digits, KIB),
-            (Unit::Bytes, [digits @ .., b'm' | b'M']) => (digits, MIB),
-            (Unit::Bytes, [digits @ .., b'g' | b'G']) => (digits, GIB),
-            (Unit::Milliseconds | Unit::Time, [digits @ .., b'm', b's']) => (digits, 1),
-            (Unit::Milliseconds | Unit::Time, [digits @ .., b's']) => (digits, 1000),
-            (Unit::Time, [digits @ .., b'm']) => (digits, 60_000),
-            (Unit::Time, [digits @ .., b'h']) => (digits, 3_600_000),
-            (Unit::Time, [digits @ .., b'd']) => (digits, 86_400_000),
-            (Unit::Milliseconds | Unit::Time, b"0") => (&b"0"[..], 1),
+            (ValueUnit::Bytes, [digits @ .., b'k' | b'K']) => (digits, KIB),
+            (ValueUnit::Bytes, [digits @ .., b'm' | b'M']) => (digits, MIB),
+            (ValueUnit::Bytes, [digits @ .., b'g' | b'G']) => (digits, GIB),
+            (ValueUnit::Milliseconds | ValueUnit::Time, [digits @ .., b'm', b's']) => (digits, 1),
+            (ValueUnit::Milliseconds | ValueUnit::Time, [digits @ .., b's']) => (digits, 1000),
+            (ValueUnit::Time, [digits @ .., b'm']) => (digits, 60_000),
+            (ValueUnit::Time, [digits @ .., b'h']) => (digits, 3_600_000),
+            (ValueUnit::Time, [digits @ .., b'd']) => (digits, 86_400_000),
+            (ValueUnit::Milliseconds | ValueUnit::Time, b"0") => (&b"0"[..], 1),
             // a number without a unit is ambiguous: elsewhere in nginx it means seconds
-            (Unit::Milliseconds | Unit::Time, _) => (&b""[..], 1),
+            (ValueUnit::Milliseconds | ValueUnit::Time, _) => (&b""[..], 1),
             (_, digits) => (digits, 1),
         };
         std::str::from_utf8(digits)
@@ -233,26 +233,26 @@ impl Range {
             .and_then(|number| number.checked_mul(factor))
             .filter(|number| (self.least..=self.most).contains(number))
             .ok_or_else(|| {
-                invalid(
+                invalid_value(
                     value,
-                    add_suggestion(&self.to_string(), self.suggest(value)),
+                    add_suggestion(&self.to_string(), self.suggest_value(value)),
                 )
             })
     }
 
     /// Suggests an allowed value for a value that has another name of a unit, or a fraction.
-    fn suggest(self, value: &[u8]) -> Option<String> {
+    fn suggest_value(self, value: &[u8]) -> Option<String> {
         let word = match self.unit {
-            Unit::Number => return None,
-            Unit::Bytes => Size(parse_common_size(value)?).to_string(),
-            Unit::Time => Duration(parse_common_time(value)?).to_string(),
-            Unit::Milliseconds => match parse_common_time(value)? {
+            ValueUnit::Number => return None,
+            ValueUnit::Bytes => DisplaySize(parse_common_size(value)?).to_string(),
+            ValueUnit::Time => DisplayMilliseconds(parse_common_time(value)?).to_string(),
+            ValueUnit::Milliseconds => match parse_common_time(value)? {
                 time if time.is_multiple_of(1000) => format!("{}s", time / 1000),
                 time => format!("{time}ms"),
             },
         };
         let differs = word.as_bytes() != value;
-        (differs && self.read(word.as_bytes()).is_ok()).then_some(word)
+        (differs && self.parse_value(word.as_bytes()).is_ok()).then_some(word)
     }
 }
 
@@ -314,20 +314,32 @@ fn parse_with_unit(value: &[u8], unit: impl Fn(&str) -> Option<u64>) -> Option<u
     product.is_multiple_of(scale).then_some(product / scale)
 }
 
-impl fmt::Display for Range {
+impl fmt::Display for ValueRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Range { least, most, unit } = *self;
+        let ValueRange { least, most, unit } = *self;
         match unit {
-            Unit::Number => write!(f, "a number from {least} to {most}"),
+            ValueUnit::Number => write!(f, "a number from {least} to {most}"),
             // the maximum is larger than any disk
-            Unit::Bytes if most >= 1 << 50 => write!(f, "a size of at least {}", Size(least)),
-            Unit::Bytes => write!(f, "a size from {} to {}", Size(least), Size(most)),
-            Unit::Milliseconds => write!(f, "a time from {least}ms to {most}ms"),
-            Unit::Time => {
+            ValueUnit::Bytes if most >= 1 << 50 => {
+                write!(f, "a size of at least {}", DisplaySize(least))
+            }
+            ValueUnit::Bytes => write!(
+                f,
+                "a size from {} to {}",
+                DisplaySize(least),
+                DisplaySize(most)
+            ),
+            ValueUnit::Milliseconds => write!(f, "a time from {least}ms to {most}ms"),
+            ValueUnit::Time => {
                 f.write_str("a time with its unit (ms, s, m, h or d), ")?;
                 match least {
-                    0 => write!(f, "at most {}", Duration(most)),
-                    least => write!(f, "from {} to {}", Duration(least), Duration(most)),
+                    0 => write!(f, "at most {}", DisplayMilliseconds(most)),
+                    least => write!(
+                        f,
+                        "from {} to {}",
+                        DisplayMilliseconds(least),
+                        DisplayMilliseconds(most)
+                    ),
                 }
             }
         }
@@ -335,9 +347,9 @@ impl fmt::Display for Range {
 }
 
 /// A number of bytes that is formatted in the notation of the configuration.
-pub(super) struct Size(pub(super) u64);
+pub(super) struct DisplaySize(pub(super) u64);
 
-impl fmt::Display for Size {
+impl fmt::Display for DisplaySize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             size if size >= GIB && size % GIB == 0 => write!(f, "{}g", size / GIB),
@@ -349,9 +361,9 @@ impl fmt::Display for Size {
 }
 
 /// A number of milliseconds that is formatted in the notation of the configuration.
-pub(super) struct Duration(pub(super) u64);
+pub(super) struct DisplayMilliseconds(pub(super) u64);
 
-impl fmt::Display for Duration {
+impl fmt::Display for DisplayMilliseconds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = [
             (86_400_000, "d"),
@@ -371,26 +383,26 @@ impl fmt::Display for Duration {
 
 #[cfg(test)]
 mod tests {
-    use super::{parse_nginx_time, Range, Unit, GIB, MIB};
+    use super::{parse_nginx_time, ValueRange, ValueUnit, GIB, MIB};
 
     #[test]
     fn sizes_and_times_in_other_notations_are_rejected_with_a_suggestion() {
-        let bytes = Range {
+        let bytes = ValueRange {
             least: 64 * MIB,
             most: 1024 * GIB,
-            unit: Unit::Bytes,
+            unit: ValueUnit::Bytes,
         };
-        let time = Range {
+        let time = ValueRange {
             least: 100,
             most: 86_400_000,
-            unit: Unit::Time,
+            unit: ValueUnit::Time,
         };
-        let milliseconds = Range {
-            unit: Unit::Milliseconds,
+        let milliseconds = ValueRange {
+            unit: ValueUnit::Milliseconds,
             ..time
         };
-        let number = Range {
-            unit: Unit::Number,
+        let number = ValueRange {
+            unit: ValueUnit::Number,
             ..bytes
         };
         for (range, value, meant) in [
@@ -427,14 +439,14 @@ mod tests {
             (milliseconds, "250msec", Some("250ms")),
             (number, "1k", None),
         ] {
-            let error = range.read(value.as_bytes()).unwrap_err().to_string();
+            let error = range.parse_value(value.as_bytes()).unwrap_err().to_string();
             let suggestion = meant.map(|meant| format!("; did you mean \"{meant}\"?"));
             match suggestion {
                 Some(suggestion) => assert!(error.ends_with(&suggestion), "{error}"),
                 None => assert!(!error.contains("did you mean"), "{error}"),
             }
             if let Some(meant) = meant {
-                assert!(range.read(meant.as_bytes()).is_ok(), "{meant}");
+                assert!(range.parse_value(meant.as_bytes()).is_ok(), "{meant}");
             }
         }
         for (value, meant) in [

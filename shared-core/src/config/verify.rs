@@ -1,6 +1,6 @@
 //! The share of hits that are verified against the node.
 
-use super::values::{invalid, DirectiveError};
+use super::values::{invalid_value, DirectiveError};
 
 /// The share of hits that are compared with a new response of the node, and the action on a
 /// difference.
@@ -13,36 +13,36 @@ pub struct VerifyConfig {
 }
 
 /// Rate that verifies all hits.
-pub const ALL: u32 = 1_000_000;
+pub const VERIFY_ALL_RATE: u32 = 1_000_000;
 
-const PURGE: &[u8] = b"purge";
-const RATES: &str = "\"off\" or a share of the hits, from 0.0001% to 100%";
+const PURGE_WORD: &[u8] = b"purge";
+const ALLOWED_RATES: &str = "\"off\" or a share of the hits, from 0.0001% to 100%";
 
 impl VerifyConfig {
     /// Whether a share of the hits is verified against the node.
-    pub fn is_on(self) -> bool {
+    pub fn is_enabled(self) -> bool {
         self.rate > 0
     }
 
-    pub(super) fn read(values: &[&[u8]]) -> Result<Self, DirectiveError> {
+    pub(super) fn parse_values(values: &[&[u8]]) -> Result<Self, DirectiveError> {
         match values {
             [b"off"] => Ok(Self::default()),
             [rate] => Ok(Self {
-                rate: read_rate(rate)?,
+                rate: parse_rate(rate)?,
                 purges: false,
             }),
-            [rate, word] if *word == PURGE => Ok(Self {
-                rate: read_rate(rate)?,
+            [rate, word] if *word == PURGE_WORD => Ok(Self {
+                rate: parse_rate(rate)?,
                 purges: true,
             }),
-            [_, word] => Err(invalid(word, "\"purge\" or omitted")),
+            [_, word] => Err(invalid_value(word, "\"purge\" or omitted")),
             _ => Err(DirectiveError::OneOrTwoValues),
         }
     }
 }
 
 /// Parses a percentage with at most four decimal places, and returns millionths.
-fn read_rate(value: &[u8]) -> Result<u32, DirectiveError> {
+fn parse_rate(value: &[u8]) -> Result<u32, DirectiveError> {
     let read = || {
         let text = std::str::from_utf8(value).ok()?.strip_suffix('%')?;
         let (whole, parts) = text.split_once('.').unwrap_or((text, "0"));
@@ -52,13 +52,13 @@ fn read_rate(value: &[u8]) -> Result<u32, DirectiveError> {
         }
         let parts: u32 = format!("{parts:0<4}").parse().ok()?;
         let rate = whole.parse::<u32>().ok()? * 10_000 + parts;
-        (1..=ALL).contains(&rate).then_some(rate)
+        (1..=VERIFY_ALL_RATE).contains(&rate).then_some(rate)
     };
-    read().ok_or_else(|| invalid(value, RATES))
+    read().ok_or_else(|| invalid_value(value, ALLOWED_RATES))
 }
 
 /// Regular expression of a rate.
-pub(super) const RATE: &str = r"(?:0{1,3}\.(?!0+%)[0-9]{1,4}|(?:0{0,2}[1-9]|0?[1-9][0-9])(?:\.[0-9]{1,4})?|100(?:\.0{1,4})?)%";
+pub(super) const RATE_PATTERN: &str = r"(?:0{1,3}\.(?!0+%)[0-9]{1,4}|(?:0{0,2}[1-9]|0?[1-9][0-9])(?:\.[0-9]{1,4})?|100(?:\.0{1,4})?)%";
 
 #[cfg(test)]
 mod tests {
@@ -66,7 +66,7 @@ mod tests {
 
     fn read(values: &[&str]) -> Option<(u32, bool)> {
         let values: Vec<_> = values.iter().map(|value| value.as_bytes()).collect();
-        let verify = VerifyConfig::read(&values).ok()?;
+        let verify = VerifyConfig::parse_values(&values).ok()?;
         Some((verify.rate, verify.purges))
     }
 

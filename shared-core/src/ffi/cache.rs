@@ -12,10 +12,12 @@ use super::exchange_types::{
     sszip_failure, sszip_header, sszip_job, sszip_lookup_request, sszip_other_filters,
     sszip_request_body, sszip_required_body, sszip_response_head, sszip_step,
 };
-use super::panic::{borrow_mut, borrow_sized, boundary, catch_panic, check_results, write_result};
+use super::panic::{
+    borrow_mut, borrow_sized, catch_panic, catch_panic_status, check_results, write_result,
+};
 use super::types::{slice_of, sszip_status, sszip_str};
 use crate::cache::reason::Reason;
-use crate::exchange::drive::{BodyLength, Driver, OtherFilters, RequestBody, RequiredBody};
+use crate::exchange::drive::{BodyLength, ExchangeDriver, OtherFilters, RequestBody, RequiredBody};
 use crate::exchange::{Exchange, LookupRequest, PurgeRequest};
 
 /// Returns the part of the request body that a lookup requires, for a request
@@ -71,32 +73,34 @@ pub unsafe extern "C" fn sszip_exchange_lookup(
     request: *const sszip_lookup_request,
     step: *mut sszip_step,
 ) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         check_results!(step);
         let driver = &mut borrow_mut!(exchange).driver;
         let request = borrow_sized!(request);
         const WHOLE: u32 = sszip_request_body::SSZIP_BODY_WHOLE as u32;
         const UNREAD: u32 = sszip_request_body::SSZIP_BODY_AWAITS_CONTINUE as u32;
         const UNAVAILABLE: u32 = sszip_request_body::SSZIP_BODY_UNAVAILABLE as u32;
-        let config = driver.exchange().map(|open| Arc::clone(open.config()));
+        let config = driver
+            .available_exchange()
+            .map(|open| Arc::clone(open.route_config()));
         // SAFETY: the function's contract.
-        let url = (!request.url.data.is_null()).then(|| unsafe { request.url.bytes() });
+        let url = (!request.url.data.is_null()).then(|| unsafe { request.url.borrow_bytes() });
         let is_named = !request.name_space.data.is_null();
         let place = match &config {
-            Some(config) if !is_named => config.destination.text(url),
+            Some(config) if !is_named => config.destination.request_text(url),
             _ => Cow::default(),
         };
         // SAFETY: the function's contract.
         let (body, request) = unsafe {
             let known = LookupRequest {
-                namespace: is_named.then(|| request.name_space.bytes()),
+                namespace: is_named.then(|| request.name_space.borrow_bytes()),
                 place: &place,
                 unnamed: request.route_unnamed,
                 local: false,
-                host: request.host.bytes(),
+                host: request.host.borrow_bytes(),
                 port: request.port,
                 // of one that is not there, its beginning
-                body: request.body.bytes(),
+                body: request.body.borrow_bytes(),
                 now: request.now,
                 coding_allowed: request.coding_allowed,
                 whole: request.no_split,
@@ -108,14 +112,14 @@ pub unsafe extern "C" fn sszip_exchange_lookup(
                 never_anew: false,
             };
             let body = match request.body_state {
-                WHOLE => RequestBody::Whole(request.body.bytes()),
+                WHOLE => RequestBody::Whole(request.body.borrow_bytes()),
                 UNREAD => RequestBody::AwaitsContinue,
                 UNAVAILABLE => RequestBody::Unavailable,
                 _ => return sszip_status::SSZIP_STATUS_MISUSE,
             };
             (body, known)
         };
-        let found = driver.lookup(body, request);
+        let found = driver.lookup_under_policy(body, request);
         // SAFETY: the function's contract.
         unsafe { write_step(found, step) }
     })
@@ -138,7 +142,7 @@ pub unsafe extern "C" fn sszip_exchange_purge(
     request: *const sszip_lookup_request,
     step: *mut sszip_step,
 ) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         check_results!(step);
         let driver = &mut borrow_mut!(exchange).driver;
         let request = borrow_sized!(request);
@@ -149,15 +153,15 @@ pub unsafe extern "C" fn sszip_exchange_purge(
         let purge = unsafe {
             let name = request.name_space;
             PurgeRequest {
-                method: method.bytes(),
-                query: query.bytes(),
-                namespace: (!name.data.is_null()).then(|| name.bytes()),
+                method: method.borrow_bytes(),
+                query: query.borrow_bytes(),
+                namespace: (!name.data.is_null()).then(|| name.borrow_bytes()),
                 waiter,
                 now: request.now,
             }
         };
         // SAFETY: the function's contract.
-        unsafe { write_step(driver.purge(&purge), step) }
+        unsafe { write_step(driver.handle_purge_request(&purge), step) }
     })
 }
 
@@ -174,7 +178,7 @@ pub unsafe extern "C" fn sszip_exchange_take_background_update(
     exchange: *mut sszip_exchange,
 ) -> *mut sszip_exchange {
     // SAFETY: the function's contract.
-    let update = unsafe { with_driver(exchange, Driver::take_background_update) }.flatten();
+    let update = unsafe { with_driver(exchange, ExchangeDriver::take_background_update) }.flatten();
     update.map_or(std::ptr::null_mut(), |update| {
         Box::into_raw(Box::new(sszip_exchange::from_driver(update)))
     })
@@ -200,7 +204,7 @@ pub unsafe extern "C" fn sszip_exchange_take_probe(
 ) -> *mut sszip_exchange {
     // SAFETY: the function's contract.
     let inquiry = unsafe {
-        let url = (!url.data.is_null()).then(|| url.bytes());
+        let url = (!url.data.is_null()).then(|| url.borrow_bytes());
         with_driver(exchange, |driver| driver.take_probe(url, now))
     };
     inquiry.flatten().map_or(std::ptr::null_mut(), |inquiry| {
@@ -225,11 +229,11 @@ pub unsafe extern "C" fn sszip_exchange_probe_path(
     path: sszip_str,
     out: *mut sszip_str,
 ) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         check_results!(out);
         let exchange = borrow_mut!(exchange);
         // SAFETY: the function's contract.
-        let path = unsafe { path.bytes() };
+        let path = unsafe { path.borrow_bytes() };
         let Some(path) = exchange.driver.probe_path(path) else {
             return sszip_status::SSZIP_STATUS_MISUSE;
         };
@@ -254,7 +258,7 @@ pub unsafe extern "C" fn sszip_exchange_upstream_failed(
     now: u64,
     serves_stale: *mut bool,
 ) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         check_results!(serves_stale);
         let driver = &mut borrow_mut!(exchange).driver;
         let Some(failure) = sszip_failure::numbered(failure, status) else {
@@ -278,13 +282,13 @@ pub unsafe extern "C" fn sszip_exchange_would_serve_stale(
     now: u64,
     serves_stale: *mut bool,
 ) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         check_results!(serves_stale);
         let driver = &mut borrow_mut!(exchange).driver;
         let Some(failure) = sszip_failure::numbered(failure, status) else {
             return sszip_status::SSZIP_STATUS_MISUSE;
         };
-        let is_served = driver.with_exchange(|exchange| exchange.would_serve_stale(failure, now));
+        let is_served = driver.update_exchange(|exchange| exchange.would_serve_stale(failure, now));
         write_result!(serves_stale, is_served.unwrap_or(false));
         sszip_status::SSZIP_STATUS_OK
     })
@@ -332,7 +336,7 @@ pub unsafe extern "C" fn sszip_exchange_request_target(
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_status(exchange: *const sszip_exchange) -> u16 {
     // SAFETY: the function's contract.
-    unsafe { with_exchange(exchange, Exchange::status) }.unwrap_or(0)
+    unsafe { with_exchange(exchange, Exchange::stored_response_status) }.unwrap_or(0)
 }
 
 /// Prevents the response from being stored, because the operator excludes it
@@ -342,9 +346,9 @@ pub unsafe extern "C" fn sszip_exchange_status(exchange: *const sszip_exchange) 
 /// `exchange` is NULL or valid.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_no_store(exchange: *mut sszip_exchange) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         let driver = &mut borrow_mut!(exchange).driver;
-        driver.with_exchange(|exchange| exchange.not_stored(Reason::NoCache));
+        driver.update_exchange(|exchange| exchange.reject_storage(Reason::NoCache));
         sszip_status::SSZIP_STATUS_OK
     })
 }
@@ -356,9 +360,9 @@ pub unsafe extern "C" fn sszip_exchange_no_store(exchange: *mut sszip_exchange) 
 /// `exchange` is NULL or valid.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_redirected(exchange: *mut sszip_exchange) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         let driver = &mut borrow_mut!(exchange).driver;
-        driver.with_exchange(|exchange| exchange.not_stored(Reason::Redirect));
+        driver.update_exchange(|exchange| exchange.reject_storage(Reason::Redirect));
         sszip_status::SSZIP_STATUS_OK
     })
 }
@@ -398,7 +402,7 @@ pub unsafe extern "C" fn sszip_exchange_upstream_head(
     now: u64,
     replaced: *mut bool,
 ) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         check_results!(replaced);
         let driver = &mut borrow_mut!(exchange).driver;
         let head = borrow_sized!(head);
@@ -431,7 +435,7 @@ pub unsafe extern "C" fn sszip_exchange_other_filters(
     // SAFETY: the function's contract.
     match unsafe {
         with_driver(exchange, |driver| {
-            driver.other_filters(changes, compresses, has_length)
+            driver.record_other_filters(changes, compresses, has_length)
         })
     } {
         Some(OtherFilters::BodyChanged) => sszip_other_filters::SSZIP_OTHER_FILTERS_BODY_CHANGED,
@@ -452,7 +456,7 @@ pub unsafe extern "C" fn sszip_exchange_is_new_filter_detection(
     exchange: *mut sszip_exchange,
 ) -> bool {
     // SAFETY: the function's contract.
-    unsafe { with_driver(exchange, Driver::is_new_filter_detection) }.unwrap_or(false)
+    unsafe { with_driver(exchange, ExchangeDriver::is_new_filter_detection) }.unwrap_or(false)
 }
 
 /// Reads `len` bytes of the body as the upstream sent it, after
@@ -473,7 +477,7 @@ pub unsafe extern "C" fn sszip_exchange_upstream_piece(
 ) -> *mut sszip_job {
     // SAFETY: the function's contract.
     let piece = (!data.is_null()).then(|| unsafe { slice_of(data, len) });
-    let show = |driver: &mut Driver| driver.upstream_piece(piece, len as u64, last, now);
+    let show = |driver: &mut ExchangeDriver| driver.upstream_piece(piece, len as u64, last, now);
     // SAFETY: the function's contract.
     let job = unsafe { with_driver(exchange, show) }.flatten();
     job.map_or(std::ptr::null_mut(), sszip_job::into_raw)
@@ -496,7 +500,7 @@ pub unsafe extern "C" fn sszip_exchange_filtered_hit_head(
     fields: *const sszip_header,
     nfields: usize,
 ) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         let driver = &mut borrow_mut!(exchange).driver;
         // SAFETY: the function's contract.
         let fields = unsafe { fields_of(fields, nfields) };
@@ -520,9 +524,9 @@ pub unsafe extern "C" fn sszip_exchange_would_compress(
     length: i64,
 ) -> bool {
     // SAFETY: the function's contract.
-    let (exchange, content_type) = unsafe { (exchange.as_ref(), content_type.bytes()) };
+    let (exchange, content_type) = unsafe { (exchange.as_ref(), content_type.borrow_bytes()) };
     let length = u64::try_from(length).ok();
-    let open = exchange.and_then(|exchange| exchange.driver.exchange());
+    let open = exchange.and_then(|exchange| exchange.driver.available_exchange());
     open.is_some_and(|exchange| {
         catch_panic(|| exchange.would_compress(content_type, length)).unwrap_or(false)
     })
@@ -537,8 +541,8 @@ pub unsafe extern "C" fn sszip_exchange_would_compress(
 pub unsafe extern "C" fn sszip_exchange_is_filling(exchange: *const sszip_exchange) -> bool {
     // SAFETY: the function's contract.
     let exchange = unsafe { exchange.as_ref() };
-    let open = exchange.and_then(|exchange| exchange.driver.exchange());
-    open.is_some_and(Exchange::is_filling)
+    let open = exchange.and_then(|exchange| exchange.driver.available_exchange());
+    open.is_some_and(Exchange::has_active_fill)
 }
 
 /// Detaches an exchange whose client and host need nothing more of it: it
@@ -549,8 +553,8 @@ pub unsafe extern "C" fn sszip_exchange_is_filling(exchange: *const sszip_exchan
 /// `exchange` is NULL or valid.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_detach(exchange: *mut sszip_exchange) -> sszip_status {
-    boundary(|| {
-        borrow_mut!(exchange).driver.detach();
+    catch_panic_status(|| {
+        borrow_mut!(exchange).driver.detach_client();
         sszip_status::SSZIP_STATUS_OK
     })
 }

@@ -2,26 +2,26 @@
 
 use std::sync::{Arc, LazyLock};
 
-use super::panic::boundary;
+use super::panic::catch_panic_status;
 use super::types::{slice_of, sszip_status, sszip_str};
-use crate::cache::process::wake::{EventLoop, Queue, Waiter};
-use crate::cache::process::Process;
+use crate::cache::process::wake::{EventLoop, Waiter, WakeQueue};
+use crate::cache::process::ProcessHandle;
 use crate::config::RouteConfig;
 
 /// State of the process, shared by all configurations that it loads.
-pub(super) static PROCESS: LazyLock<Process> = LazyLock::new(|| {
-    let process = Process::default();
-    process.shared.event_loop(WOKEN.clone());
+pub(super) static PROCESS: LazyLock<ProcessHandle> = LazyLock::new(|| {
+    let process = ProcessHandle::default();
+    process.shared.add_event_loop(WOKEN.clone());
     process
 });
 
 /// Wakeups of the process's only event loop, which `sszip_next_wakeup` returns.
-pub(super) static WOKEN: LazyLock<Arc<Queue>> = LazyLock::new(Arc::default);
+pub(super) static WOKEN: LazyLock<Arc<WakeQueue>> = LazyLock::new(Arc::default);
 
 /// Waiter of the request of that name; `None` for 0: the request does not
 /// wait.
 pub(super) fn waiter_of(name: usize) -> Option<Waiter> {
-    (name != 0).then(|| EventLoop::default().waiter(name))
+    (name != 0).then(|| EventLoop::default().waiter_with_id(name))
 }
 
 /// The settings of one route. They do not change: any number of threads may
@@ -34,7 +34,7 @@ pub(super) unsafe fn values_of<'a>(values: *const sszip_str, nvalues: usize) -> 
     // SAFETY: the caller's promise.
     let values = unsafe { slice_of(values, nvalues) };
     // SAFETY: the caller's promise.
-    let values = values.iter().map(|value| unsafe { value.bytes() });
+    let values = values.iter().map(|value| unsafe { value.borrow_bytes() });
     values.collect()
 }
 
@@ -79,10 +79,10 @@ impl sszip_route_settings {
         Self {
             config,
             enable: rules.enable,
-            caches: rules.caches(),
+            caches: rules.is_cache_enabled(),
             reads_requests: rules.may_read_request_body(),
-            has_policy: rules.policy().is_some(),
-            sends_probes: rules.transcodes(),
+            has_policy: rules.active_policy().is_some(),
+            sends_probes: rules.is_transcoding_enabled(),
             buffers: rules.buffers.number as usize,
             buffer_size: rules.buffers.size as usize,
         }
@@ -91,8 +91,8 @@ impl sszip_route_settings {
 
 /// # Safety
 /// `object` is NULL or from `Box::into_raw` and not freed.
-pub(super) unsafe fn free<T>(object: *mut T) {
-    boundary(|| {
+pub(super) unsafe fn free_boxed_object<T>(object: *mut T) {
+    catch_panic_status(|| {
         if !object.is_null() {
             // SAFETY: not NULL; the caller's promise.
             drop(unsafe { Box::from_raw(object) });

@@ -3,19 +3,19 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::config::{free, sszip_config};
+use super::config::{free_boxed_object, sszip_config};
 use super::exchange_types::{
     sszip_action, sszip_flush, sszip_head_edit, sszip_header, sszip_job, sszip_progress,
     sszip_request_head, sszip_response_head, sszip_step,
 };
 use super::known_header::sszip_known_header;
 use super::panic::{
-    borrow, borrow_mut, borrow_sized, boundary, catch_panic, check_results, write_result,
+    borrow, borrow_mut, borrow_sized, catch_panic, catch_panic_status, check_results, write_result,
 };
 use super::types::{slice_of, sszip_status, sszip_str};
 use crate::allocator;
-use crate::bytes::push;
-use crate::exchange::drive::{Driver, Step};
+use crate::bytes::try_push;
+use crate::exchange::drive::{ExchangeDriver, HostStep};
 use crate::exchange::{
     BodyStreamError, Exchange, HeadEdit, Header, Misuse, RequestHead, ResponseHead,
 };
@@ -23,7 +23,7 @@ use crate::exchange::{
 /// One HTTP exchange; each request has its own. docs/exchange.md describes the
 /// order of calls.
 pub struct sszip_exchange {
-    pub(super) driver: Driver,
+    pub(super) driver: ExchangeDriver,
     /// Time at which the exchange was created.
     pub(super) since: Instant,
     /// Result of the last call of an `_edits` function.
@@ -50,11 +50,11 @@ pub unsafe extern "C" fn sszip_exchange_new(
     config: *const sszip_config,
     out: *mut *mut sszip_exchange,
 ) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         check_results!(out);
         let config = Arc::clone(&borrow!(config).0);
         let drop_stored = || {
-            if let Some(hot) = config.process.shared.hot() {
+            if let Some(hot) = config.process.shared.hot_tier() {
                 hot.clear();
             }
         };
@@ -63,14 +63,16 @@ pub unsafe extern "C" fn sszip_exchange_new(
         }
         write_result!(
             out,
-            Box::into_raw(Box::new(sszip_exchange::from_driver(Driver::new(config))))
+            Box::into_raw(Box::new(sszip_exchange::from_driver(ExchangeDriver::new(
+                config
+            ))))
         );
         sszip_status::SSZIP_STATUS_OK
     })
 }
 
 impl sszip_exchange {
-    pub(super) fn from_driver(driver: Driver) -> Self {
+    pub(super) fn from_driver(driver: ExchangeDriver) -> Self {
         Self {
             driver,
             since: Instant::now(),
@@ -90,7 +92,7 @@ impl sszip_exchange {
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_free(exchange: *mut sszip_exchange) {
     // SAFETY: the function's contract.
-    unsafe { free(exchange) }
+    unsafe { free_boxed_object(exchange) }
 }
 
 /// Reads the client's request head. Copies what the exchange needs.
@@ -103,14 +105,14 @@ pub unsafe extern "C" fn sszip_exchange_request_head(
     exchange: *mut sszip_exchange,
     head: *const sszip_request_head,
 ) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         let driver = &mut borrow_mut!(exchange).driver;
         let head = borrow_sized!(head);
         // SAFETY: the function's contract.
-        done(driver.request_head(unsafe {
+        misuse_status(driver.request_head(unsafe {
             RequestHead {
-                method: head.method.bytes(),
-                target: head.target.bytes(),
+                method: head.method.borrow_bytes(),
+                target: head.target.borrow_bytes(),
                 fields: fields_of(head.fields, head.nfields),
             }
         }))
@@ -149,7 +151,7 @@ pub unsafe extern "C" fn sszip_exchange_response_head(
     head: *const sszip_response_head,
     step: *mut sszip_step,
 ) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         check_results!(step);
         let exchange = borrow_mut!(exchange);
         let head = borrow_sized!(head);
@@ -174,7 +176,7 @@ pub unsafe extern "C" fn sszip_exchange_response_head_unavailable(
     exchange: *mut sszip_exchange,
     step: *mut sszip_step,
 ) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         check_results!(step);
         let judged = borrow_mut!(exchange).driver.response_head_unavailable();
         // SAFETY: the function's contract.
@@ -196,11 +198,11 @@ pub unsafe extern "C" fn sszip_exchange_piece(
     piece: sszip_str,
     step: *mut sszip_step,
 ) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         check_results!(step);
         let driver = &mut borrow_mut!(exchange).driver;
         // SAFETY: the function's contract.
-        let taken = driver.piece(unsafe { piece.bytes() });
+        let taken = driver.handle_body_piece(unsafe { piece.borrow_bytes() });
         // SAFETY: the function's contract.
         unsafe { write_step(taken, step) }
     })
@@ -216,7 +218,7 @@ pub unsafe extern "C" fn sszip_exchange_end_buffering(
     exchange: *mut sszip_exchange,
     step: *mut sszip_step,
 ) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         check_results!(step);
         let released = borrow_mut!(exchange).driver.end_buffering();
         // SAFETY: the function's contract.
@@ -273,15 +275,15 @@ pub unsafe extern "C" fn sszip_exchange_stream(
     capacity: usize,
     progress: *mut sszip_progress,
 ) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         check_results!(progress);
         let driver = &mut borrow_mut!(exchange).driver;
         // SAFETY: the function's contract.
-        let (piece, output) = unsafe { (piece.bytes(), output_slice(output, capacity)) };
+        let (piece, output) = unsafe { (piece.borrow_bytes(), output_slice(output, capacity)) };
         let Some(flush) = sszip_flush::numbered(flush) else {
             return sszip_status::SSZIP_STATUS_MISUSE;
         };
-        match driver.stream(piece, flush, output) {
+        match driver.encode_body_piece(piece, flush, output) {
             Ok(step) => {
                 write_result!(
                     progress,
@@ -311,9 +313,9 @@ pub unsafe extern "C" fn sszip_exchange_end(
     exchange: *mut sszip_exchange,
     step: *mut sszip_step,
 ) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         check_results!(step);
-        let ended = borrow_mut!(exchange).driver.end();
+        let ended = borrow_mut!(exchange).driver.handle_body_end();
         // SAFETY: the function's contract.
         unsafe { write_step(ended, step) }
     })
@@ -329,7 +331,7 @@ pub unsafe extern "C" fn sszip_exchange_end_truncated(
     exchange: *mut sszip_exchange,
     step: *mut sszip_step,
 ) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         check_results!(step);
         let ended = borrow_mut!(exchange).driver.end_truncated();
         // SAFETY: the function's contract.
@@ -344,7 +346,7 @@ pub unsafe extern "C" fn sszip_exchange_end_truncated(
 /// `exchange` is NULL or valid.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_abort(exchange: *mut sszip_exchange) -> sszip_status {
-    boundary(|| done(borrow_mut!(exchange).driver.abort()))
+    catch_panic_status(|| misuse_status(borrow_mut!(exchange).driver.abort_response()))
 }
 
 /// Returns the changes to the response head that the client receives, after an
@@ -394,12 +396,12 @@ pub unsafe extern "C" fn sszip_exchange_upstream_vary(
     vary: sszip_str,
     out: *mut sszip_str,
 ) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         check_results!(out);
         let exchange = borrow_mut!(exchange);
         // SAFETY: the function's contract.
-        let vary = unsafe { vary.bytes() };
-        exchange.upstream_vary = match exchange.driver.exchange() {
+        let vary = unsafe { vary.borrow_bytes() };
+        exchange.upstream_vary = match exchange.driver.available_exchange() {
             Some(open) => open.upstream_vary_header(vary),
             None => return sszip_status::SSZIP_STATUS_MISUSE,
         };
@@ -424,14 +426,15 @@ pub unsafe extern "C" fn sszip_exchange_body(
     pieces: *mut *const sszip_str,
     npieces: *mut usize,
 ) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         check_results!(pieces, npieces);
         let exchange = borrow_mut!(exchange);
         // a batch has as many pieces as responses
         let mut body = Vec::new();
-        if let Some(open) = exchange.driver.exchange() {
-            let mut pieces = open.body();
-            let all = pieces.try_for_each(|piece| push(&mut body, sszip_str::from_bytes(piece)));
+        if let Some(open) = exchange.driver.available_exchange() {
+            let mut pieces = open.body_slices();
+            let all =
+                pieces.try_for_each(|piece| try_push(&mut body, sszip_str::from_bytes(piece)));
             if all.is_none() {
                 return sszip_status::SSZIP_STATUS_MEMORY;
             }
@@ -453,7 +456,7 @@ pub(super) unsafe fn with_exchange<T>(
     of: impl FnOnce(&Exchange) -> T,
 ) -> Option<T> {
     // SAFETY: the caller's promise.
-    let open = unsafe { exchange.as_ref() }?.driver.exchange()?;
+    let open = unsafe { exchange.as_ref() }?.driver.available_exchange()?;
     catch_panic(|| of(open))
 }
 
@@ -464,7 +467,7 @@ pub(super) unsafe fn with_exchange<T>(
 /// `exchange` is NULL or valid.
 pub(super) unsafe fn with_driver<T>(
     exchange: *mut sszip_exchange,
-    action: impl FnOnce(&mut Driver) -> T,
+    action: impl FnOnce(&mut ExchangeDriver) -> T,
 ) -> Option<T> {
     // SAFETY: the caller's promise.
     let driver = &mut unsafe { exchange.as_mut() }?.driver;
@@ -487,29 +490,32 @@ unsafe fn output_slice<'a>(data: *mut u8, len: usize) -> &'a mut [u8] {
 ///
 /// # Safety
 /// `out` is NULL or points at memory of its type.
-pub(super) unsafe fn write_step(step: Result<Step, Misuse>, out: *mut sszip_step) -> sszip_status {
+pub(super) unsafe fn write_step(
+    step: Result<HostStep, Misuse>,
+    out: *mut sszip_step,
+) -> sszip_status {
     let Ok(step) = step else {
         return sszip_status::SSZIP_STATUS_MISUSE;
     };
     let (mut job, mut reason) = (std::ptr::null_mut(), std::ptr::null());
     let action = match step {
-        Step::Await => sszip_action::SSZIP_ACTION_AWAIT,
-        Step::Forward => sszip_action::SSZIP_ACTION_FORWARD,
-        Step::ForwardRewritten => sszip_action::SSZIP_ACTION_FORWARD_REWRITTEN,
-        Step::Respond => sszip_action::SSZIP_ACTION_RESPOND,
-        Step::Wait => sszip_action::SSZIP_ACTION_WAIT,
-        Step::Pass => sszip_action::SSZIP_ACTION_PASS,
-        Step::Observe => sszip_action::SSZIP_ACTION_OBSERVE,
-        Step::Buffer => sszip_action::SSZIP_ACTION_BUFFER,
-        Step::Stream => sszip_action::SSZIP_ACTION_STREAM,
-        Step::Send => sszip_action::SSZIP_ACTION_SEND,
-        Step::SendThenPass => sszip_action::SSZIP_ACTION_SEND_THEN_PASS,
-        Step::RunJob(owned) => {
+        HostStep::Await => sszip_action::SSZIP_ACTION_AWAIT,
+        HostStep::Forward => sszip_action::SSZIP_ACTION_FORWARD,
+        HostStep::ForwardRewritten => sszip_action::SSZIP_ACTION_FORWARD_REWRITTEN,
+        HostStep::Respond => sszip_action::SSZIP_ACTION_RESPOND,
+        HostStep::Wait => sszip_action::SSZIP_ACTION_WAIT,
+        HostStep::Pass => sszip_action::SSZIP_ACTION_PASS,
+        HostStep::Observe => sszip_action::SSZIP_ACTION_OBSERVE,
+        HostStep::Buffer => sszip_action::SSZIP_ACTION_BUFFER,
+        HostStep::Stream => sszip_action::SSZIP_ACTION_STREAM,
+        HostStep::Send => sszip_action::SSZIP_ACTION_SEND,
+        HostStep::SendThenPass => sszip_action::SSZIP_ACTION_SEND_THEN_PASS,
+        HostStep::RunJob(owned) => {
             job = sszip_job::into_raw(owned);
             sszip_action::SSZIP_ACTION_RUN_JOB
         }
-        Step::Fail(failure) => {
-            reason = failure.text().as_ptr();
+        HostStep::Fail(failure) => {
+            reason = failure.reason_description().as_ptr();
             sszip_action::SSZIP_ACTION_FAIL
         }
     };
@@ -534,7 +540,7 @@ pub(super) unsafe fn fields_of<'a>(
     let fields = unsafe { slice_of(fields, nfields) };
     fields.iter().map(|field| {
         // SAFETY: the caller's promise.
-        unsafe { (field.name.bytes(), field.value.bytes()) }
+        unsafe { (field.name.borrow_bytes(), field.value.borrow_bytes()) }
     })
 }
 
@@ -565,10 +571,10 @@ unsafe fn write_edits(
     edits: *mut *const sszip_head_edit,
     nedits: *mut usize,
 ) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         check_results!(edits, nedits);
         let exchange = borrow_mut!(exchange);
-        let open = exchange.driver.exchange();
+        let open = exchange.driver.available_exchange();
         exchange.edits = open
             .map_or(&[][..], of)
             .iter()
@@ -587,7 +593,7 @@ unsafe fn write_edits(
     })
 }
 
-fn done(result: Result<(), Misuse>) -> sszip_status {
+fn misuse_status(result: Result<(), Misuse>) -> sszip_status {
     match result {
         Ok(()) => sszip_status::SSZIP_STATUS_OK,
         Err(_) => sszip_status::SSZIP_STATUS_MISUSE,

@@ -5,7 +5,7 @@ use std::ffi::c_char;
 use super::known_header::sszip_known_header;
 use super::types::sszip_str;
 use crate::cache::use_stale::UpstreamFailure;
-use crate::exchange::drive::Job;
+use crate::exchange::drive::OffLoopJob;
 use crate::gzip::stream::Flush;
 
 /// A header field.
@@ -153,10 +153,10 @@ pub enum sszip_action {
 /// Work that takes too long for an event loop. The host that received it owns
 /// it, may run it on any thread, and ends it with one call of
 /// `sszip_exchange_job_done` or `sszip_job_store`.
-pub struct sszip_job(pub(super) Job);
+pub struct sszip_job(pub(super) OffLoopJob);
 
 impl sszip_job {
-    pub(super) fn into_raw(job: Job) -> *mut Self {
+    pub(super) fn into_raw(job: OffLoopJob) -> *mut Self {
         Box::into_raw(Box::new(Self(job)))
     }
 }

@@ -2,7 +2,7 @@
 
 use super::exchange::{sszip_exchange, write_step};
 use super::exchange_types::{sszip_job, sszip_step};
-use super::panic::{borrow_mut, boundary, catch_panic, check_results};
+use super::panic::{borrow_mut, catch_panic, catch_panic_status, check_results};
 use super::types::sszip_status;
 
 /// Runs a job, once, which takes milliseconds per megabyte. If the library
@@ -12,8 +12,8 @@ use super::types::sszip_status;
 /// `job` is NULL or valid.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_job_run(job: *mut sszip_job) -> sszip_status {
-    boundary(|| {
-        borrow_mut!(job).0.run();
+    catch_panic_status(|| {
+        borrow_mut!(job).0.run_job();
         sszip_status::SSZIP_STATUS_OK
     })
 }
@@ -36,12 +36,12 @@ pub unsafe extern "C" fn sszip_job_has_store(job: *const sszip_job) -> bool {
 /// `job` is NULL or valid, and is not used after the call.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_job_store(job: *mut sszip_job, now: u64) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         if job.is_null() {
             return sszip_status::SSZIP_STATUS_NULL;
         }
         // SAFETY: not NULL; the function's contract.
-        unsafe { Box::from_raw(job) }.0.store(now);
+        unsafe { Box::from_raw(job) }.0.store_built_entry(now);
         sszip_status::SSZIP_STATUS_OK
     })
 }
@@ -78,14 +78,14 @@ pub unsafe extern "C" fn sszip_exchange_job_done(
     job: *mut sszip_job,
     step: *mut sszip_step,
 ) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         check_results!(step);
         let driver = &mut borrow_mut!(exchange).driver;
         if job.is_null() {
             return sszip_status::SSZIP_STATUS_NULL;
         }
         // SAFETY: not NULL; the function's contract.
-        let next = driver.job_done(unsafe { Box::from_raw(job) }.0);
+        let next = driver.resume_after_job(unsafe { Box::from_raw(job) }.0);
         // SAFETY: the function's contract.
         unsafe { write_step(Ok(next), step) }
     })

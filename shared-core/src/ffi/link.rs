@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
 use super::config::PROCESS;
-use super::panic::{boundary, catch_panic, check_results, write_result};
+use super::panic::{catch_panic, catch_panic_status, check_results, write_result};
 use super::types::{sszip_status, sszip_str};
 use crate::cache::link::{ConnectionAction, Link, OwnerHealthChange};
 use crate::cache::process::owner_client::OwnerClient;
@@ -45,18 +45,18 @@ pub enum sszip_link_action {
 
 /// Joins this process to the owner of a store. Replies that are longer than
 /// the longest entry that the plan allows are refused.
-pub(super) fn join(plan: &ValidatedConfig) {
-    let link = LINK.get_or_init(|| Arc::new(Link::for_process(plan.max_entry())));
+pub(super) fn join_owner(plan: &ValidatedConfig) {
+    let link = LINK.get_or_init(|| Arc::new(Link::for_process(plan.largest_max_entry())));
     link.set_deadline(plan.lookup_timeout());
     PROCESS
         .shared
-        .join(Arc::clone(link) as Arc<dyn OwnerClient>);
+        .join_owner(Arc::clone(link) as Arc<dyn OwnerClient>);
 }
 
 /// The process's only link.
 static LINK: OnceLock<Arc<Link>> = OnceLock::new();
 
-fn link() -> Option<&'static Link> {
+fn owner_link() -> Option<&'static Link> {
     LINK.get().map(|link| &**link)
 }
 
@@ -78,7 +78,7 @@ pub extern "C" fn sszip_tip_floors_size() -> usize {
 /// until the process ends.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_tip_floors_attach(memory: *mut c_void) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         let first: *const AtomicU64 = memory.cast_const().cast();
         if first.is_null() {
             return sszip_status::SSZIP_STATUS_NULL;
@@ -86,8 +86,8 @@ pub unsafe extern "C" fn sszip_tip_floors_attach(memory: *mut c_void) -> sszip_s
         // SAFETY: not NULL; the function's contract; every access to it is
         // atomic.
         let numbers = unsafe { std::slice::from_raw_parts(first, FloorTable::LENGTH) };
-        if let (Some(link), Some(table)) = (link(), FloorTable::from_numbers(numbers)) {
-            link.chains.share(FloorSource::Table(table));
+        if let (Some(link), Some(table)) = (owner_link(), FloorTable::from_numbers(numbers)) {
+            link.chains.share_tip_floors(FloorSource::Table(table));
         }
         sszip_status::SSZIP_STATUS_OK
     })
@@ -104,7 +104,7 @@ pub unsafe extern "C" fn sszip_tip_floors_attach(memory: *mut c_void) -> sszip_s
 /// `slot` is NULL or points at memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_link_next_action(slot: *mut usize) -> sszip_link_action {
-    let need = catch_panic(|| link().and_then(Link::next_action));
+    let need = catch_panic(|| owner_link().and_then(Link::next_action));
     let (need, at) = match need.flatten() {
         Some(ConnectionAction::Connect(at)) => (sszip_link_action::SSZIP_LINK_CONNECT, at),
         Some(ConnectionAction::Write(at)) => (sszip_link_action::SSZIP_LINK_WRITE, at),
@@ -123,18 +123,18 @@ pub unsafe extern "C" fn sszip_link_next_action(slot: *mut usize) -> sszip_link_
 /// the time `now`.
 #[no_mangle]
 pub extern "C" fn sszip_link_connected(slot: usize, result: u32, now: u64) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         let (is_open, is_absent) = match result {
             0 => (true, false),
             1 => (false, false),
             2 => (false, true),
             _ => return sszip_status::SSZIP_STATUS_MISUSE,
         };
-        if let Some(link) = link() {
+        if let Some(link) = owner_link() {
             if is_absent {
                 link.connection_refused(&PROCESS.shared, now);
             }
-            link.connected(&PROCESS.shared, slot, is_open, now);
+            link.connection_opened(&PROCESS.shared, slot, is_open, now);
         }
         sszip_status::SSZIP_STATUS_OK
     })
@@ -155,11 +155,11 @@ pub unsafe extern "C" fn sszip_link_output(
     capacity: usize,
     count: *mut usize,
 ) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         check_results!(out, count);
         let mut written = 0;
-        if let Some(link) = link() {
-            link.write(slot, |pieces| {
+        if let Some(link) = owner_link() {
+            link.write_pieces(slot, |pieces| {
                 for piece in pieces.take(capacity) {
                     // SAFETY: not NULL, and there is room: the contract.
                     unsafe { out.add(written).write(sszip_str::from_bytes(piece)) };
@@ -176,9 +176,9 @@ pub unsafe extern "C" fn sszip_link_output(
 /// Reports that `bytes` bytes of the output were written.
 #[no_mangle]
 pub extern "C" fn sszip_link_bytes_written(slot: usize, bytes: usize) -> sszip_status {
-    boundary(|| {
-        if let Some(link) = link() {
-            link.write(slot, |_| bytes);
+    catch_panic_status(|| {
+        if let Some(link) = owner_link() {
+            link.write_pieces(slot, |_| bytes);
         }
         sszip_status::SSZIP_STATUS_OK
     })
@@ -199,10 +199,10 @@ pub unsafe extern "C" fn sszip_link_read_buffer(
     data: *mut *mut u8,
     len: *mut usize,
 ) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         check_results!(data, len);
         let mut room = (std::ptr::null_mut(), 0);
-        let is_open = link().is_some_and(|link| {
+        let is_open = owner_link().is_some_and(|link| {
             link.read_buffer(slot, |bytes| {
                 room = (bytes.as_mut_ptr().cast::<u8>(), bytes.len());
             })
@@ -228,8 +228,8 @@ pub unsafe extern "C" fn sszip_link_bytes_read(
     bytes: usize,
     now: u64,
 ) -> sszip_status {
-    boundary(|| {
-        if let Some(link) = link() {
+    catch_panic_status(|| {
+        if let Some(link) = owner_link() {
             // SAFETY: the function's contract.
             unsafe { link.bytes_read(&PROCESS.shared, slot, bytes, now) };
         }
@@ -240,9 +240,9 @@ pub unsafe extern "C" fn sszip_link_bytes_read(
 /// Reports that the owner or the host closed the connection.
 #[no_mangle]
 pub extern "C" fn sszip_link_closed(slot: usize, now: u64) -> sszip_status {
-    boundary(|| {
-        if let Some(link) = link() {
-            link.closed(&PROCESS.shared, slot, now);
+    catch_panic_status(|| {
+        if let Some(link) = owner_link() {
+            link.connection_closed(&PROCESS.shared, slot, now);
         }
         sszip_status::SSZIP_STATUS_OK
     })
@@ -253,7 +253,8 @@ pub extern "C" fn sszip_link_closed(slot: usize, now: u64) -> sszip_status {
 /// 0: no call is due.
 #[no_mangle]
 pub extern "C" fn sszip_link_tick(now: u64) -> u64 {
-    catch_panic(|| link().map_or(0, |link| link.tick(&PROCESS.shared, now))).unwrap_or(0)
+    catch_panic(|| owner_link().map_or(0, |link| link.send_and_expire(&PROCESS.shared, now)))
+        .unwrap_or(0)
 }
 
 /// Returns a change of the owner's health for the log: once when the owner has
@@ -266,11 +267,11 @@ pub extern "C" fn sszip_link_tick(now: u64) -> u64 {
 /// `is_bad` is NULL or points at memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_link_health_change(now: u64, is_bad: *mut bool) -> sszip_str {
-    let news = catch_panic(|| link().and_then(|link| link.news(now))).flatten();
-    let text = news.map_or("", OwnerHealthChange::text);
+    let news = catch_panic(|| owner_link().and_then(|link| link.take_health_change(now))).flatten();
+    let text = news.map_or("", OwnerHealthChange::log_text);
     if !is_bad.is_null() {
         // SAFETY: not NULL; the function's contract.
-        unsafe { is_bad.write(news.is_some_and(OwnerHealthChange::is_bad)) };
+        unsafe { is_bad.write(news.is_some_and(OwnerHealthChange::is_outage)) };
     }
     sszip_str::from_bytes(text.as_bytes())
 }

@@ -50,7 +50,7 @@ pub use variable::*;
 const _: () = {
     const fn is_send<T: Send>() {}
     const fn is_sync<T: Sync>() {}
-    is_send::<crate::exchange::drive::Driver>();
+    is_send::<crate::exchange::drive::ExchangeDriver>();
     is_send::<sszip_job>();
     is_send::<sszip_validated_config>();
     is_send::<sszip_config>();

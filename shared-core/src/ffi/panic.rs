@@ -4,7 +4,7 @@ use super::types::sszip_status;
 pub(super) use crate::panics::catch_panic;
 
 /// Runs a function body; a panic becomes `SSZIP_STATUS_PANIC`.
-pub(super) fn boundary(body: impl FnOnce() -> sszip_status) -> sszip_status {
+pub(super) fn catch_panic_status(body: impl FnOnce() -> sszip_status) -> sszip_status {
     catch_panic(body).unwrap_or(sszip_status::SSZIP_STATUS_PANIC)
 }
 
@@ -50,7 +50,7 @@ macro_rules! borrow_sized {
     ($pointer:expr) => {
         // SAFETY: the header: it is NULL, or valid for the size that it
         // contains.
-        match unsafe { super::panic::sized($pointer) } {
+        match unsafe { super::panic::borrow_sized_struct($pointer) } {
             Ok(reference) => reference,
             Err(status) => return status,
         }
@@ -60,7 +60,7 @@ macro_rules! borrow_sized {
 /// # Safety
 /// `pointer` is NULL, or points at a struct that begins with its size in bytes
 /// and is valid if that is `T`'s.
-pub(super) unsafe fn sized<'a, T>(pointer: *const T) -> Result<&'a T, sszip_status> {
+pub(super) unsafe fn borrow_sized_struct<'a, T>(pointer: *const T) -> Result<&'a T, sszip_status> {
     if pointer.is_null() {
         return Err(sszip_status::SSZIP_STATUS_NULL);
     }

@@ -2,10 +2,10 @@
 
 use super::config::{PROCESS, WOKEN};
 use super::link;
-use super::panic::{borrow, boundary, catch_panic};
+use super::panic::{borrow, catch_panic, catch_panic_status};
 use super::types::{sszip_status, sszip_str};
 use super::validated_config::sszip_validated_config;
-use crate::exchange::drive::Job;
+use crate::exchange::drive::OffLoopJob;
 use crate::{allocator, exchange, gzip, log};
 
 /// Prepares a worker process, one of `processes`, for a configuration. Changes
@@ -24,17 +24,17 @@ pub unsafe extern "C" fn sszip_validated_config_start(
     config: *const sszip_validated_config,
     processes: usize,
 ) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         let config = borrow!(config);
         let mut routes = config.configs.iter().map(|route| &route.0);
-        if let Some(route) = routes.find(|route| route.caches()) {
+        if let Some(route) = routes.find(|route| route.is_cache_enabled()) {
             let share = route.cache.memory / processes.max(1) as u64;
-            route.process.shared.start(share, share, 1);
+            route.process.shared.start_hot_tier(share, share, 1);
         }
-        exchange::prepare();
+        exchange::initialize_shared_values();
         allocator::configure_malloc();
-        if config.plan.owner().is_some() {
-            link::join(&config.plan);
+        if config.plan.owner_socket().is_some() {
+            link::join_owner(&config.plan);
         }
         sszip_status::SSZIP_STATUS_OK
     })
@@ -56,7 +56,7 @@ pub extern "C" fn sszip_coders() -> sszip_str {
 /// last fork, when the process is bound to its processors.
 #[no_mangle]
 pub extern "C" fn sszip_max_running_jobs() -> usize {
-    catch_panic(Job::max_concurrency).unwrap_or(1)
+    catch_panic(OffLoopJob::max_concurrency).unwrap_or(1)
 }
 
 /// Returns the `waiter` of a waiting request whose lookup is to be repeated,
@@ -65,7 +65,7 @@ pub extern "C" fn sszip_max_running_jobs() -> usize {
 /// an exchange or a job that stores a response or ends, and of the link.
 #[no_mangle]
 pub extern "C" fn sszip_next_wakeup() -> usize {
-    catch_panic(|| WOKEN.next()).flatten().unwrap_or(0)
+    catch_panic(|| WOKEN.next_woken()).flatten().unwrap_or(0)
 }
 
 /// Writes the next line for the error log about verified hits to `text`,
@@ -77,11 +77,11 @@ pub extern "C" fn sszip_next_wakeup() -> usize {
 /// `text` is NULL, or `size` bytes can be written there.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_next_log_line(text: *mut u8, size: usize) -> usize {
-    let line = catch_panic(|| PROCESS.shared.verified.take_line()).flatten();
+    let line = catch_panic(|| PROCESS.shared.verified.take_log_line()).flatten();
     let Some(line) = line.filter(|_| !text.is_null()) else {
         return 0;
     };
-    let line = log::escaped(&line);
+    let line = log::escape_log_text(&line);
     let length = line.len().min(size);
     // SAFETY: the function's contract; the line and the host's memory do not
     // overlap.
@@ -103,7 +103,7 @@ pub unsafe extern "C" fn sszip_escape_log_text(
     size: usize,
 ) -> usize {
     // SAFETY: the function's contract.
-    let line = catch_panic(|| log::escaped_bytes(unsafe { input.bytes() }));
+    let line = catch_panic(|| log::escape_log_bytes(unsafe { input.borrow_bytes() }));
     let Some(line) = line.filter(|_| !text.is_null()) else {
         return 0;
     };

@@ -8,13 +8,13 @@ use std::cell::RefCell;
 
 use super::config::PROCESS;
 use super::exchange_types::sszip_header;
-use super::panic::{boundary, check_results, write_result};
+use super::panic::{catch_panic_status, check_results, write_result};
 use super::types::{slice_of, sszip_status, sszip_str};
-use crate::bytes::Bytes;
-use crate::cache::link::Head;
-use crate::gzip::inflate::{gunzip, InflateError};
-use crate::gzip::oneshot::{compressed_bound, gzip, OneshotError};
-use crate::script::{cached_responses, calls, stored_values};
+use crate::bytes::SharedBytes;
+use crate::cache::link::ReplyHead;
+use crate::gzip::inflate::{gunzip_reserved, InflateError};
+use crate::gzip::oneshot::{compressed_bound, gzip_oneshot, OneshotError};
+use crate::script::{cached_responses, request_calls, stored_values};
 
 /// A call of a JSON-RPC request. Its strings point into the request body, or
 /// into the library's decoded copy of it.
@@ -32,7 +32,7 @@ pub struct sszip_call {
 /// Result that the last call of a function on this thread returned.
 #[derive(Default)]
 struct ThreadResult {
-    _bytes: Option<Bytes>,
+    _bytes: Option<SharedBytes>,
     /// A body that the host wrote, or a decompressed body.
     _body: Vec<u8>,
     _calls: Vec<sszip_call>,
@@ -47,7 +47,7 @@ fn set_thread_result(result: ThreadResult) {
     THREAD_RESULT.with(|last| *last.borrow_mut() = result);
 }
 
-fn return_bytes(bytes: Bytes, out: *mut sszip_str) -> sszip_status {
+fn return_bytes(bytes: SharedBytes, out: *mut sszip_str) -> sszip_status {
     write_result!(out, sszip_str::from_bytes(&bytes));
     set_thread_result(ThreadResult {
         _bytes: Some(bytes),
@@ -58,7 +58,7 @@ fn return_bytes(bytes: Bytes, out: *mut sszip_str) -> sszip_status {
 
 /// Returns the result of a function: bytes, none (NULL `data`), or the text of
 /// an error.
-pub(super) fn return_result<B: Into<Bytes>, E: ToString>(
+pub(super) fn return_result<B: Into<SharedBytes>, E: ToString>(
     result: Result<Option<B>, E>,
     out: *mut sszip_str,
 ) -> sszip_status {
@@ -78,7 +78,7 @@ pub(super) fn return_result<B: Into<Bytes>, E: ToString>(
 /// Frees the thread result of this thread. Not needed before another call.
 #[no_mangle]
 pub extern "C" fn sszip_result_free() {
-    boundary(|| {
+    catch_panic_status(|| {
         set_thread_result(ThreadResult::default());
         sszip_status::SSZIP_STATUS_OK
     });
@@ -96,10 +96,10 @@ pub unsafe extern "C" fn sszip_value_get(
     now: u64,
     out: *mut sszip_str,
 ) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         check_results!(out);
         // SAFETY: the function's contract.
-        let name = unsafe { name.bytes() };
+        let name = unsafe { name.borrow_bytes() };
         return_result(stored_values::get(&PROCESS.shared, name, now), out)
     })
 }
@@ -119,12 +119,12 @@ pub unsafe extern "C" fn sszip_value_set(
     now: u64,
     out: *mut sszip_str,
 ) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         check_results!(out);
         // SAFETY: the function's contract.
-        let (name, value) = unsafe { (name.bytes(), value.bytes()) };
+        let (name, value) = unsafe { (name.borrow_bytes(), value.borrow_bytes()) };
         return_result(
-            stored_values::set(&PROCESS.shared, name, value, ttl, now),
+            stored_values::set_stored_value(&PROCESS.shared, name, value, ttl, now),
             out,
         )
     })
@@ -138,11 +138,14 @@ pub unsafe extern "C" fn sszip_value_set(
 /// `name` is a valid string; `out` points at memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_value_delete(name: sszip_str, out: *mut sszip_str) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         check_results!(out);
         // SAFETY: the function's contract.
-        let name = unsafe { name.bytes() };
-        return_result(stored_values::delete(&PROCESS.shared, name), out)
+        let name = unsafe { name.borrow_bytes() };
+        return_result(
+            stored_values::delete_stored_value(&PROCESS.shared, name),
+            out,
+        )
     })
 }
 
@@ -159,10 +162,11 @@ pub unsafe extern "C" fn sszip_value_lookup_request(
     out: *mut sszip_str,
     generation: *mut u64,
 ) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         check_results!(out, generation);
         // SAFETY: the function's contract.
-        let request = stored_values::lookup_request(&PROCESS.shared, unsafe { name.bytes() });
+        let request =
+            stored_values::value_lookup_request(&PROCESS.shared, unsafe { name.borrow_bytes() });
         let known = request.as_ref().ok().and_then(Option::as_ref);
         write_result!(generation, known.map_or(0, |(_, generation)| *generation));
         return_result(request.map(|request| request.map(|(text, _)| text)), out)
@@ -184,12 +188,17 @@ pub unsafe extern "C" fn sszip_value_decode_reply(
     now: u64,
     out: *mut sszip_str,
 ) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         check_results!(out);
         // SAFETY: the function's contract.
-        let (name, reply) = unsafe { (name.bytes(), (head.bytes(), body.bytes())) };
+        let (name, reply) = unsafe {
+            (
+                name.borrow_bytes(),
+                (head.borrow_bytes(), body.borrow_bytes()),
+            )
+        };
         return_result(
-            stored_values::accept_reply(&PROCESS.shared, name, reply, generation, now),
+            stored_values::accept_lookup_reply(&PROCESS.shared, name, reply, generation, now),
             out,
         )
     })
@@ -209,12 +218,14 @@ pub unsafe extern "C" fn sszip_cached_response_get(
     now: u64,
     out: *mut sszip_str,
 ) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         check_results!(out);
         // SAFETY: the function's contract.
-        let (key, id) = unsafe { (key.bytes(), id.bytes()) };
+        let (key, id) = unsafe { (key.borrow_bytes(), id.borrow_bytes()) };
         let found = match blake3::Hash::from_hex(key) {
-            Ok(key) => cached_responses::get(&PROCESS.shared, key.as_bytes(), id, now),
+            Ok(key) => {
+                cached_responses::cached_call_response(&PROCESS.shared, key.as_bytes(), id, now)
+            }
             Err(_) => Err("the key must be 64 hexadecimal digits".into()),
         };
         return_result(found, out)
@@ -232,11 +243,14 @@ pub unsafe extern "C" fn sszip_purge_request(
     query: sszip_str,
     out: *mut sszip_str,
 ) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         check_results!(out);
         // SAFETY: the function's contract.
-        let query = unsafe { query.bytes() };
-        return_result(stored_values::purge(&PROCESS.shared, query), out)
+        let query = unsafe { query.borrow_bytes() };
+        return_result(
+            stored_values::scope_purge_request(&PROCESS.shared, query),
+            out,
+        )
     })
 }
 
@@ -254,10 +268,10 @@ pub unsafe extern "C" fn sszip_owner_reply_head(
     status: *mut u16,
     length: *mut usize,
 ) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         check_results!(status, length);
         // SAFETY: the function's contract.
-        let read = Head::parse(unsafe { head.bytes() });
+        let read = ReplyHead::parse(unsafe { head.borrow_bytes() });
         let read = read.ok().flatten();
         let Some((head, bytes)) = read.and_then(|head| Some((head.response.status, head.length?)))
         else {
@@ -280,11 +294,11 @@ pub unsafe extern "C" fn sszip_gzip(
     level: u8,
     out: *mut sszip_str,
 ) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         check_results!(out);
         // SAFETY: the function's contract.
-        let data = unsafe { data.bytes() };
-        let coded = gzip(data, level, compressed_bound(data.len()).saturating_add(1));
+        let data = unsafe { data.borrow_bytes() };
+        let coded = gzip_oneshot(data, level, compressed_bound(data.len()).saturating_add(1));
         let coded = coded.map(Some).map_err(|why| match why {
             OneshotError::Level(_) => "the level must be from 0 to 12",
             OneshotError::NotSmaller | OneshotError::OutOfMemory => "out of memory",
@@ -304,10 +318,10 @@ pub unsafe extern "C" fn sszip_gunzip(
     max_length: usize,
     out: *mut sszip_str,
 ) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         check_results!(out);
         // SAFETY: the function's contract.
-        let plain = gunzip(unsafe { data.bytes() }, max_length);
+        let plain = gunzip_reserved(unsafe { data.borrow_bytes() }, max_length);
         let plain = plain.map(Some).map_err(|why| match why {
             InflateError::Bad => "the data is not gzip, or is damaged",
             InflateError::TooLarge => "the decompressed data is longer than the limit",
@@ -328,7 +342,7 @@ pub extern "C" fn sszip_calls_buffer(length: usize) -> *mut u8 {
     }
     body.resize(length, 0);
     let room = body.as_mut_ptr();
-    boundary(|| {
+    catch_panic_status(|| {
         set_thread_result(ThreadResult {
             _body: body,
             ..ThreadResult::default()
@@ -362,21 +376,21 @@ pub unsafe extern "C" fn sszip_calls_parse(
     is_batch: *mut bool,
     out: *mut sszip_str,
 ) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         check_results!(calls, ncalls, is_batch, out);
         // SAFETY: the function's contract.
-        let (fields, body) = unsafe { (slice_of(fields, nfields), body.bytes()) };
+        let (fields, body) = unsafe { (slice_of(fields, nfields), body.borrow_bytes()) };
         let codings = fields.iter().filter_map(|field| {
             // SAFETY: the function's contract.
-            let (name, value) = unsafe { (field.name.bytes(), field.value.bytes()) };
+            let (name, value) = unsafe { (field.name.borrow_bytes(), field.value.borrow_bytes()) };
             name.eq_ignore_ascii_case(b"content-encoding")
                 .then_some(value)
         });
-        let plain = match calls::decode_body(body, codings, max_bytes) {
+        let plain = match request_calls::decode_body(body, codings, max_bytes) {
             Ok(plain) => plain,
             Err(no) => return return_result::<Vec<u8>, _>(Err(no), out),
         };
-        let (found, batch) = match calls::read(&plain, max_calls) {
+        let (found, batch) = match request_calls::parse_calls(&plain, max_calls) {
             Ok(found) => found,
             Err(no) => return return_result::<Vec<u8>, _>(Err(no), out),
         };

@@ -1,9 +1,9 @@
 //! Conversion and checks of SSZ values.
 
-use super::panic::{boundary, check_results};
+use super::panic::{catch_panic_status, check_results};
 use super::script::return_result;
 use super::types::{sszip_status, sszip_str};
-use crate::bytes::Bytes;
+use crate::bytes::SharedBytes;
 use crate::script::ssz_values::{self, SszTypeName};
 
 /// Selects an SSZ type; an empty string means that the property is not
@@ -38,9 +38,9 @@ pub unsafe extern "C" fn sszip_json_to_ssz(
     out: *mut sszip_str,
 ) -> sszip_status {
     // SAFETY: the function's contract.
-    boundary(|| unsafe {
+    catch_panic_status(|| unsafe {
         write_ssz_result(ssz_type, out, |ssz_type, form, _| {
-            ssz_values::to_ssz(ssz_type, form, json.bytes())
+            ssz_values::json_value_to_ssz(ssz_type, form, json.borrow_bytes())
         })
     })
 }
@@ -58,9 +58,9 @@ pub unsafe extern "C" fn sszip_ssz_to_json(
     out: *mut sszip_str,
 ) -> sszip_status {
     // SAFETY: the function's contract.
-    boundary(|| unsafe {
+    catch_panic_status(|| unsafe {
         write_ssz_result(ssz_type, out, |ssz_type, _, path| {
-            ssz_values::to_json(ssz_type, path, ssz.bytes())
+            ssz_values::ssz_value_to_json(ssz_type, path, ssz.borrow_bytes())
         })
     })
 }
@@ -78,9 +78,9 @@ pub unsafe extern "C" fn sszip_ssz_check(
     out: *mut sszip_str,
 ) -> sszip_status {
     // SAFETY: the function's contract.
-    boundary(|| unsafe {
+    catch_panic_status(|| unsafe {
         write_ssz_result(ssz_type, out, |ssz_type, _, _| {
-            ssz_values::check(ssz_type, ssz.bytes()).map(|()| Vec::new())
+            ssz_values::check_ssz_value(ssz_type, ssz.borrow_bytes()).map(|()| Vec::new())
         })
     })
 }
@@ -99,9 +99,9 @@ pub unsafe extern "C" fn sszip_ssz_root(
     out: *mut sszip_str,
 ) -> sszip_status {
     // SAFETY: the function's contract.
-    boundary(|| unsafe {
+    catch_panic_status(|| unsafe {
         write_ssz_result(ssz_type, out, |ssz_type, _, path| {
-            ssz_values::root(ssz_type, path, ssz.bytes()).map(String::into_bytes)
+            ssz_values::ssz_value_root(ssz_type, path, ssz.borrow_bytes()).map(String::into_bytes)
         })
     })
 }
@@ -110,7 +110,7 @@ pub unsafe extern "C" fn sszip_ssz_root(
 ///
 /// # Safety
 /// `ssz_type` is NULL or valid with all that it points at.
-unsafe fn write_ssz_result<B: Into<Bytes>>(
+unsafe fn write_ssz_result<B: Into<SharedBytes>>(
     ssz_type: *const sszip_ssz_type,
     out: *mut sszip_str,
     run: impl FnOnce(&SszTypeName<'_>, &str, &str) -> Result<B, String>,
@@ -121,7 +121,7 @@ unsafe fn write_ssz_result<B: Into<Bytes>>(
         return sszip_status::SSZIP_STATUS_NULL;
     };
     // SAFETY: the function's contract.
-    let text = |text: sszip_str| std::str::from_utf8(unsafe { text.bytes() });
+    let text = |text: sszip_str| std::str::from_utf8(unsafe { text.borrow_bytes() });
     let (Ok(name), Ok(fork), Ok(preset), Ok(form), Ok(path)) = (
         text(names.name),
         text(names.fork),

@@ -8,13 +8,15 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use super::config::{waiter_of, PROCESS};
 use super::exchange::{sszip_exchange, write_step};
 use super::exchange_types::{sszip_lookup_request, sszip_step};
-use super::panic::{borrow_mut, borrow_sized, boundary, check_results, sized, write_result};
+use super::panic::{
+    borrow_mut, borrow_sized, borrow_sized_struct, catch_panic_status, check_results, write_result,
+};
 use super::types::{sszip_status, sszip_str};
-use crate::cache::process::Process;
+use crate::cache::process::ProcessHandle;
 use crate::exchange::StatusRequest;
-use crate::metrics::{gauges, ExchangeTally, GAUGES};
+use crate::metrics::{gauge_values, ExchangeTally, GAUGES};
 use crate::script::metrics::flat_metrics;
-use crate::status::board::MetricsBoard;
+use crate::status::metrics_board::MetricsBoard;
 
 /// Maximum age of the gauges of a worker that has work.
 const SHOWN_EVERY: Duration = Duration::from_millis(100);
@@ -65,17 +67,17 @@ pub extern "C" fn sszip_metrics_board_size() -> usize {
 /// for `uint64_t`, which are used for nothing else as long as boards have it.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_metrics_board_init(memory: *mut c_void, now: u64) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         // SAFETY: the function's contract.
-        let numbers = unsafe { numbers(memory) };
-        match numbers.and_then(|numbers| MetricsBoard::init(numbers, wall(), now)) {
+        let numbers = unsafe { board_values(memory) };
+        match numbers.and_then(|numbers| MetricsBoard::init_shared(numbers, unix_seconds(), now)) {
             Some(_) => sszip_status::SSZIP_STATUS_OK,
             None => sszip_status::SSZIP_STATUS_NULL,
         }
     })
 }
 
-fn wall() -> u64 {
+fn unix_seconds() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())
 }
@@ -83,7 +85,7 @@ fn wall() -> u64 {
 /// # Safety
 /// `memory` is NULL or points at the bytes of `sszip_metrics_board_size`,
 /// aligned for `uint64_t`, which are used for nothing else.
-unsafe fn numbers(memory: *mut c_void) -> Option<&'static [AtomicU64]> {
+unsafe fn board_values(memory: *mut c_void) -> Option<&'static [AtomicU64]> {
     let first: *const AtomicU64 = memory.cast_const().cast();
     // SAFETY: the function's contract; every access to it is atomic.
     (!first.is_null()).then(|| unsafe { std::slice::from_raw_parts(first, MetricsBoard::LENGTH) })
@@ -100,7 +102,7 @@ pub unsafe extern "C" fn sszip_exchange_count(
     board: *const sszip_metrics_board,
 ) -> sszip_status {
     thread_local! { static SHOWN: Cell<Option<Instant>> = const { Cell::new(None) } }
-    boundary(|| {
+    catch_panic_status(|| {
         let exchange = borrow_mut!(exchange);
         // SAFETY: the function's contract.
         let (counters, board) = match unsafe { board_of(board) } {
@@ -109,8 +111,11 @@ pub unsafe extern "C" fn sszip_exchange_count(
         };
         let now = Instant::now();
         let elapsed = now.duration_since(exchange.since).as_micros();
-        if let Some(tally) = exchange.driver.metrics(u64::try_from(elapsed).ok()) {
-            counters.count(board.worker, &tally, board.now);
+        if let Some(tally) = exchange
+            .driver
+            .take_exchange_tally(u64::try_from(elapsed).ok())
+        {
+            counters.add_exchange(board.worker, &tally, board.now);
         }
         if SHOWN.get().is_none_or(|shown| now >= shown + SHOWN_EVERY) {
             SHOWN.set(Some(now));
@@ -132,14 +137,14 @@ pub unsafe extern "C" fn sszip_exchange_count(
 pub unsafe extern "C" fn sszip_metrics_board_set_gauges(
     board: *const sszip_metrics_board,
 ) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         // SAFETY: the function's contract.
         let (counters, board) = match unsafe { board_of(board) } {
             Ok(board) => board,
             Err(status) => return status,
         };
         if let Some(tally) = ExchangeTally::from_process(&PROCESS.shared) {
-            counters.count(board.worker, &tally, board.now);
+            counters.add_exchange(board.worker, &tally, board.now);
         }
         counters.set_request_gauges(board.worker, &PROCESS);
         sszip_status::SSZIP_STATUS_OK
@@ -155,7 +160,7 @@ pub unsafe extern "C" fn sszip_metrics_board_set_gauges(
 pub unsafe extern "C" fn sszip_metrics_board_reset_gauges(
     board: *const sszip_metrics_board,
 ) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         // SAFETY: the function's contract.
         let (counters, board) = match unsafe { board_of(board) } {
             Ok(board) => board,
@@ -167,13 +172,13 @@ pub unsafe extern "C" fn sszip_metrics_board_reset_gauges(
 }
 
 fn show_open(exchange: &sszip_exchange, counters: MetricsBoard, worker: usize) {
-    if let Some(open) = exchange.driver.exchange() {
-        show(&open.config().process, counters, worker);
+    if let Some(open) = exchange.driver.available_exchange() {
+        update_gauges(&open.route_config().process, counters, worker);
     }
 }
 
-fn show(process: &Process, counters: MetricsBoard, worker: usize) {
-    counters.set_gauges(worker, gauges(process, 0));
+fn update_gauges(process: &ProcessHandle, counters: MetricsBoard, worker: usize) {
+    counters.set_gauges(worker, gauge_values(process, 0));
 }
 
 /// Returns the counters of a board, and the board.
@@ -184,9 +189,9 @@ unsafe fn board_of<'a>(
     board: *const sszip_metrics_board,
 ) -> Result<(MetricsBoard, &'a sszip_metrics_board), sszip_status> {
     // SAFETY: the function's contract.
-    let board = unsafe { sized(board) }?;
+    let board = unsafe { borrow_sized_struct(board) }?;
     // SAFETY: the function's contract.
-    let counters = unsafe { numbers(board.memory) }.and_then(MetricsBoard::attach);
+    let counters = unsafe { board_values(board.memory) }.and_then(MetricsBoard::attach_memory);
     let counters = counters.ok_or(sszip_status::SSZIP_STATUS_NULL)?;
     Ok((counters, board))
 }
@@ -207,26 +212,28 @@ pub unsafe extern "C" fn sszip_exchange_report_status(
     board: *const sszip_metrics_board,
     step: *mut sszip_step,
 ) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         check_results!(step);
         let exchange = borrow_mut!(exchange);
         let request = borrow_sized!(request);
         let board = borrow_sized!(board);
         // SAFETY: the function's contract.
-        let Some(counters) = unsafe { numbers(board.memory) }.and_then(MetricsBoard::attach) else {
+        let Some(counters) =
+            unsafe { board_values(board.memory) }.and_then(MetricsBoard::attach_memory)
+        else {
             return sszip_status::SSZIP_STATUS_NULL;
         };
         show_open(exchange, counters, board.worker);
         // SAFETY: the function's contract.
         let reported = unsafe {
             exchange.driver.report_status(&StatusRequest {
-                method: method.bytes(),
-                query: query.bytes(),
-                host: &String::from_utf8_lossy(board.host.bytes()),
+                method: method.borrow_bytes(),
+                query: query.borrow_bytes(),
+                host: &String::from_utf8_lossy(board.host.borrow_bytes()),
                 board: counters,
                 waiter: waiter_of(request.waiter),
                 now: request.now,
-                wall: wall(),
+                wall: unix_seconds(),
             })
         };
         // SAFETY: the function's contract.
@@ -248,7 +255,7 @@ pub unsafe extern "C" fn sszip_metrics_board_read(
 ) -> sszip_status {
     type Metrics = (Vec<sszip_metric>, Vec<String>);
     thread_local! { static LAST: RefCell<Metrics> = RefCell::default() }
-    boundary(|| {
+    catch_panic_status(|| {
         check_results!(metrics, nmetrics);
         // SAFETY: the function's contract.
         let (counters, board) = match unsafe { board_of(board) } {
@@ -256,7 +263,7 @@ pub unsafe extern "C" fn sszip_metrics_board_read(
             Err(status) => return status,
         };
         // the gauges of this worker may be as old as its last request
-        show(&PROCESS, counters, board.worker);
+        update_gauges(&PROCESS, counters, board.worker);
         let (names, numbers): (Vec<_>, Vec<_>) = flat_metrics(counters).into_iter().unzip();
         let found: Vec<sszip_metric> = names
             .iter()

@@ -61,7 +61,7 @@ impl sszip_str {
 
     /// `data` points at `len` readable bytes, or is NULL with `len` 0; they do
     /// not change during `'a`.
-    pub(super) unsafe fn bytes<'a>(self) -> &'a [u8] {
+    pub(super) unsafe fn borrow_bytes<'a>(self) -> &'a [u8] {
         // SAFETY: the caller's promise.
         unsafe { slice_of(self.data, self.len) }
     }

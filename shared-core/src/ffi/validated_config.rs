@@ -3,12 +3,16 @@
 
 use std::sync::Arc;
 
-use super::config::{core_name, free, sszip_config, sszip_route_settings, values_of, PROCESS};
-use super::panic::{borrow, borrow_mut, borrow_sized, boundary, check_results, write_result};
+use super::config::{
+    core_name, free_boxed_object, sszip_config, sszip_route_settings, values_of, PROCESS,
+};
+use super::panic::{
+    borrow, borrow_mut, borrow_sized, catch_panic_status, check_results, write_result,
+};
 use super::types::{sszip_status, sszip_str};
 use crate::config::files;
 use crate::config::head_sources::NamespaceSource;
-use crate::config::upstreams::{Destination, Upstreams};
+use crate::config::upstreams::{RouteDestination, UpstreamGroups};
 use crate::config::validated::{RouteDeclaration, ValidatedConfig};
 use crate::config::{ConfigBlock, DirectiveLocation, RouteConfig};
 
@@ -20,7 +24,7 @@ pub struct sszip_validated_config {
     blocks: Vec<ConfigBlock>,
     #[allow(clippy::vec_box)] // the host has pointers to them
     pub(super) configs: Vec<Box<sszip_config>>,
-    upstreams: Upstreams,
+    upstreams: UpstreamGroups,
     /// Prefix of folders that are not absolute; other files have
     /// `file_prefix`.
     prefix: Vec<u8>,
@@ -122,10 +126,10 @@ pub unsafe extern "C" fn sszip_validated_config_new(
     file_prefix: sszip_str,
     out: *mut *mut sszip_validated_config,
 ) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         check_results!(out);
         // SAFETY: the function's contract.
-        let (prefix, file_prefix) = unsafe { (prefix.bytes(), file_prefix.bytes()) };
+        let (prefix, file_prefix) = unsafe { (prefix.borrow_bytes(), file_prefix.borrow_bytes()) };
         let config = sszip_validated_config {
             prefix: prefix.to_vec(),
             file_prefix: file_prefix.to_vec(),
@@ -156,7 +160,7 @@ pub unsafe extern "C" fn sszip_validated_config_set(
     directive: *const sszip_directive,
     text: *mut sszip_str,
 ) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         check_results!(text);
         let config = borrow_mut!(config);
         let block = borrow_mut!(block);
@@ -164,10 +168,11 @@ pub unsafe extern "C" fn sszip_validated_config_set(
         // SAFETY: the function's contract.
         let values = unsafe { values_of(directive.values, directive.nvalues) };
         // SAFETY: the function's contract.
-        let (name, file) = unsafe { (directive.name.bytes(), directive.file.bytes()) };
+        let (name, file) =
+            unsafe { (directive.name.borrow_bytes(), directive.file.borrow_bytes()) };
         let at = format!("{}:{}", String::from_utf8_lossy(file), directive.line);
         let mut number = *block;
-        let set = config.set(&mut number, core_name(name), &values, &at);
+        let set = config.set_directive(&mut number, core_name(name), &values, &at);
         if set.is_ok() {
             *block = number;
         }
@@ -202,7 +207,7 @@ pub unsafe extern "C" fn sszip_validated_config_add_route(
     settings: *mut sszip_route_settings,
     text: *mut sszip_str,
 ) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         check_results!(settings, text);
         let config = borrow_mut!(config);
         let block = borrow_mut!(block);
@@ -210,14 +215,15 @@ pub unsafe extern "C" fn sszip_validated_config_add_route(
         // SAFETY: the function's contract.
         let hidden = unsafe { values_of(route.hidden, route.nhidden) };
         // SAFETY: the function's contract.
-        let (name, name_space) = unsafe { (route.name.bytes(), route.name_space.bytes()) };
+        let (name, name_space) =
+            unsafe { (route.name.borrow_bytes(), route.name_space.borrow_bytes()) };
         // SAFETY: the function's contract.
-        let url = (!route.url.data.is_null()).then(|| unsafe { route.url.bytes() });
+        let url = (!route.url.data.is_null()).then(|| unsafe { route.url.borrow_bytes() });
         let mut number = *block;
-        let Some(mut route_config) = config.inherit(&mut number, outer, &hidden) else {
+        let Some(mut route_config) = config.resolve_route(&mut number, outer, &hidden) else {
             return sszip_status::SSZIP_STATUS_MISUSE;
         };
-        route_config.destination = Destination::new(name, url, &config.upstreams);
+        route_config.destination = RouteDestination::new(name, url, &config.upstreams);
         let route = RouteDeclaration {
             name: &format!("location \"{}\"", String::from_utf8_lossy(name)),
             named: match (route.per_request, route.name_space.data.is_null()) {
@@ -230,7 +236,7 @@ pub unsafe extern "C" fn sszip_validated_config_add_route(
             body_buffer: (route.body_buffer > 0).then_some(route.body_buffer),
             is_http_1_0: route.is_http_1_0,
         };
-        let added = config.plan.add(&route_config, route);
+        let added = config.plan.add_route(&route_config, route);
         let added = added
             .map(|text| text.map(|text| with_nginx_names(&text)))
             .map_err(|error| with_nginx_names(&error));
@@ -258,11 +264,11 @@ pub unsafe extern "C" fn sszip_validated_config_add_upstream(
     servers: *const sszip_str,
     nservers: usize,
 ) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         let config = borrow_mut!(config);
         // SAFETY: the function's contract.
-        let (name, servers) = unsafe { (name.bytes(), values_of(servers, nservers)) };
-        config.upstreams.add(name, servers.into_iter());
+        let (name, servers) = unsafe { (name.borrow_bytes(), values_of(servers, nservers)) };
+        config.upstreams.add_group(name, servers.into_iter());
         sszip_status::SSZIP_STATUS_OK
     })
 }
@@ -279,11 +285,11 @@ pub unsafe extern "C" fn sszip_validated_config_check(
     config: *mut sszip_validated_config,
     text: *mut sszip_str,
 ) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         check_results!(text);
         let config = borrow_mut!(config);
-        let checked = config.check().map(|()| {
-            let warnings = config.plan.warnings();
+        let checked = config.check_config().map(|()| {
+            let warnings = config.plan.cross_route_warnings();
             (!warnings.is_empty()).then(|| with_nginx_names(&warnings.join("; ")))
         });
         let checked = checked.map_err(|error| with_nginx_names(&error));
@@ -323,7 +329,7 @@ pub unsafe extern "C" fn sszip_validated_config_store(
     config: *const sszip_validated_config,
     out: *mut sszip_store,
 ) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         check_results!(out);
         let config = borrow!(config);
         let Some(own) = &config.plan.store else {
@@ -338,7 +344,7 @@ pub unsafe extern "C" fn sszip_validated_config_store(
                 data,
                 max_size: own.max_size.unwrap_or(0),
                 memory: own.memory.unwrap_or(0),
-                max_entry: config.plan.max_entry(),
+                max_entry: config.plan.largest_max_entry(),
                 inactive: own.inactive.unwrap_or(0),
                 no_recompress: own.recompress == Some(false),
                 heads,
@@ -356,13 +362,13 @@ pub unsafe extern "C" fn sszip_validated_config_store(
 #[no_mangle]
 pub unsafe extern "C" fn sszip_validated_config_free(config: *mut sszip_validated_config) {
     // SAFETY: the function's contract.
-    unsafe { free(config) }
+    unsafe { free_boxed_object(config) }
 }
 
 impl sszip_validated_config {
     /// Returns the block of that number; 0: a new block. `None`: there is no
     /// such block.
-    fn block(&mut self, number: &mut usize) -> Option<&mut ConfigBlock> {
+    fn find_or_add_block(&mut self, number: &mut usize) -> Option<&mut ConfigBlock> {
         if *number == 0 {
             self.blocks.push(ConfigBlock::default());
             *number = self.blocks.len();
@@ -372,7 +378,7 @@ impl sszip_validated_config {
 
     /// Adds a directive, and returns a warning for the operator, if there is
     /// one.
-    fn set(
+    fn set_directive(
         &mut self,
         block: &mut usize,
         name: &str,
@@ -380,9 +386,9 @@ impl sszip_validated_config {
         at: &str,
     ) -> Result<Option<String>, String> {
         let prefix = String::from_utf8_lossy(&self.prefix);
-        if let Some(set) = self
-            .plan
-            .set_at(name, values, &prefix, DirectiveLocation { at })
+        if let Some(set) =
+            self.plan
+                .set_directive_at(name, values, &prefix, DirectiveLocation { at })
         {
             set.map_err(|error| with_nginx_names(&error.to_string()))?;
             if name == "cache_path" {
@@ -396,15 +402,17 @@ impl sszip_validated_config {
         }
         let values = files::resolve_files(name, values, &self.file_prefix)?;
         let values: Vec<&[u8]> = values.iter().map(|value| &**value).collect();
-        let directives = self.block(block).ok_or("is not in a configuration block")?;
-        let set = directives.set_at(name, &values, DirectiveLocation { at });
+        let directives = self
+            .find_or_add_block(block)
+            .ok_or("is not in a configuration block")?;
+        let set = directives.set_directive_at(name, &values, DirectiveLocation { at });
         set.map_err(|error| error.to_string())?;
         let warning = directives.take_warning();
         Ok(warning.map(|warning| with_nginx_names(&warning)))
     }
 
     /// Returns the settings of a route; `None`: there is no such block.
-    fn inherit(
+    fn resolve_route(
         &mut self,
         block: &mut usize,
         outer: usize,
@@ -414,21 +422,26 @@ impl sszip_validated_config {
             0 => ConfigBlock::default(),
             number => self.blocks.get(number - 1)?.clone(),
         };
-        let directives = self.block(block)?;
-        directives.inherit(&outer);
+        let directives = self.find_or_add_block(block)?;
+        directives.inherit_unset_from(&outer);
         directives.set_hidden_headers(hidden.iter().copied());
-        Some(directives.resolve(PROCESS.clone()))
+        Some(directives.resolve_route(PROCESS.clone()))
     }
 
-    fn check(&mut self) -> Result<(), String> {
-        self.upstreams.finish();
-        self.plan.check()?;
+    fn check_config(&mut self) -> Result<(), String> {
+        self.upstreams.mark_complete();
+        self.plan.check_all_routes()?;
         if let Some(own) = &self.plan.store {
             let heads = self.plan.follows.to_json();
-            let texts = [own.folder.clone(), own.socket(), own.data(), heads];
+            let texts = [
+                own.folder.clone(),
+                own.owner_socket_path(),
+                own.data_folder_path(),
+                heads,
+            ];
             self.store = texts.map(|text| text + "\0");
         }
-        let owner = self.plan.owner();
+        let owner = self.plan.owner_socket();
         self.owner = owner.map_or_else(String::new, |socket| format!("unix:{socket}\0"));
         Ok(())
     }

@@ -3,16 +3,16 @@
 use std::borrow::Cow;
 
 use super::exchange::sszip_exchange;
-use super::panic::{boundary, check_results, write_result};
+use super::panic::{catch_panic_status, check_results, write_result};
 use super::types::{sszip_status, sszip_str};
-use crate::variable::Variable;
+use crate::log_variable::LogVariable;
 
 /// Returns the name of the log variable `number`, counted from 0. Static;
 /// empty if there is no such variable.
 #[no_mangle]
 pub extern "C" fn sszip_variable_name(number: usize) -> sszip_str {
-    match Variable::ALL.get(number) {
-        Some(variable) => sszip_str::from_bytes(variable.name().as_bytes()),
+    match LogVariable::ALL.get(number) {
+        Some(variable) => sszip_str::from_bytes(variable.variable_name().as_bytes()),
         None => sszip_str::ABSENT,
     }
 }
@@ -34,23 +34,23 @@ pub unsafe extern "C" fn sszip_exchange_variable(
     number: usize,
     out: *mut sszip_str,
 ) -> sszip_status {
-    boundary(|| {
+    catch_panic_status(|| {
         check_results!(out);
-        let Some(variable) = Variable::ALL.get(number) else {
+        let Some(variable) = LogVariable::ALL.get(number) else {
             return sszip_status::SSZIP_STATUS_INVALID;
         };
         // SAFETY: the function's contract.
         let exchange = unsafe { exchange.as_mut() };
         let Some(exchange) = exchange else {
             // the values of a request without an exchange are static
-            let value = match variable.text(None) {
+            let value = match variable.log_text(None) {
                 Some(Cow::Borrowed(text)) => sszip_str::from_bytes(text),
                 _ => sszip_str::ABSENT,
             };
             write_result!(out, value);
             return sszip_status::SSZIP_STATUS_OK;
         };
-        let text = variable.text(exchange.driver.exchange());
+        let text = variable.log_text(exchange.driver.available_exchange());
         let text = text.map(Cow::into_owned);
         let is_present = text.is_some();
         exchange.text = text.unwrap_or_default();

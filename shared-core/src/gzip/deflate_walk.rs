@@ -9,7 +9,7 @@
 //! sometimes wrong.)
 
 /// Number of bytes that must follow a stream: a look at its last bit reads them.
-pub(super) const MARGIN: usize = 8;
+pub(super) const WALK_MARGIN: usize = 8;
 
 /// The position of a stream's last block, in bits from the start of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,25 +22,25 @@ pub(super) struct FinalBlock {
 
 /// Walks the stream that is exactly `bytes[start..end]`, followed by [`MARGIN`] more bytes.
 /// `None` if it is not a valid stream.
-pub(super) fn last_block(bytes: &[u8], start: usize, end: usize) -> Option<FinalBlock> {
+pub(super) fn find_final_block(bytes: &[u8], start: usize, end: usize) -> Option<FinalBlock> {
     let mut walk = DeflateWalker {
         bytes,
         at: start.checked_mul(8)?,
         produced: 0,
     };
-    let mut codes = Box::new(Codes::new());
+    let mut codes = Box::new(BlockCodes::new());
     loop {
         let header = walk.at;
-        let is_final = walk.take(1)? == 1;
-        match walk.take(2)? {
-            0 => walk.stored(end)?,
+        let is_final = walk.take_bits(1)? == 1;
+        match walk.take_bits(2)? {
+            0 => walk.walk_stored_block(end)?,
             1 => {
-                codes.set_fixed()?;
-                walk.symbols(&codes)?;
+                codes.set_fixed_codes()?;
+                walk.walk_symbols(&codes)?;
             }
             2 => {
                 walk.read_codes(&mut codes)?;
-                walk.symbols(&codes)?;
+                walk.walk_symbols(&codes)?;
             }
             _ => return None,
         }
@@ -69,22 +69,22 @@ struct DeflateWalker<'a> {
 impl DeflateWalker<'_> {
     /// Returns the next 57 bits and up to 7 more, the first one lowest.
     #[inline(always)]
-    fn peek(&self) -> Option<u64> {
+    fn peek_bits(&self) -> Option<u64> {
         let at = self.at / 8;
         let word = self.bytes.get(at..)?.first_chunk()?;
         Some(u64::from_le_bytes(*word) >> (self.at % 8))
     }
 
-    fn take(&mut self, count: u32) -> Option<usize> {
-        let bits = self.peek()? & ((1 << count) - 1);
+    fn take_bits(&mut self, count: u32) -> Option<usize> {
+        let bits = self.peek_bits()? & ((1 << count) - 1);
         self.at += count as usize;
         Some(bits as usize)
     }
 
-    fn stored(&mut self, end: usize) -> Option<()> {
+    fn walk_stored_block(&mut self, end: usize) -> Option<()> {
         self.at = self.at.next_multiple_of(8);
-        let length = self.take(16)?;
-        if self.take(16)? != length ^ 0xFFFF || length > end.checked_sub(self.at / 8)? {
+        let length = self.take_bits(16)?;
+        if self.take_bits(16)? != length ^ 0xFFFF || length > end.checked_sub(self.at / 8)? {
             return None;
         }
         self.at += length * 8;
@@ -93,32 +93,34 @@ impl DeflateWalker<'_> {
     }
 
     /// Reads the codes of a block, which are themselves encoded (section 3.2.7).
-    fn read_codes(&mut self, codes: &mut Codes) -> Option<()> {
+    fn read_codes(&mut self, codes: &mut BlockCodes) -> Option<()> {
         const ORDER: [usize; 19] = [
             16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15,
         ];
-        let literals = self.take(5)? + 257;
-        let distances = self.take(5)? + 1;
-        let coded = self.take(4)? + 4;
+        let literals = self.take_bits(5)? + 257;
+        let distances = self.take_bits(5)? + 1;
+        let coded = self.take_bits(4)? + 4;
         if literals > 286 || distances > 30 {
             return None;
         }
         let mut lengths = [0u8; 19];
         for symbol in &ORDER[..coded] {
-            lengths[*symbol] = self.take(3)? as u8;
+            lengths[*symbol] = self.take_bits(3)? as u8;
         }
-        codes.lengths.set(&lengths, &PLAIN, Completeness::Always)?;
+        codes
+            .lengths
+            .assign_codes(&lengths, &CODE_LENGTH_SYMBOLS, CodeCompleteness::Always)?;
         let mut lengths = [0u8; 286 + 30];
         let all = &mut lengths[..literals + distances];
         let mut filled = 0;
         while filled < all.len() {
-            let symbol = codes.lengths.decode(self.peek()?)?;
+            let symbol = codes.lengths.decode_symbol(self.peek_bits()?)?;
             self.at += symbol.code_bits();
-            let (length, times) = match symbol.base() {
+            let (length, times) = match symbol.base_value() {
                 length @ 0..=15 => (length as u8, 1),
-                16 => (*all.get(filled.checked_sub(1)?)?, 3 + self.take(2)?),
-                17 => (0, 3 + self.take(3)?),
-                _ => (0, 11 + self.take(7)?),
+                16 => (*all.get(filled.checked_sub(1)?)?, 3 + self.take_bits(2)?),
+                17 => (0, 3 + self.take_bits(3)?),
+                _ => (0, 11 + self.take_bits(7)?),
             };
             all.get_mut(filled..filled + times)?.fill(length);
             filled += times;
@@ -127,34 +129,38 @@ impl DeflateWalker<'_> {
         if of_literals[END_OF_BLOCK] == 0 {
             return None;
         }
-        codes
-            .literals
-            .set(of_literals, &LITERALS, Completeness::UnlessSingle)?;
+        codes.literals.assign_codes(
+            of_literals,
+            &LITERAL_LENGTH_SYMBOLS,
+            CodeCompleteness::UnlessSingle,
+        )?;
         codes.literals.merge_literals();
-        codes
-            .distances
-            .set(of_distances, &DISTANCES, Completeness::UnlessSingle)
+        codes.distances.assign_codes(
+            of_distances,
+            &DISTANCE_SYMBOLS,
+            CodeCompleteness::UnlessSingle,
+        )
     }
 
     /// Walks the symbols of a compressed block up to its end.
-    fn symbols(&mut self, codes: &Codes) -> Option<()> {
+    fn walk_symbols(&mut self, codes: &BlockCodes) -> Option<()> {
         loop {
-            let mut word = self.peek()?;
-            let mut symbol = codes.literals.decode(word)?;
+            let mut word = self.peek_bits()?;
+            let mut symbol = codes.literals.decode_symbol(word)?;
             // as many literals as the longest codes allow in one word
             for _ in 0..3 {
-                if symbol.kind() != LITERAL {
+                if symbol.symbol_kind() != LITERAL_KIND {
                     break;
                 }
                 self.at += symbol.code_bits();
-                self.produced += symbol.base();
+                self.produced += symbol.base_value();
                 word >>= symbol.code_bits();
-                symbol = codes.literals.decode(word)?;
+                symbol = codes.literals.decode_symbol(word)?;
             }
-            match symbol.kind() {
-                LITERAL => {}
-                MATCH => self.copy(symbol, codes)?,
-                END => {
+            match symbol.symbol_kind() {
+                LITERAL_KIND => {}
+                MATCH_KIND => self.walk_match(symbol, codes)?,
+                END_KIND => {
                     self.at += symbol.code_bits();
                     return Some(());
                 }
@@ -165,14 +171,14 @@ impl DeflateWalker<'_> {
 
     /// Walks a match, whose length symbol was read, and checks its distance.
     #[inline(always)]
-    fn copy(&mut self, length: Symbol, codes: &Codes) -> Option<()> {
-        let word = self.peek()? >> length.code_bits();
-        let copied = length.base() + length.extra(word);
+    fn walk_match(&mut self, length: DeflateSymbol, codes: &BlockCodes) -> Option<()> {
+        let word = self.peek_bits()? >> length.code_bits();
+        let copied = length.base_value() + length.extra_value(word);
         let word = word >> length.extra_bits();
-        let distance = codes.distances.decode(word)?;
-        let back = distance.base() + distance.extra(word >> distance.code_bits());
-        self.at += length.bits() + distance.bits();
-        if distance.kind() != MATCH || back > self.produced {
+        let distance = codes.distances.decode_symbol(word)?;
+        let back = distance.base_value() + distance.extra_value(word >> distance.code_bits());
+        self.at += length.total_bits() + distance.total_bits();
+        if distance.symbol_kind() != MATCH_KIND || back > self.produced {
             return None;
         }
         self.produced += copied;
@@ -186,17 +192,17 @@ const END_OF_BLOCK: usize = 256;
 /// for the code's length, 4 for the number of extra bits, 8 for the kind, and 16 for the base to
 /// which the extra bits are added.
 #[derive(Clone, Copy)]
-struct Symbol(u32);
+struct DeflateSymbol(u32);
 
 /// Kind of a run of literals, whose number is the base.
-const LITERAL: u32 = 0;
+const LITERAL_KIND: u32 = 0;
 /// Kind of a length or a distance.
-const MATCH: u32 = 1;
-const END: u32 = 2;
+const MATCH_KIND: u32 = 1;
+const END_KIND: u32 = 2;
 /// Kind of a symbol that has a fixed code and must not be used.
-const RESERVED: u32 = 3;
+const RESERVED_KIND: u32 = 3;
 
-impl Symbol {
+impl DeflateSymbol {
     /// The symbol of an index that is no code.
     const NONE: Self = Self(0);
 
@@ -220,54 +226,54 @@ impl Symbol {
 
     /// Returns the number of all bits of the symbol: of its code, and its extra bits.
     #[inline(always)]
-    fn bits(self) -> usize {
+    fn total_bits(self) -> usize {
         self.code_bits() + self.extra_bits()
     }
 
     #[inline(always)]
-    fn kind(self) -> u32 {
+    fn symbol_kind(self) -> u32 {
         self.0 >> 8 & 0xFF
     }
 
     fn is_literal(self) -> bool {
-        self.kind() == LITERAL && self.code_bits() > 0
+        self.symbol_kind() == LITERAL_KIND && self.code_bits() > 0
     }
 
     #[inline(always)]
-    fn base(self) -> usize {
+    fn base_value(self) -> usize {
         (self.0 >> 16) as usize
     }
 
     /// Returns the value of the symbol's extra bits, which are next in `word`.
     #[inline(always)]
-    fn extra(self, word: u64) -> usize {
+    fn extra_value(self, word: u64) -> usize {
         (word & ((1 << self.extra_bits()) - 1)) as usize
     }
 }
 
 /// Symbols of literals and lengths (section 3.2.5).
-const LITERALS: [Symbol; 288] = {
-    let mut symbols = [Symbol::new(LITERAL, 1, 0); 288];
-    symbols[END_OF_BLOCK] = Symbol::new(END, 0, 0);
+const LITERAL_LENGTH_SYMBOLS: [DeflateSymbol; 288] = {
+    let mut symbols = [DeflateSymbol::new(LITERAL_KIND, 1, 0); 288];
+    symbols[END_OF_BLOCK] = DeflateSymbol::new(END_KIND, 0, 0);
     let (mut n, mut base) = (0, 3);
     while n < 28 {
         let extra_bits = if n < 8 { 0 } else { n / 4 - 1 };
-        symbols[257 + n] = Symbol::new(MATCH, base, extra_bits);
+        symbols[257 + n] = DeflateSymbol::new(MATCH_KIND, base, extra_bits);
         base += 1 << extra_bits;
         n += 1;
     }
-    symbols[285] = Symbol::new(MATCH, 258, 0);
-    symbols[286] = Symbol::new(RESERVED, 0, 0);
-    symbols[287] = Symbol::new(RESERVED, 0, 0);
+    symbols[285] = DeflateSymbol::new(MATCH_KIND, 258, 0);
+    symbols[286] = DeflateSymbol::new(RESERVED_KIND, 0, 0);
+    symbols[287] = DeflateSymbol::new(RESERVED_KIND, 0, 0);
     symbols
 };
 
-const DISTANCES: [Symbol; 32] = {
-    let mut symbols = [Symbol::new(RESERVED, 0, 0); 32];
+const DISTANCE_SYMBOLS: [DeflateSymbol; 32] = {
+    let mut symbols = [DeflateSymbol::new(RESERVED_KIND, 0, 0); 32];
     let (mut n, mut base) = (0, 1);
     while n < 30 {
         let extra_bits = if n < 4 { 0 } else { n / 2 - 1 };
-        symbols[n] = Symbol::new(MATCH, base, extra_bits);
+        symbols[n] = DeflateSymbol::new(MATCH_KIND, base, extra_bits);
         base += 1 << extra_bits;
         n += 1;
     }
@@ -275,11 +281,11 @@ const DISTANCES: [Symbol; 32] = {
 };
 
 /// Symbols of the code of code lengths, which are their values.
-const PLAIN: [Symbol; 19] = {
-    let mut symbols = [Symbol::NONE; 19];
+const CODE_LENGTH_SYMBOLS: [DeflateSymbol; 19] = {
+    let mut symbols = [DeflateSymbol::NONE; 19];
     let mut n = 0;
     while n < 19 {
-        symbols[n] = Symbol::new(LITERAL, n, 0);
+        symbols[n] = DeflateSymbol::new(LITERAL_KIND, n, 0);
         n += 1;
     }
     symbols
@@ -287,7 +293,7 @@ const PLAIN: [Symbol; 19] = {
 
 /// The rule by which a Huffman code may leave bit sequences unused.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Completeness {
+enum CodeCompleteness {
     Always,
     /// An incomplete code is allowed if it has no symbols, or one of one bit: a block without
     /// matches, or with one distance.
@@ -295,73 +301,73 @@ enum Completeness {
 }
 
 /// The Huffman codes of a compressed block.
-struct Codes {
-    literals: Code<2048>,
-    distances: Code<256>,
+struct BlockCodes {
+    literals: HuffmanCode<2048>,
+    distances: HuffmanCode<256>,
     /// The code of the code lengths of the other two.
-    lengths: Code<128>,
+    lengths: HuffmanCode<128>,
 }
 
-impl Codes {
+impl BlockCodes {
     fn new() -> Self {
         Self {
-            literals: Code::new(),
-            distances: Code::new(),
-            lengths: Code::new(),
+            literals: HuffmanCode::new(),
+            distances: HuffmanCode::new(),
+            lengths: HuffmanCode::new(),
         }
     }
 
     /// Sets the codes of blocks with fixed codes (section 3.2.6).
-    fn set_fixed(&mut self) -> Option<()> {
+    fn set_fixed_codes(&mut self) -> Option<()> {
         let mut lengths = [8; 288];
         lengths[144..256].fill(9);
         lengths[256..280].fill(7);
         self.literals
-            .set(&lengths, &LITERALS, Completeness::Always)?;
+            .assign_codes(&lengths, &LITERAL_LENGTH_SYMBOLS, CodeCompleteness::Always)?;
         self.distances
-            .set(&[5; 32], &DISTANCES, Completeness::Always)
+            .assign_codes(&[5; 32], &DISTANCE_SYMBOLS, CodeCompleteness::Always)
     }
 }
 
 /// Maximum length of a code in bits.
-const MAX_BITS: usize = 15;
+const MAX_CODE_BITS: usize = 15;
 
 /// A Huffman code (section 3.2.2). Codes as long as an index of the table, or shorter, are
 /// looked up; longer ones are rare, and decoded by counting.
-struct Code<const SIZE: usize> {
-    table: [Symbol; SIZE],
+struct HuffmanCode<const SIZE: usize> {
+    table: [DeflateSymbol; SIZE],
     /// Symbols by length and value.
-    sorted: [Symbol; 288],
+    sorted: [DeflateSymbol; 288],
     /// Number of codes of each length.
-    counts: [u16; MAX_BITS + 1],
+    counts: [u16; MAX_CODE_BITS + 1],
 }
 
-impl<const SIZE: usize> Code<SIZE> {
+impl<const SIZE: usize> HuffmanCode<SIZE> {
     const BITS: usize = SIZE.trailing_zeros() as usize;
 
     fn new() -> Self {
         Self {
-            table: [Symbol::NONE; SIZE],
-            sorted: [Symbol::NONE; 288],
-            counts: [0; MAX_BITS + 1],
+            table: [DeflateSymbol::NONE; SIZE],
+            sorted: [DeflateSymbol::NONE; 288],
+            counts: [0; MAX_CODE_BITS + 1],
         }
     }
 
     /// Assigns a code of the length in `lengths` to each of `symbols`, none if the length is 0.
     /// `None` if there are no such codes.
-    fn set(
+    fn assign_codes(
         &mut self,
         lengths: &[u8],
-        symbols: &[Symbol],
-        completeness: Completeness,
+        symbols: &[DeflateSymbol],
+        completeness: CodeCompleteness,
     ) -> Option<()> {
-        self.counts = [0; MAX_BITS + 1];
+        self.counts = [0; MAX_CODE_BITS + 1];
         for length in lengths {
             self.counts[usize::from(*length)] += 1;
         }
         self.counts[0] = 0;
         let mut free = 1i32;
-        let mut next = [0u16; MAX_BITS + 2];
+        let mut next = [0u16; MAX_CODE_BITS + 2];
         for (length, count) in self.counts.iter().enumerate().skip(1) {
             free = (free << 1) - i32::from(*count);
             if free < 0 {
@@ -369,9 +375,9 @@ impl<const SIZE: usize> Code<SIZE> {
             }
             next[length + 1] = next[length] + count;
         }
-        let used = next[MAX_BITS + 1];
+        let used = next[MAX_CODE_BITS + 1];
         let single = used == self.counts[1];
-        if free > 0 && (completeness == Completeness::Always || !single) {
+        if free > 0 && (completeness == CodeCompleteness::Always || !single) {
             return None;
         }
         for (length, symbol) in lengths.iter().zip(symbols) {
@@ -396,7 +402,7 @@ impl<const SIZE: usize> Code<SIZE> {
                 if !next.is_literal() || joined.code_bits() + next.code_bits() > Self::BITS {
                     break;
                 }
-                joined = Symbol(joined.0 + next.0);
+                joined = DeflateSymbol(joined.0 + next.0);
             }
             self.table[index] = joined;
         }
@@ -404,7 +410,7 @@ impl<const SIZE: usize> Code<SIZE> {
 
     fn fill_table(&mut self, has_gaps: bool) {
         if has_gaps || self.counts[Self::BITS + 1..].iter().any(|n| *n > 0) {
-            self.table.fill(Symbol::NONE);
+            self.table.fill(DeflateSymbol::NONE);
         }
         let mut symbols = self.sorted.iter();
         let mut code = 0u16;
@@ -423,19 +429,19 @@ impl<const SIZE: usize> Code<SIZE> {
 
     /// Returns the symbol whose code is next in `word`.
     #[inline(always)]
-    fn decode(&self, word: u64) -> Option<Symbol> {
+    fn decode_symbol(&self, word: u64) -> Option<DeflateSymbol> {
         let symbol = self.table[word as usize % SIZE];
         if symbol.code_bits() > 0 {
             Some(symbol)
         } else {
-            self.count_out(word)
+            self.decode_long_code(word)
         }
     }
 
     /// Decodes a long code by counting: codes of one length are consecutive, and shorter ones
     /// come first.
     #[cold]
-    fn count_out(&self, mut word: u64) -> Option<Symbol> {
+    fn decode_long_code(&self, mut word: u64) -> Option<DeflateSymbol> {
         let (mut code, mut first, mut passed) = (0usize, 0usize, 0usize);
         for (length, count) in self.counts.iter().enumerate().skip(1) {
             code = code << 1 | (word & 1) as usize;

@@ -10,8 +10,8 @@ use std::alloc::{alloc_zeroed, dealloc, Layout};
 use std::ptr::NonNull;
 use std::sync::{Mutex, OnceLock};
 
-use super::isal::{self, Functions, PublicState, COMP_OK};
-use crate::lock::locked;
+use super::isal::{self, IsalFunctions, IsalStreamState, COMP_OK};
+use crate::lock::lock_ignoring_poison;
 
 /// Size in bytes of `struct isal_zstream` with a margin: it is 82,384 in 2.30 and 2.31, and
 /// can't grow within a soname.
@@ -20,19 +20,19 @@ const FULL_FLUSH: u16 = 2;
 const IGZIP_DEFLATE: u16 = 0;
 
 /// Level of igzip. Levels 2 and 3 take up to four times as long for the same size.
-const LEVEL: u32 = 1;
+const IGZIP_LEVEL: u32 = 1;
 
 /// Size in bytes of the level buffer, `ISAL_DEF_LVL1_LARGE`: hash tables and room for 64 Ki
 /// tokens.
-const LEVEL_BUFFER: usize = (4 << 10) + 2 * (8 << 10) + 4 * (64 << 10);
+const LEVEL_BUFFER_SIZE: usize = (4 << 10) + 2 * (8 << 10) + 4 * (64 << 10);
 
 /// Returns the functions of the library, which is opened on first use; `None` if it is not
 /// installed.
-fn functions() -> Option<&'static Functions> {
-    static FUNCTIONS: OnceLock<Option<Functions>> = OnceLock::new();
+fn igzip_functions() -> Option<&'static IsalFunctions> {
+    static FUNCTIONS: OnceLock<Option<IsalFunctions>> = OnceLock::new();
     FUNCTIONS
         .get_or_init(|| {
-            isal::functions(
+            isal::load_isal_functions(
                 b"isal_deflate_stateless_init\0",
                 b"isal_deflate_stateless\0",
             )
@@ -41,27 +41,27 @@ fn functions() -> Option<&'static Functions> {
 }
 
 /// Opens the library, if it is installed.
-pub(super) fn prepare() {
-    let _ = functions();
+pub(super) fn open_igzip() {
+    let _ = igzip_functions();
 }
 
 /// Whether the library is installed.
 pub(super) fn is_available() -> bool {
-    functions().is_some()
+    igzip_functions().is_some()
 }
 
 /// An encoder of igzip for one-shot compression: its stream and its level buffer, in one
 /// allocation.
 struct OneshotEncoder {
-    functions: &'static Functions,
-    stream: NonNull<PublicState>,
+    functions: &'static IsalFunctions,
+    stream: NonNull<IsalStreamState>,
 }
 
 // SAFETY: igzip_lib.h keeps all state in the stream; nothing in it belongs to
 // the thread that made it.
 unsafe impl Send for OneshotEncoder {}
 
-const LAYOUT: Layout = match Layout::from_size_align(STREAM_SIZE + LEVEL_BUFFER, 64) {
+const ENCODER_LAYOUT: Layout = match Layout::from_size_align(STREAM_SIZE + LEVEL_BUFFER_SIZE, 64) {
     Ok(layout) => layout,
     Err(_) => unreachable!(),
 };
@@ -69,9 +69,9 @@ const LAYOUT: Layout = match Layout::from_size_align(STREAM_SIZE + LEVEL_BUFFER,
 impl OneshotEncoder {
     /// Allocates an encoder; `None` without the library or the memory.
     fn new() -> Option<Self> {
-        let functions = functions()?;
+        let functions = igzip_functions()?;
         // SAFETY: the size is not zero.
-        let memory = NonNull::new(unsafe { alloc_zeroed(LAYOUT) })?;
+        let memory = NonNull::new(unsafe { alloc_zeroed(ENCODER_LAYOUT) })?;
         Some(Self {
             functions,
             stream: memory.cast(),
@@ -81,7 +81,7 @@ impl OneshotEncoder {
     /// Writes `input` as deflate blocks, none of them final, into the spare capacity of
     /// `output`, after its contents, aligned to a byte. `false`, with unchanged `output`, if it
     /// does not fit.
-    fn deflate(&mut self, input: &[u8], output: &mut Vec<u8>) -> bool {
+    fn write_deflate_blocks(&mut self, input: &[u8], output: &mut Vec<u8>) -> bool {
         let spare = output.spare_capacity_mut();
         let (Ok(input_length), Ok(room)) = (u32::try_from(input.len()), u32::try_from(spare.len()))
         else {
@@ -93,9 +93,9 @@ impl OneshotEncoder {
         let (result, left, written) = unsafe {
             (self.functions.init)(self.stream.as_ptr());
             let state = &mut *self.stream.as_ptr();
-            state.level = LEVEL;
+            state.level = IGZIP_LEVEL;
             state.level_buf = self.stream.as_ptr().cast::<u8>().add(STREAM_SIZE);
-            state.level_buf_size = LEVEL_BUFFER as u32;
+            state.level_buf_size = LEVEL_BUFFER_SIZE as u32;
             state.gzip_flag = IGZIP_DEFLATE;
             state.end_of_stream = 0;
             state.flush = FULL_FLUSH;
@@ -118,23 +118,23 @@ impl OneshotEncoder {
 impl Drop for OneshotEncoder {
     fn drop(&mut self) {
         // SAFETY: ours since `new`, of that layout, freed once.
-        unsafe { dealloc(self.stream.as_ptr().cast(), LAYOUT) }
+        unsafe { dealloc(self.stream.as_ptr().cast(), ENCODER_LAYOUT) }
     }
 }
 
 /// The idle encoder; others are freed.
-static IDLE: Mutex<Option<OneshotEncoder>> = Mutex::new(None);
+static IDLE_ENCODER: Mutex<Option<OneshotEncoder>> = Mutex::new(None);
 
 /// Writes `plain` as deflate blocks, none of them final, into the spare capacity of `output`,
 /// after its contents, aligned to a byte. `false`, with unchanged `output`, without the library
 /// or the memory, beyond its 4 GiB, or if it does not fit.
 pub(super) fn deflate_into(plain: &[u8], output: &mut Vec<u8>) -> bool {
-    let idle = locked(&IDLE).take();
+    let idle = lock_ignoring_poison(&IDLE_ENCODER).take();
     let Some(mut coder) = idle.or_else(OneshotEncoder::new) else {
         return false;
     };
-    let fits = coder.deflate(plain, output);
-    let beyond = locked(&IDLE).replace(coder);
+    let fits = coder.write_deflate_blocks(plain, output);
+    let beyond = lock_ignoring_poison(&IDLE_ENCODER).replace(coder);
     drop(beyond);
     fits
 }
@@ -146,7 +146,7 @@ mod tests {
     use super::super::oneshot::compressed_bound;
     use super::deflate_into;
 
-    fn deflate(plain: &[u8]) -> Option<Vec<u8>> {
+    fn deflate_to_vec(plain: &[u8]) -> Option<Vec<u8>> {
         let mut output = Vec::with_capacity(compressed_bound(plain.len()));
         deflate_into(plain, &mut output).then_some(output)
     }
@@ -178,18 +178,18 @@ mod tests {
         // installed by the set-up: its absence is a failure
         for length in (0..300).chain([4096, 65_535, 65_536, 131_071, 1 << 20, 5_000_001]) {
             let plain = noise(length);
-            let stream = deflate(&plain).expect("libisal.so.2");
+            let stream = deflate_to_vec(&plain).expect("libisal.so.2");
             assert!(inflate(&stream) == plain, "{length}");
         }
     }
 
     #[test]
     fn encoder_is_independent_of_the_body_before() {
-        let first = deflate(&[b'a'; 100_000]).expect("libisal.so.2");
+        let first = deflate_to_vec(&[b'a'; 100_000]).expect("libisal.so.2");
         for other in [noise(1000), noise(200_000), vec![b'a'; 10]] {
-            assert!(inflate(&deflate(&other).unwrap()) == other);
+            assert!(inflate(&deflate_to_vec(&other).unwrap()) == other);
         }
-        assert_eq!(deflate(&[b'a'; 100_000]).unwrap(), first);
+        assert_eq!(deflate_to_vec(&[b'a'; 100_000]).unwrap(), first);
     }
 
     #[test]
@@ -199,7 +199,7 @@ mod tests {
                 scope.spawn(move || {
                     let plain = vec![n; 300_000];
                     for _ in 0..20 {
-                        assert!(inflate(&deflate(&plain).unwrap()) == plain);
+                        assert!(inflate(&deflate_to_vec(&plain).unwrap()) == plain);
                     }
                 });
             }

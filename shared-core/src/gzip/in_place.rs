@@ -3,23 +3,23 @@
 
 use std::ops::Range;
 
-use super::crc::{Crc, Shift};
-use super::format::{trailer, EMPTY_LAST, HEADER};
+use super::crc::{CrcShift, RunningCrc};
+use super::format::{member_trailer, EMPTY_FINAL_BLOCK, MEMBER_HEADER};
 use super::oneshot::compressed_bound;
-use super::open::open_in;
-use super::splice::Body;
-use crate::faults::{injected, panic_if, Fault};
+use super::open_stream::compress_open_reusing;
+use super::splice::SlicedBody;
+use crate::faults::{is_fault_injected, panic_if_injected, Fault};
 use crate::memory::release_pages;
 
 /// Number of plain bytes that are compressed at once.
-const PIECE: usize = 1 << 20;
+const PIECE_LENGTH: usize = 1 << 20;
 
 /// Number of plain bytes after which it is decided whether the compression is worth it. The last
 /// part may be a hash.
 const DECISION_LENGTH: usize = 64 << 10;
 
 /// Maximum length of the end of an open stream, or of the member. Bytes.
-const END: usize = 16;
+const MAX_END_LENGTH: usize = 16;
 
 /// The reason why there is no gzip member in place of the plain bytes.
 pub(crate) enum ShrinkError {
@@ -32,7 +32,7 @@ pub(crate) enum ShrinkError {
 
 /// A range of the plain bytes that is compressed at once, and the range of its compressed form.
 #[derive(Clone, Default)]
-struct Piece {
+struct CompressedPiece {
     plain: Range<usize>,
     coded: Range<usize>,
     crc: u32,
@@ -45,26 +45,26 @@ struct Piece {
 /// so that at most one piece exists in both forms. It can be undone only for the first pieces:
 /// these decide whether the member is shorter than the plain bytes, unless it may be of
 /// `any_length`.
-pub(crate) fn gzip(
+pub(crate) fn gzip_in_place(
     mut plain: Vec<u8>,
     parts: &[Range<usize>],
     level: u8,
     any_length: bool,
-) -> Result<Body, ShrinkError> {
-    panic_if(Fault::PanicCompress);
+) -> Result<SlicedBody, ShrinkError> {
+    panic_if_injected(Fault::PanicCompress);
     let Some((mut pieces, mut coded)) = prepare_pieces(&plain, parts) else {
         return Err(ShrinkError::Plain(plain));
     };
-    coded.extend_from_slice(&HEADER);
+    coded.extend_from_slice(&MEMBER_HEADER);
     let (head, whole) = (0..coded.len(), plain.len());
-    let mut from_the_end: Vec<&mut Piece> = pieces.iter_mut().collect();
+    let mut from_the_end: Vec<&mut CompressedPiece> = pieces.iter_mut().collect();
     from_the_end.sort_unstable_by_key(|piece| std::cmp::Reverse(piece.plain.start));
     let mut room = Vec::new();
     let (mut tried, mut is_decided) = (0, any_length);
     let last = from_the_end.len().saturating_sub(1);
     for (number, piece) in from_the_end.into_iter().enumerate() {
-        let open = open_in(&plain[piece.plain.clone()], level, &mut room);
-        let fits = |length| coded.capacity() - coded.len() >= length + END;
+        let open = compress_open_reusing(&plain[piece.plain.clone()], level, &mut room);
+        let fits = |length| coded.capacity() - coded.len() >= length + MAX_END_LENGTH;
         let Some(open) = open.filter(|it| fits(it.bytes.len())) else {
             return Err(match plain.len() == whole {
                 true => ShrinkError::Plain(plain),
@@ -91,49 +91,60 @@ pub(crate) fn gzip(
 
 /// Returns the pieces, in order, and the buffer for their compressed forms. The buffer reserves
 /// address space; memory is used as it is written.
-fn prepare_pieces(plain: &[u8], parts: &[Range<usize>]) -> Option<(Vec<Piece>, Vec<u8>)> {
-    if injected(Fault::FailCompress) {
+fn prepare_pieces(plain: &[u8], parts: &[Range<usize>]) -> Option<(Vec<CompressedPiece>, Vec<u8>)> {
+    if is_fault_injected(Fault::FailCompress) {
         return None;
     }
-    let count = parts.iter().map(|part| part.len().div_ceil(PIECE)).sum();
+    let count = parts
+        .iter()
+        .map(|part| part.len().div_ceil(PIECE_LENGTH))
+        .sum();
     let mut pieces = Vec::new();
     pieces.try_reserve_exact(count).ok()?;
     for part in parts {
-        pieces.extend(part.clone().step_by(PIECE).map(|start| Piece {
-            plain: start..part.end.min(start + PIECE),
-            ..Piece::default()
-        }));
+        pieces.extend(
+            part.clone()
+                .step_by(PIECE_LENGTH)
+                .map(|start| CompressedPiece {
+                    plain: start..part.end.min(start + PIECE_LENGTH),
+                    ..CompressedPiece::default()
+                }),
+        );
     }
     let mut coded = Vec::new();
     coded
-        .try_reserve_exact(compressed_bound(plain.len()).checked_add(END * (count + 1))?)
+        .try_reserve_exact(compressed_bound(plain.len()).checked_add(MAX_END_LENGTH * (count + 1))?)
         .ok()?;
     Some((pieces, coded))
 }
 
 /// Assembles the member from the header, the compressed pieces in order, and the trailer. `None` if
 /// memory is refused.
-fn assemble_member(mut coded: Vec<u8>, head: Range<usize>, pieces: &[Piece]) -> Option<Body> {
-    let mut crc = Crc::new();
+fn assemble_member(
+    mut coded: Vec<u8>,
+    head: Range<usize>,
+    pieces: &[CompressedPiece],
+) -> Option<SlicedBody> {
+    let mut crc = RunningCrc::new();
     let mut order = Vec::new();
     order.try_reserve_exact(pieces.len() + 2).ok()?;
     order.push(head);
     for piece in pieces {
         let length = piece.plain.len() as u64;
-        crc.append(piece.crc, length, Shift::by(length));
+        crc.append_crc(piece.crc, length, CrcShift::for_length(length));
         order.push(piece.coded.clone());
     }
     let end = coded.len();
-    coded.extend_from_slice(&EMPTY_LAST);
-    coded.extend_from_slice(&trailer(&crc));
+    coded.extend_from_slice(&EMPTY_FINAL_BLOCK);
+    coded.extend_from_slice(&member_trailer(&crc));
     order.push(end..coded.len());
     // the unused capacity was never written
-    Body::from_parts(coded, &order, true)
+    SlicedBody::from_parts(coded, &order, true)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{gzip, ShrinkError, PIECE};
+    use super::{gzip_in_place, ShrinkError, PIECE_LENGTH};
     use crate::support::gunzip;
 
     fn text(length: usize) -> Vec<u8> {
@@ -143,8 +154,8 @@ mod tests {
 
     #[test]
     fn parts_in_any_order_become_one_member() {
-        let plain = text(3 * PIECE + 1000);
-        let (a, b) = (PIECE + 7, 2 * PIECE + 20);
+        let plain = text(3 * PIECE_LENGTH + 1000);
+        let (a, b) = (PIECE_LENGTH + 7, 2 * PIECE_LENGTH + 20);
         let whole = 0..plain.len();
         for parts in [
             vec![whole.clone()],
@@ -156,11 +167,11 @@ mod tests {
                 .flat_map(|it| plain[it.clone()].to_vec())
                 .collect();
             for level in [1, 6] {
-                let Ok(body) = gzip(plain.clone(), &parts, level, false) else {
+                let Ok(body) = gzip_in_place(plain.clone(), &parts, level, false) else {
                     panic!("{parts:?} at level {level}");
                 };
                 let coded = body.to_vec();
-                assert_eq!(coded.len() as u64, body.length());
+                assert_eq!(coded.len() as u64, body.byte_length());
                 assert!(coded.len() < plain.len());
                 assert_eq!(body.plain_length(), plain.len() as u64);
                 assert!(gunzip(&coded).unwrap() == expected, "{parts:?}");
@@ -181,16 +192,17 @@ mod tests {
 
     #[test]
     fn memory_of_a_drained_member_is_released() {
-        let plain = noise(12 * PIECE);
+        let plain = noise(12 * PIECE_LENGTH);
         let whole = 0..plain.len();
-        let Ok(mut body) = gzip(plain.clone(), std::slice::from_ref(&whole), 6, true) else {
+        let Ok(mut body) = gzip_in_place(plain.clone(), std::slice::from_ref(&whole), 6, true)
+        else {
             panic!("it is coded");
         };
         let mut drained = Vec::new();
-        body.drain(|piece| drained.extend_from_slice(piece));
+        body.drain_slices(|piece| drained.extend_from_slice(piece));
         assert!(gunzip(&drained).unwrap() == plain);
         // the reported lengths remain
-        assert_eq!(body.length(), drained.len() as u64);
+        assert_eq!(body.byte_length(), drained.len() as u64);
         assert_eq!(body.plain_length(), plain.len() as u64);
         let left = body.to_vec().into_iter().filter(|byte| *byte != 0).count();
         assert!(
@@ -201,16 +213,20 @@ mod tests {
 
     #[test]
     fn short_part_at_the_end_does_not_decide_the_compression() {
-        let mut plain = text(2 * PIECE);
+        let mut plain = text(2 * PIECE_LENGTH);
         plain.extend(noise(100));
-        let parts = [2 * PIECE..plain.len(), 0..PIECE, PIECE..2 * PIECE];
+        let parts = [
+            2 * PIECE_LENGTH..plain.len(),
+            0..PIECE_LENGTH,
+            PIECE_LENGTH..2 * PIECE_LENGTH,
+        ];
         for level in [1, 6] {
-            let Ok(body) = gzip(plain.clone(), &parts, level, false) else {
+            let Ok(body) = gzip_in_place(plain.clone(), &parts, level, false) else {
                 panic!("level {level}");
             };
-            let expected = [&plain[2 * PIECE..], &plain[..2 * PIECE]].concat();
+            let expected = [&plain[2 * PIECE_LENGTH..], &plain[..2 * PIECE_LENGTH]].concat();
             assert!(gunzip(&body.to_vec()).unwrap() == expected);
-            match gzip(plain.clone(), &parts[..1], level, false) {
+            match gzip_in_place(plain.clone(), &parts[..1], level, false) {
                 Err(ShrinkError::Plain(unchanged)) => assert!(unchanged == plain),
                 _ => panic!("100 bytes alone at level {level}"),
             }
@@ -219,14 +235,15 @@ mod tests {
 
     #[test]
     fn incompressible_body_is_refused_unless_any_length_is_allowed() {
-        let plain = noise(2 * PIECE + 3);
+        let plain = noise(2 * PIECE_LENGTH + 3);
         let whole = 0..plain.len();
         for level in [1, 6] {
-            match gzip(plain.clone(), std::slice::from_ref(&whole), level, false) {
+            match gzip_in_place(plain.clone(), std::slice::from_ref(&whole), level, false) {
                 Err(ShrinkError::Plain(unchanged)) => assert!(unchanged == plain),
                 _ => panic!("level {level}"),
             }
-            let Ok(body) = gzip(plain.clone(), std::slice::from_ref(&whole), level, true) else {
+            let Ok(body) = gzip_in_place(plain.clone(), std::slice::from_ref(&whole), level, true)
+            else {
                 panic!("level {level}");
             };
             assert!(gunzip(&body.to_vec()).unwrap() == plain);

@@ -8,8 +8,8 @@ use std::hint::black_box;
 
 use zlib_rs::{Inflate, InflateFlush, Status};
 
-use super::libdeflate::{DecodeResult, Decompressor};
-use crate::memory::release_unused;
+use super::libdeflate::{GunzipResult, LibdeflateDecompressor};
+use crate::memory::release_unused_capacity;
 
 /// The reason why a gzip body could not be decompressed. The original is to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub enum InflateError {
 ///
 /// # Errors
 /// [`InflateError`]; the input is unchanged.
-pub fn gunzip(coded: &[u8], cap: usize) -> Result<Vec<u8>, InflateError> {
+pub fn gunzip_reserved(coded: &[u8], cap: usize) -> Result<Vec<u8>, InflateError> {
     gunzip_within(coded, cap, |_| true)
 }
 
@@ -42,21 +42,21 @@ pub fn gunzip_within(
     cap: usize,
     mut may_take: impl FnMut(usize) -> bool,
 ) -> Result<Vec<u8>, InflateError> {
-    let mut decompressor = Decompressor::new().ok_or(InflateError::OutOfMemory)?;
+    let mut decompressor = LibdeflateDecompressor::new().ok_or(InflateError::OutOfMemory)?;
     let mut body = Vec::new();
     let mut reserve = |body: &mut Vec<u8>, length: usize| {
         let more = length - body.len();
         let taken = may_take(length) && body.try_reserve_exact(more).is_ok();
         taken.then_some(()).ok_or(InflateError::OutOfMemory)
     };
-    reserve(&mut body, trailer_length(coded).min(cap))?;
+    reserve(&mut body, declared_trailer_length(coded).min(cap))?;
     let mut rest = coded;
     loop {
-        match decompressor.gunzip(rest, &mut body) {
-            DecodeResult::Member(taken) => rest = rest.get(taken..).ok_or(InflateError::Bad)?,
-            DecodeResult::Bad => return Err(InflateError::Bad),
-            DecodeResult::NoRoom if body.capacity() >= cap => return Err(InflateError::TooLarge),
-            DecodeResult::NoRoom => {
+        match decompressor.decompress_member(rest, &mut body) {
+            GunzipResult::Member(taken) => rest = rest.get(taken..).ok_or(InflateError::Bad)?,
+            GunzipResult::Bad => return Err(InflateError::Bad),
+            GunzipResult::NoRoom if body.capacity() >= cap => return Err(InflateError::TooLarge),
+            GunzipResult::NoRoom => {
                 let length = body.capacity().saturating_mul(2).max(1 << 10).min(cap);
                 reserve(&mut body, length)?;
                 continue;
@@ -69,12 +69,12 @@ pub fn gunzip_within(
     if body.len() > cap {
         return Err(InflateError::TooLarge);
     }
-    release_unused(&mut body);
+    release_unused_capacity(&mut body);
     Ok(body)
 }
 
 /// Memory of zlib-rs in addition to the output, in bytes: its state, with a window of 32 KiB.
-const STATE: usize = 64 << 10;
+const INFLATE_STATE_SIZE: usize = 64 << 10;
 
 /// Bits of the window, and the value that selects gzip's header and trailer.
 const WINDOW_BITS: u8 = 15 + 16;
@@ -85,7 +85,7 @@ const WINDOW_BITS: u8 = 15 + 16;
 /// # Errors
 /// The errors of [`gunzip_within`]; [`InflateError::Bad`] if the body is damaged and not only
 /// truncated.
-pub fn gunzip_beginning(
+pub fn gunzip_available(
     coded: &[u8],
     cap: usize,
     mut may_take: impl FnMut(usize) -> bool,
@@ -95,7 +95,7 @@ pub fn gunzip_beginning(
     let (mut rest, mut length) = (coded, 0);
     loop {
         grow_output(&mut body, length, coded.len(), cap, |room| {
-            may_take(room.saturating_add(STATE))
+            may_take(room.saturating_add(INFLATE_STATE_SIZE))
         })?;
         let inflate = match &mut inflate {
             Some(inflate) => inflate,
@@ -118,7 +118,7 @@ pub fn gunzip_beginning(
         }
     }
     body.truncate(length);
-    release_unused(&mut body);
+    release_unused_capacity(&mut body);
     Ok(body)
 }
 
@@ -126,7 +126,7 @@ fn new_inflate() -> Result<Inflate, InflateError> {
     // zlib-rs would panic: allocate as much first
     let mut room = Vec::<u8>::new();
     black_box(&mut room)
-        .try_reserve_exact(STATE)
+        .try_reserve_exact(INFLATE_STATE_SIZE)
         .map_err(|_| InflateError::OutOfMemory)?;
     drop(black_box(room));
     Ok(Inflate::new(true, WINDOW_BITS))
@@ -160,7 +160,7 @@ pub(crate) fn grow_output(
 /// Returns the length that the trailer declares: ISIZE, modulo 2^32, of the last member only,
 /// limited to the highest ratio of deflate. It is a first guess that decompression proves or
 /// corrects.
-pub fn trailer_length(coded: &[u8]) -> usize {
+pub fn declared_trailer_length(coded: &[u8]) -> usize {
     // 258 bytes for two bits
     const MOST: usize = 1032;
     match coded {
@@ -176,7 +176,7 @@ pub fn trailer_length(coded: &[u8]) -> usize {
 mod tests {
     use std::io::Write;
 
-    use super::{gunzip, gunzip_beginning, gunzip_within, InflateError};
+    use super::{gunzip_available, gunzip_reserved, gunzip_within, InflateError};
 
     fn gzip(body: &[u8]) -> Vec<u8> {
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -188,20 +188,20 @@ mod tests {
     fn compressed_body_is_restored() {
         for length in [0, 1, 1000, 100_000] {
             let body = vec![b'x'; length];
-            assert_eq!(gunzip(&gzip(&body), length), Ok(body));
+            assert_eq!(gunzip_reserved(&gzip(&body), length), Ok(body));
         }
     }
 
     #[test]
     fn cap_is_enforced_whatever_the_trailer_declares() {
         let coded = gzip(&vec![0; 10_000]);
-        assert_eq!(gunzip(&coded, 9_999), Err(InflateError::TooLarge));
+        assert_eq!(gunzip_reserved(&coded, 9_999), Err(InflateError::TooLarge));
         let mut forged = coded.clone();
         let isize_at = forged.len() - 4;
         forged[isize_at..].copy_from_slice(&u32::MAX.to_le_bytes());
-        assert_eq!(gunzip(&forged, 20_000), Err(InflateError::Bad));
+        assert_eq!(gunzip_reserved(&forged, 20_000), Err(InflateError::Bad));
         forged[isize_at..].copy_from_slice(&0u32.to_le_bytes());
-        assert_eq!(gunzip(&forged, 20_000), Err(InflateError::Bad));
+        assert_eq!(gunzip_reserved(&forged, 20_000), Err(InflateError::Bad));
     }
 
     #[test]
@@ -225,8 +225,8 @@ mod tests {
     fn members_are_joined_to_one_body() {
         let coded = [gzip(b"first "), gzip(&[b'2'; 5000]), gzip(b"")].concat();
         let body = [&b"first "[..], &[b'2'; 5000]].concat();
-        assert_eq!(gunzip(&coded, 6000), Ok(body));
-        assert_eq!(gunzip(&coded, 5005), Err(InflateError::TooLarge));
+        assert_eq!(gunzip_reserved(&coded, 6000), Ok(body));
+        assert_eq!(gunzip_reserved(&coded, 5005), Err(InflateError::TooLarge));
     }
 
     #[test]
@@ -236,13 +236,13 @@ mod tests {
         let coded = [gzip(&first), gzip(&[b'2'; 5000]), gzip(b"end")].concat();
         let mut longest = 0;
         for cut in 0..=coded.len() {
-            let beginning = gunzip_beginning(&coded[..cut], 10_000, |_| true).unwrap();
+            let beginning = gunzip_available(&coded[..cut], 10_000, |_| true).unwrap();
             assert!(body.starts_with(&beginning), "cut at {cut}");
             assert!(beginning.len() >= longest, "cut at {cut}");
             longest = beginning.len();
         }
         assert_eq!(longest, body.len());
-        let of = |coded: &[u8], cap: usize| gunzip_beginning(coded, cap, |_| true);
+        let of = |coded: &[u8], cap: usize| gunzip_available(coded, cap, |_| true);
         assert_eq!(of(&coded, body.len()).unwrap(), body);
         assert_eq!(of(&coded, body.len() - 1), Err(InflateError::TooLarge));
         assert_eq!(
@@ -257,14 +257,14 @@ mod tests {
         let coded = gzip(&vec![0; 100_000]);
         let coded = &coded[..coded.len() - 1];
         let mut requested = Vec::new();
-        let taken = gunzip_beginning(coded, 1 << 20, |length| {
+        let taken = gunzip_available(coded, 1 << 20, |length| {
             requested.push(length);
             true
         });
         assert_eq!(taken.unwrap().len(), 100_000);
         assert!(requested.is_sorted() && *requested.last().unwrap() >= 100_000);
         for most in requested {
-            let refused = gunzip_beginning(coded, 1 << 20, |length| length < most);
+            let refused = gunzip_available(coded, 1 << 20, |length| length < most);
             assert_eq!(refused, Err(InflateError::OutOfMemory));
         }
     }
@@ -272,18 +272,24 @@ mod tests {
     #[test]
     fn damaged_body_is_an_error() {
         let coded = gzip(&[b'a'; 1000]);
-        assert_eq!(gunzip(b"", 10), Err(InflateError::Bad));
-        assert_eq!(gunzip(b"{\"jsonrpc\"", 100), Err(InflateError::Bad));
+        assert_eq!(gunzip_reserved(b"", 10), Err(InflateError::Bad));
+        assert_eq!(
+            gunzip_reserved(b"{\"jsonrpc\"", 100),
+            Err(InflateError::Bad)
+        );
         for cut in 0..coded.len() {
-            assert!(gunzip(&coded[..cut], 2000).is_err(), "cut at {cut}");
+            assert!(
+                gunzip_reserved(&coded[..cut], 2000).is_err(),
+                "cut at {cut}"
+            );
         }
         let trailing = [&coded[..], b"x"].concat();
-        assert_eq!(gunzip(&trailing, 2000), Err(InflateError::Bad));
+        assert_eq!(gunzip_reserved(&trailing, 2000), Err(InflateError::Bad));
         // a flipped bit of padding changes nothing; no flip may change the body
         for (at, bit) in (0..coded.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
             let mut flipped = coded.clone();
             flipped[at] ^= 1 << bit;
-            if let Ok(body) = gunzip(&flipped, 2000) {
+            if let Ok(body) = gunzip_reserved(&flipped, 2000) {
                 assert!(body == [b'a'; 1000], "bit {bit} of byte {at}");
             }
         }

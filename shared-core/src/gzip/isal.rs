@@ -8,7 +8,7 @@ use libloading::Library;
 
 /// The public fields of igzip's stream: `struct isal_zstream` up to its `internal_state`.
 #[repr(C)]
-pub(super) struct PublicState {
+pub(super) struct IsalStreamState {
     pub(super) next_in: *const u8,
     pub(super) avail_in: u32,
     pub(super) total_in: u32,
@@ -27,24 +27,24 @@ pub(super) struct PublicState {
 
 pub(super) const COMP_OK: c_int = 0;
 
-type Function<T> = unsafe extern "C" fn(*mut PublicState) -> T;
+type IsalFunction<T> = unsafe extern "C" fn(*mut IsalStreamState) -> T;
 
 /// The functions of igzip that begin and continue a stream.
-pub(super) struct Functions {
-    pub(super) init: Function<()>,
-    pub(super) deflate: Function<c_int>,
+pub(super) struct IsalFunctions {
+    pub(super) init: IsalFunction<()>,
+    pub(super) deflate: IsalFunction<c_int>,
 }
 
 /// Returns the library's functions of these names, which end with a NUL; the library stays
 /// loaded. `None` if it is not installed.
-pub(super) fn functions(init: &[u8], deflate: &[u8]) -> Option<Functions> {
+pub(super) fn load_isal_functions(init: &[u8], deflate: &[u8]) -> Option<IsalFunctions> {
     // SAFETY: ISA-L's initialisers have no preconditions; the functions named
     // in this module have the types of igzip_lib.h.
     unsafe {
         let library = Library::new("libisal.so.2").ok()?;
-        let functions = Functions {
-            init: *library.get::<Function<()>>(init).ok()?,
-            deflate: *library.get::<Function<c_int>>(deflate).ok()?,
+        let functions = IsalFunctions {
+            init: *library.get::<IsalFunction<()>>(init).ok()?,
+            deflate: *library.get::<IsalFunction<c_int>>(deflate).ok()?,
         };
         std::mem::forget(library);
         Some(functions)

@@ -12,19 +12,19 @@ pub(super) const MAX_LEVEL: u8 = 12;
 
 /// The C library's allocator.
 #[cfg(not(target_family = "wasm"))]
-const ALLOCATOR: (Malloc, Free) = (None, None);
+const ALLOCATOR: (MallocFunction, FreeFunction) = (None, None);
 
 /// Rust's allocator, because a sandbox has no C library.
 #[cfg(target_family = "wasm")]
-const ALLOCATOR: (Malloc, Free) = (
+const ALLOCATOR: (MallocFunction, FreeFunction) = (
     Some(super::wasm_memory::malloc),
     Some(super::wasm_memory::free),
 );
 
-type Malloc = Option<unsafe extern "C" fn(usize) -> *mut c_void>;
-type Free = Option<unsafe extern "C" fn(*mut c_void)>;
+type MallocFunction = Option<unsafe extern "C" fn(usize) -> *mut c_void>;
+type FreeFunction = Option<unsafe extern "C" fn(*mut c_void)>;
 
-const OPTIONS: sys::libdeflate_options = sys::libdeflate_options {
+const LIBDEFLATE_OPTIONS: sys::libdeflate_options = sys::libdeflate_options {
     sizeof_options: size_of::<sys::libdeflate_options>(),
     malloc_func: ALLOCATOR.0,
     free_func: ALLOCATOR.1,
@@ -32,24 +32,26 @@ const OPTIONS: sys::libdeflate_options = sys::libdeflate_options {
 
 /// An owning handle of a libdeflate compressor of one level. It takes 200 KiB to 8.8 MiB, depending
 /// on the level.
-pub(super) struct Compressor(NonNull<sys::libdeflate_compressor>);
+pub(super) struct LibdeflateCompressor(NonNull<sys::libdeflate_compressor>);
 
 // SAFETY: libdeflate.h: a compressor is usable by one thread at a time, and
 // nothing in it belongs to the thread that made it.
-unsafe impl Send for Compressor {}
+unsafe impl Send for LibdeflateCompressor {}
 
-impl Compressor {
+impl LibdeflateCompressor {
     /// Allocates a compressor; `None` for a level that doesn't exist, or if memory is refused.
     pub(super) fn new(level: u8) -> Option<Self> {
         // SAFETY: any level may be passed; a bad one gives NULL. The options
         // are not kept.
-        NonNull::new(unsafe { sys::libdeflate_alloc_compressor_ex(i32::from(level), &OPTIONS) })
-            .map(Self)
+        NonNull::new(unsafe {
+            sys::libdeflate_alloc_compressor_ex(i32::from(level), &LIBDEFLATE_OPTIONS)
+        })
+        .map(Self)
     }
 
     /// Writes a gzip member into the spare capacity of `output`, after its contents. `false`,
     /// with unchanged `output`, if it does not fit.
-    pub(super) fn gzip(&mut self, input: &[u8], output: &mut Vec<u8>) -> bool {
+    pub(super) fn compress_member(&mut self, input: &[u8], output: &mut Vec<u8>) -> bool {
         let spare = output.spare_capacity_mut();
         // SAFETY: both ranges are valid for their lengths; `&mut self` and
         // the borrows of Rust rule out aliasing.
@@ -68,7 +70,7 @@ impl Compressor {
     }
 }
 
-impl Drop for Compressor {
+impl Drop for LibdeflateCompressor {
     fn drop(&mut self) {
         // SAFETY: ours since `new`, freed once.
         unsafe { sys::libdeflate_free_compressor(self.0.as_ptr()) }
@@ -76,7 +78,7 @@ impl Drop for Compressor {
 }
 
 /// The result of decompressing one gzip member.
-pub(super) enum DecodeResult {
+pub(super) enum GunzipResult {
     /// One member was decompressed; with the number of input bytes.
     Member(usize),
     /// The output does not fit into the spare capacity.
@@ -86,20 +88,21 @@ pub(super) enum DecodeResult {
 }
 
 /// An owning handle of a libdeflate decompressor. It takes 11 KiB.
-pub(super) struct Decompressor(NonNull<sys::libdeflate_decompressor>);
+pub(super) struct LibdeflateDecompressor(NonNull<sys::libdeflate_decompressor>);
 
 // SAFETY: as for `Compressor`.
-unsafe impl Send for Decompressor {}
+unsafe impl Send for LibdeflateDecompressor {}
 
-impl Decompressor {
+impl LibdeflateDecompressor {
     /// Allocates a decompressor; `None` if memory is refused.
     pub(super) fn new() -> Option<Self> {
         // SAFETY: no preconditions; the options are not kept.
-        NonNull::new(unsafe { sys::libdeflate_alloc_decompressor_ex(&OPTIONS) }).map(Self)
+        NonNull::new(unsafe { sys::libdeflate_alloc_decompressor_ex(&LIBDEFLATE_OPTIONS) })
+            .map(Self)
     }
 
     /// Decompresses the gzip member at the start of `input` into the spare capacity of `output`.
-    pub(super) fn gunzip(&mut self, input: &[u8], output: &mut Vec<u8>) -> DecodeResult {
+    pub(super) fn decompress_member(&mut self, input: &[u8], output: &mut Vec<u8>) -> GunzipResult {
         let spare = output.spare_capacity_mut();
         let (mut taken, mut written) = (0, 0);
         // SAFETY: both ranges are valid for their lengths, the two counters
@@ -120,15 +123,15 @@ impl Decompressor {
                 // SAFETY: on success `written` bytes, at most spare.len(),
                 // are initialised.
                 unsafe { output.set_len(output.len() + written) };
-                DecodeResult::Member(taken)
+                GunzipResult::Member(taken)
             }
-            sys::libdeflate_result_LIBDEFLATE_INSUFFICIENT_SPACE => DecodeResult::NoRoom,
-            _ => DecodeResult::Bad,
+            sys::libdeflate_result_LIBDEFLATE_INSUFFICIENT_SPACE => GunzipResult::NoRoom,
+            _ => GunzipResult::Bad,
         }
     }
 }
 
-impl Drop for Decompressor {
+impl Drop for LibdeflateDecompressor {
     fn drop(&mut self) {
         // SAFETY: ours since `new`, freed once.
         unsafe { sys::libdeflate_free_decompressor(self.0.as_ptr()) }

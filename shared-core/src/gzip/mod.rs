@@ -8,6 +8,7 @@
 
 #[cfg(target_arch = "x86_64")]
 mod clmul;
+mod compressor_pool;
 pub mod crc;
 mod deflate_walk;
 mod format;
@@ -19,8 +20,7 @@ pub mod inflate;
 mod isal;
 mod libdeflate;
 pub mod oneshot;
-pub mod open;
-mod pool;
+pub mod open_stream;
 pub mod splice;
 pub mod stream;
 #[cfg(target_family = "wasm")]
@@ -33,7 +33,7 @@ pub fn has_isal() -> bool {
 
 /// Opens the libraries of this machine before they are needed: a library that can't be opened
 /// later, because memory is short, would never be used.
-pub fn prepare() {
-    igzip_raw::prepare();
-    let _ = stream::CodecLibrary::fastest();
+pub fn prepare_libraries() {
+    igzip_raw::open_igzip();
+    let _ = stream::CodecLibrary::fastest_library();
 }

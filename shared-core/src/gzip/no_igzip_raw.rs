@@ -1,6 +1,6 @@
 //! Replacement of `igzip_raw` for targets that can't open a library at run time.
 
-pub(super) fn prepare() {}
+pub(super) fn open_igzip() {}
 
 pub(super) fn is_available() -> bool {
     false

@@ -1,11 +1,11 @@
 //! One-shot compression of a body to one gzip member.
 
+use super::compressor_pool::with_compressor;
 use super::crc::crc32;
-use super::format::{EMPTY_LAST, HEADER, TRAILER};
+use super::format::{EMPTY_FINAL_BLOCK, MEMBER_HEADER, TRAILER_LENGTH};
 use super::libdeflate::MAX_LEVEL;
-use super::pool::with_compressor;
-use crate::faults::{injected, panic_if, Fault};
-use crate::memory::release_unused;
+use crate::faults::{is_fault_injected, panic_if_injected, Fault};
+use crate::memory::release_unused_capacity;
 
 /// The reason why a body was not compressed. The original is to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub enum OneshotError {
 }
 
 /// Length of an empty final block, the checksum and the length field. Bytes.
-const TAIL: usize = EMPTY_LAST.len() + TRAILER;
+const MEMBER_TAIL_LENGTH: usize = EMPTY_FINAL_BLOCK.len() + TRAILER_LENGTH;
 
 /// Compresses `body` to a gzip member shorter than `limit` bytes in `output`, which is empty and
 /// may have capacity.
@@ -30,7 +30,7 @@ const TAIL: usize = EMPTY_LAST.len() + TRAILER;
 ///
 /// # Errors
 /// [`OneshotError`]; the body is unchanged.
-pub fn gzip_into(
+pub fn gzip_oneshot_into(
     body: &[u8],
     level: u8,
     limit: usize,
@@ -39,8 +39,8 @@ pub fn gzip_into(
     if level > MAX_LEVEL {
         return Err(OneshotError::Level(level));
     }
-    panic_if(Fault::PanicCompress);
-    if injected(Fault::FailCompress) {
+    panic_if_injected(Fault::PanicCompress);
+    if is_fault_injected(Fault::FailCompress) {
         return Err(OneshotError::OutOfMemory);
     }
     let room = limit.saturating_sub(1);
@@ -48,29 +48,31 @@ pub fn gzip_into(
     output
         .try_reserve_exact(room)
         .map_err(|_| OneshotError::OutOfMemory)?;
-    if level == 1 && igzip(body, room, &mut output) {
-        release_unused(&mut output);
+    if level == 1 && compress_with_igzip(body, room, &mut output) {
+        release_unused_capacity(&mut output);
         return Ok(output);
     }
     output.clear();
-    let fits = with_compressor(level, |compressor| compressor.gzip(body, &mut output))
-        .ok_or(OneshotError::OutOfMemory)?;
+    let fits = with_compressor(level, |compressor| {
+        compressor.compress_member(body, &mut output)
+    })
+    .ok_or(OneshotError::OutOfMemory)?;
     if !fits || output.len() > room {
         return Err(OneshotError::NotSmaller);
     }
-    release_unused(&mut output);
+    release_unused_capacity(&mut output);
     Ok(output)
 }
 
 /// Compresses a body with igzip to a member. `false`, with undefined `output`, without the library,
 /// or if the member would be longer than `room` bytes.
-fn igzip(body: &[u8], room: usize, output: &mut Vec<u8>) -> bool {
+fn compress_with_igzip(body: &[u8], room: usize, output: &mut Vec<u8>) -> bool {
     // the limit leaves room for the end, because most bodies stay far below it
-    output.extend_from_slice(&HEADER);
-    if !super::igzip_raw::deflate_into(body, output) || output.len() + TAIL > room {
+    output.extend_from_slice(&MEMBER_HEADER);
+    if !super::igzip_raw::deflate_into(body, output) || output.len() + MEMBER_TAIL_LENGTH > room {
         return false;
     }
-    output.extend_from_slice(&EMPTY_LAST);
+    output.extend_from_slice(&EMPTY_FINAL_BLOCK);
     output.extend_from_slice(&crc32(body).to_le_bytes());
     // ISIZE is the length modulo 2^32 (RFC 1952, 2.3.1)
     output.extend_from_slice(&(body.len() as u32).to_le_bytes());
@@ -81,8 +83,8 @@ fn igzip(body: &[u8], room: usize, output: &mut Vec<u8>) -> bool {
 ///
 /// # Errors
 /// The errors of [`gzip_into`].
-pub fn gzip(body: &[u8], level: u8, limit: usize) -> Result<Vec<u8>, OneshotError> {
-    gzip_into(body, level, limit, Vec::new())
+pub fn gzip_oneshot(body: &[u8], level: u8, limit: usize) -> Result<Vec<u8>, OneshotError> {
+    gzip_oneshot_into(body, level, limit, Vec::new())
 }
 
 /// Returns a `limit` for [`gzip`] that every compressed form of `length` bytes stays below: the
@@ -103,7 +105,7 @@ pub(crate) fn off_loop_length(level: u8) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{compressed_bound, gzip, OneshotError};
+    use super::{compressed_bound, gzip_oneshot, OneshotError};
     use crate::support::gunzip;
 
     #[test]
@@ -112,7 +114,7 @@ mod tests {
             .flat_map(|n| (n / 7).to_be_bytes())
             .collect();
         for level in 0..=12 {
-            let coded = gzip(&body, level, compressed_bound(body.len())).unwrap();
+            let coded = gzip_oneshot(&body, level, compressed_bound(body.len())).unwrap();
             assert!(gunzip(&coded).unwrap() == body, "level {level}");
             assert_eq!(coded.capacity(), coded.len(), "level {level}");
         }
@@ -120,14 +122,14 @@ mod tests {
 
     #[test]
     fn body_that_would_not_shrink_is_refused() {
-        assert_eq!(gzip(b"abc", 6, 3), Err(OneshotError::NotSmaller));
-        assert_eq!(gzip(b"", 6, 0), Err(OneshotError::NotSmaller));
-        let coded = gzip(&[b'a'; 1000], 2, 1000).unwrap();
+        assert_eq!(gzip_oneshot(b"abc", 6, 3), Err(OneshotError::NotSmaller));
+        assert_eq!(gzip_oneshot(b"", 6, 0), Err(OneshotError::NotSmaller));
+        let coded = gzip_oneshot(&[b'a'; 1000], 2, 1000).unwrap();
         assert_eq!(
-            gzip(&[b'a'; 1000], 2, coded.len()),
+            gzip_oneshot(&[b'a'; 1000], 2, coded.len()),
             Err(OneshotError::NotSmaller)
         );
-        assert_eq!(gzip(&[b'a'; 1000], 2, coded.len() + 1), Ok(coded));
+        assert_eq!(gzip_oneshot(&[b'a'; 1000], 2, coded.len() + 1), Ok(coded));
     }
 
     #[test]
@@ -142,7 +144,7 @@ mod tests {
         for length in (0..300).chain([4999, 5000, 5001, 65_535, 65_536, 1 << 20]) {
             let body: Vec<u8> = std::iter::repeat_with(&mut random).take(length).collect();
             for level in [0, 1, 6, 12] {
-                let coded = gzip(&body, level, compressed_bound(length)).unwrap();
+                let coded = gzip_oneshot(&body, level, compressed_bound(length)).unwrap();
                 assert!(
                     gunzip(&coded).unwrap() == body,
                     "{length} bytes at level {level}"
@@ -154,9 +156,9 @@ mod tests {
     #[test]
     fn levels_may_alternate_and_an_unknown_level_is_an_error() {
         for level in [1, 9, 1, 12, 0, 1] {
-            let coded = gzip(&[7; 5000], level, compressed_bound(5000)).unwrap();
+            let coded = gzip_oneshot(&[7; 5000], level, compressed_bound(5000)).unwrap();
             assert_eq!(gunzip(&coded).unwrap(), [7; 5000]);
         }
-        assert_eq!(gzip(b"", 13, 100), Err(OneshotError::Level(13)));
+        assert_eq!(gzip_oneshot(b"", 13, 100), Err(OneshotError::Level(13)));
     }
 }

@@ -8,12 +8,12 @@
 
 use std::ops::Range;
 
-use super::crc::Crc;
-use super::format::{trailer, EMPTY_LAST, HEADER, TRAILER};
-use super::inflate::gunzip;
-use super::open::OpenStream;
-use crate::bytes::{extend, push, Bytes};
-use crate::memory::{drain, LONG};
+use super::crc::RunningCrc;
+use super::format::{member_trailer, EMPTY_FINAL_BLOCK, MEMBER_HEADER, TRAILER_LENGTH};
+use super::inflate::gunzip_reserved;
+use super::open_stream::OpenStream;
+use crate::bytes::{try_extend, try_push, SharedBytes};
+use crate::memory::{drain_body_bytes, DRAINED_BODY_BYTES};
 
 /// A part of a member's plain bytes, as it is passed to [`splice`]: plain, or compressed before.
 #[derive(Clone, Copy, Debug)]
@@ -25,15 +25,17 @@ pub enum MemberPart<'a> {
 }
 
 /// Assembles one gzip member. `None` if memory is refused.
-pub fn splice<'a>(parts: impl IntoIterator<Item = MemberPart<'a>>) -> Option<Body> {
+pub fn assemble_gzip_member<'a>(
+    parts: impl IntoIterator<Item = MemberPart<'a>>,
+) -> Option<SlicedBody> {
     let mut member = GzipMember::with_capacity(0, 0)?;
     for part in parts {
         match part {
             MemberPart::Text(text) => member.append_text(text)?,
-            MemberPart::Open(open) => member.append_open(open)?,
+            MemberPart::Open(open) => member.append_open_stream(open)?,
         }
     }
-    member.finish()
+    member.finish_member()
 }
 
 impl OpenStream {
@@ -41,8 +43,8 @@ impl OpenStream {
     /// stream does not match its length and checksum.
     pub fn inflate(&self) -> Option<Vec<u8>> {
         let length = usize::try_from(self.length).ok()?;
-        let member = splice([MemberPart::Open(self)])?.try_to_vec()?;
-        gunzip(&member, length)
+        let member = assemble_gzip_member([MemberPart::Open(self)])?.try_to_vec()?;
+        gunzip_reserved(&member, length)
             .ok()
             .filter(|plain| plain.len() == length)
     }
@@ -51,34 +53,34 @@ impl OpenStream {
 /// Maximum number of bytes that are copied rather than referenced. A slice costs as much as
 /// copying some KiB (a batch of ten times 6 KiB takes 7 % less CPU): its reference count, and
 /// the host's overhead for each slice that it sends.
-const COPIED: usize = 8 << 10;
+const MAX_COPIED_LENGTH: usize = 8 << 10;
 
 /// The body of a response that is ready to be sent, in slices that own their bytes, so that it
 /// outlives the cache entry.
 #[derive(Clone, Debug, Default)]
-pub struct Body {
+pub struct SlicedBody {
     /// Bytes that belong to this body alone, in one allocation.
     own: Vec<u8>,
     /// Number of bytes of `own` that are in `slices`; the rest is the last slice.
     sliced: usize,
-    slices: Vec<Slice>,
+    body_slices: Vec<BodySlice>,
     /// Number of bytes in `slices`.
-    length: u64,
+    byte_length: u64,
     is_gzip: bool,
 }
 
 /// A slice of a body, by the owner of its bytes.
 #[derive(Clone, Debug)]
-enum Slice {
+enum BodySlice {
     /// A range of the body's own bytes.
     Own(Range<usize>),
     Owned(Vec<u8>),
-    Shared(Bytes),
+    Shared(SharedBytes),
 }
 
-impl Body {
+impl SlicedBody {
     /// Returns an empty body with the content coding identity.
-    pub(crate) fn identity() -> Self {
+    pub(crate) fn empty_identity() -> Self {
         Self::default()
     }
 
@@ -86,19 +88,19 @@ impl Body {
     pub(crate) fn from_parts(own: Vec<u8>, parts: &[Range<usize>], is_gzip: bool) -> Option<Self> {
         let mut slices = Vec::new();
         slices.try_reserve_exact(parts.len()).ok()?;
-        slices.extend(parts.iter().cloned().map(Slice::Own));
+        slices.extend(parts.iter().cloned().map(BodySlice::Own));
         Some(Self {
             sliced: own.len(),
             own,
-            slices,
-            length: parts.iter().map(|part| part.len() as u64).sum(),
+            body_slices: slices,
+            byte_length: parts.iter().map(|part| part.len() as u64).sum(),
             is_gzip,
         })
     }
 
     /// Returns the exact length of the body in bytes.
-    pub fn length(&self) -> u64 {
-        self.length + (self.own.len() - self.sliced) as u64
+    pub fn byte_length(&self) -> u64 {
+        self.byte_length + (self.own.len() - self.sliced) as u64
     }
 
     /// Whether the content coding is gzip; otherwise it is identity.
@@ -108,42 +110,42 @@ impl Body {
 
     /// Returns the length of the body without its content coding, in bytes.
     pub fn plain_length(&self) -> u64 {
-        let last = self.slices().filter(|slice| !slice.is_empty()).last();
+        let last = self.body_slices().filter(|slice| !slice.is_empty()).last();
         match (self.is_gzip(), last) {
             // ISIZE of the trailer, modulo 2^32 (RFC 1952, 2.3.1)
             (true, Some([.., a, b, c, d])) => u64::from(u32::from_le_bytes([*a, *b, *c, *d])),
             (true, _) => 0,
-            (false, _) => self.length(),
+            (false, _) => self.byte_length(),
         }
     }
 
     /// Iterates over the slices of the body, in order; none is empty.
-    pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
+    pub fn body_slices(&self) -> impl Iterator<Item = &[u8]> {
         let last = &self.own[self.sliced..];
-        self.slices
+        self.body_slices
             .iter()
             .map(|slice| match slice {
-                Slice::Own(range) => &self.own[range.clone()],
-                Slice::Owned(bytes) => bytes,
-                Slice::Shared(bytes) => bytes,
+                BodySlice::Own(range) => &self.own[range.clone()],
+                BodySlice::Owned(bytes) => bytes,
+                BodySlice::Shared(bytes) => bytes,
             })
             .chain(Some(last).filter(|last| !last.is_empty()))
     }
 
     /// Passes the slices to a function that copies them: the memory of a long body is released
     /// while it is drained.
-    pub(crate) fn drain(&mut self, mut to: impl FnMut(&[u8])) {
-        if self.own.len() < LONG {
-            return self.slices().for_each(to);
+    pub(crate) fn drain_slices(&mut self, mut to: impl FnMut(&[u8])) {
+        if self.own.len() < DRAINED_BODY_BYTES {
+            return self.body_slices().for_each(to);
         }
-        for slice in &self.slices {
+        for slice in &self.body_slices {
             match slice {
-                Slice::Own(range) => drain(&mut self.own[range.clone()], &mut to),
-                Slice::Owned(bytes) => to(bytes),
-                Slice::Shared(bytes) => to(bytes),
+                BodySlice::Own(range) => drain_body_bytes(&mut self.own[range.clone()], &mut to),
+                BodySlice::Owned(bytes) => to(bytes),
+                BodySlice::Shared(bytes) => to(bytes),
             }
         }
-        drain(&mut self.own[self.sliced..], to);
+        drain_body_bytes(&mut self.own[self.sliced..], to);
     }
 
     /// Returns a contiguous copy of the body.
@@ -157,60 +159,60 @@ impl Body {
     /// Returns a contiguous copy of the body. `None` if memory is refused.
     pub fn try_to_vec(&self) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
-        let length = usize::try_from(self.length()).ok()?;
+        let length = usize::try_from(self.byte_length()).ok()?;
         bytes.try_reserve_exact(length).ok()?;
-        for slice in self.slices() {
+        for slice in self.body_slices() {
             bytes.extend_from_slice(slice);
         }
         Some(bytes)
     }
 
     /// Reserves memory for `bytes` more bytes of the body's own. `None` if memory is refused.
-    pub(crate) fn make_room(&mut self, bytes: usize) -> Option<()> {
+    pub(crate) fn reserve_own(&mut self, bytes: usize) -> Option<()> {
         self.own.try_reserve_exact(bytes).ok()
     }
 
     /// Appends a copy of `bytes` to the body. `None` if memory is refused.
-    pub(crate) fn copy(&mut self, bytes: &[u8]) -> Option<()> {
-        extend(&mut self.own, bytes)
+    pub(crate) fn append_copy(&mut self, bytes: &[u8]) -> Option<()> {
+        try_extend(&mut self.own, bytes)
     }
 
     /// Appends `bytes` to the body, which takes their memory over if they are long. `None` if
     /// memory is refused.
-    pub(crate) fn push(&mut self, bytes: Vec<u8>) -> Option<()> {
-        if bytes.len() <= COPIED {
-            self.copy(&bytes)
+    pub(crate) fn append_owned(&mut self, bytes: Vec<u8>) -> Option<()> {
+        if bytes.len() <= MAX_COPIED_LENGTH {
+            self.append_copy(&bytes)
         } else {
-            self.push_slice(bytes.len(), Slice::Owned(bytes))
+            self.push_slice(bytes.len(), BodySlice::Owned(bytes))
         }
     }
 
     /// Appends bytes that the body shares with others, or a copy of short ones. `None` if memory is
     /// refused.
-    pub(crate) fn push_shared(&mut self, bytes: &Bytes) -> Option<()> {
-        if bytes.len() <= COPIED {
-            self.copy(bytes)
+    pub(crate) fn append_shared(&mut self, bytes: &SharedBytes) -> Option<()> {
+        if bytes.len() <= MAX_COPIED_LENGTH {
+            self.append_copy(bytes)
         } else {
-            self.push_slice(bytes.len(), Slice::Shared(bytes.clone()))
+            self.push_slice(bytes.len(), BodySlice::Shared(bytes.clone()))
         }
     }
 
-    fn push_slice(&mut self, length: usize, slice: Slice) -> Option<()> {
+    fn push_slice(&mut self, length: usize, slice: BodySlice) -> Option<()> {
         let own = self.sliced..self.own.len();
         if !own.is_empty() {
-            push(&mut self.slices, Slice::Own(own.clone()))?;
+            try_push(&mut self.body_slices, BodySlice::Own(own.clone()))?;
             self.sliced = own.end;
-            self.length += own.len() as u64;
+            self.byte_length += own.len() as u64;
         }
-        push(&mut self.slices, slice)?;
-        self.length += length as u64;
+        try_push(&mut self.body_slices, slice)?;
+        self.byte_length += length as u64;
         Some(())
     }
 
     /// Returns the number of bytes that [`push_shared`](Self::push_shared) would copy of `length`
     /// bytes.
     pub(crate) fn copied_length(length: usize) -> usize {
-        if length <= COPIED {
+        if length <= MAX_COPIED_LENGTH {
             length
         } else {
             0
@@ -219,36 +221,38 @@ impl Body {
 }
 
 /// Header of a stored block that is not final, before its length is set.
-const STORED: [u8; 5] = [0; 5];
+const STORED_BLOCK_HEADER: [u8; 5] = [0; 5];
 
 /// Maximum length of a stored block.
-const STORED_MAX: usize = 0xFFFF;
+const MAX_STORED_LENGTH: usize = 0xFFFF;
 
 /// A gzip member that is assembled from texts and open streams, and its unfinished text. Its
 /// functions return `None` if memory is refused, and the member must not be used any more then.
 pub(crate) struct GzipMember {
-    body: Body,
+    body: SlicedBody,
     /// Start of the unfinished text in the body's own bytes, after the room for a block's
     /// header. The checksum does not include it yet.
     text: Option<usize>,
-    crc: Crc,
+    crc: RunningCrc,
 }
 
 impl GzipMember {
     /// Creates a member with room for `texts` texts, and for `bytes` bytes of them and of copied
     /// streams.
     pub(crate) fn with_capacity(texts: usize, bytes: usize) -> Option<Self> {
-        let frame = HEADER.len() + EMPTY_LAST.len() + TRAILER;
-        let mut body = Body {
+        let frame = MEMBER_HEADER.len() + EMPTY_FINAL_BLOCK.len() + TRAILER_LENGTH;
+        let mut body = SlicedBody {
             is_gzip: true,
-            ..Body::default()
+            ..SlicedBody::default()
         };
-        body.make_room(frame + STORED.len() * (texts + bytes / STORED_MAX) + bytes)?;
-        body.copy(&HEADER)?;
+        body.reserve_own(
+            frame + STORED_BLOCK_HEADER.len() * (texts + bytes / MAX_STORED_LENGTH) + bytes,
+        )?;
+        body.append_copy(&MEMBER_HEADER)?;
         Some(Self {
             body,
             text: None,
-            crc: Crc::new(),
+            crc: RunningCrc::new(),
         })
     }
 
@@ -258,10 +262,10 @@ impl GzipMember {
             return Some(());
         }
         if self.text.is_none() {
-            self.body.copy(&STORED)?;
+            self.body.append_copy(&STORED_BLOCK_HEADER)?;
             self.text = Some(self.body.own.len());
         }
-        self.body.copy(more)
+        self.body.append_copy(more)
     }
 
     /// Returns the plain bytes that are not yet in a block: the caller may compress them and call
@@ -271,28 +275,28 @@ impl GzipMember {
     }
 
     /// Replaces the unfinished text by `open`, its compressed form.
-    pub(crate) fn replace(&mut self, open: &OpenStream) -> Option<()> {
+    pub(crate) fn replace_unfinished_text(&mut self, open: &OpenStream) -> Option<()> {
         if let Some(text) = self.text.take() {
-            self.body.own.truncate(text - STORED.len());
+            self.body.own.truncate(text - STORED_BLOCK_HEADER.len());
         }
-        self.append_open(open)
+        self.append_open_stream(open)
     }
 
     /// Ends the unfinished text, and appends an open stream.
-    pub(crate) fn append_open(&mut self, open: &OpenStream) -> Option<()> {
+    pub(crate) fn append_open_stream(&mut self, open: &OpenStream) -> Option<()> {
         self.end_text(false)?;
-        self.crc.append(open.crc, open.length, open.shift);
-        self.body.push_shared(&open.bytes)
+        self.crc.append_crc(open.crc, open.length, open.shift);
+        self.body.append_shared(&open.bytes)
     }
 
     /// Appends the final block and the trailer, and returns the member as a body.
-    pub(crate) fn finish(mut self) -> Option<Body> {
+    pub(crate) fn finish_member(mut self) -> Option<SlicedBody> {
         if self.text.is_some() {
             self.end_text(true)?;
         } else {
-            self.body.copy(&EMPTY_LAST)?;
+            self.body.append_copy(&EMPTY_FINAL_BLOCK)?;
         }
-        self.body.copy(&trailer(&self.crc))?;
+        self.body.append_copy(&member_trailer(&self.crc))?;
         Some(self.body)
     }
 
@@ -303,38 +307,38 @@ impl GzipMember {
             return Some(());
         };
         let text = &self.body.own[start..];
-        self.crc.update(text);
-        if text.len() > STORED_MAX {
-            return self.split(start, is_final);
+        self.crc.append_bytes(text);
+        if text.len() > MAX_STORED_LENGTH {
+            return self.split_text(start, is_final);
         }
-        self.head_block(start, text.len(), is_final);
+        self.write_block_header(start, text.len(), is_final);
         Some(())
     }
 
     /// Splits a text that is longer than a block can be.
     #[cold]
-    fn split(&mut self, start: usize, is_final: bool) -> Option<()> {
+    fn split_text(&mut self, start: usize, is_final: bool) -> Option<()> {
         let own = &mut self.body.own;
         let length = own.len() - start;
-        let last = (length - 1) / STORED_MAX;
-        let more = STORED.len() * last;
+        let last = (length - 1) / MAX_STORED_LENGTH;
+        let more = STORED_BLOCK_HEADER.len() * last;
         own.try_reserve(more).ok()?;
         own.resize(own.len() + more, 0);
         // starting at the last block: each moves by the headers of those before it
         for n in (0..=last).rev() {
-            let from = start + n * STORED_MAX;
-            let to = from + n * STORED.len();
-            let block = STORED_MAX.min(length - n * STORED_MAX);
+            let from = start + n * MAX_STORED_LENGTH;
+            let to = from + n * STORED_BLOCK_HEADER.len();
+            let block = MAX_STORED_LENGTH.min(length - n * MAX_STORED_LENGTH);
             self.body.own.copy_within(from..from + block, to);
-            self.head_block(to, block, is_final && n == last);
+            self.write_block_header(to, block, is_final && n == last);
         }
         Some(())
     }
 
     /// Writes the header of the stored block whose text starts at `start`.
-    fn head_block(&mut self, start: usize, length: usize, is_final: bool) {
+    fn write_block_header(&mut self, start: usize, length: usize, is_final: bool) {
         let [low, high] = (length as u16).to_le_bytes();
         let header = [u8::from(is_final), low, high, !low, !high];
-        self.body.own[start - STORED.len()..start].copy_from_slice(&header);
+        self.body.own[start - STORED_BLOCK_HEADER.len()..start].copy_from_slice(&header);
     }
 }

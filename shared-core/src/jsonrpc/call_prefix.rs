@@ -7,7 +7,7 @@
 
 use memchr::memchr_iter;
 
-use super::simd_scan::{end_of_digits, end_of_plain};
+use super::simd_scan::{digits_end, plain_string_end};
 
 /// The presumed text of a call at the beginning of a request's rest, split around its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,9 +24,9 @@ impl<'a> CallPrefix<'a> {
     /// Splits the call at the beginning of `text`, the rest of a request; `None` if the search
     /// finds no call with an id.
     #[inline]
-    pub fn parse(text: &'a [u8]) -> Option<Self> {
+    pub fn split_first_call(text: &'a [u8]) -> Option<Self> {
         let call = memchr_iter(b'{', text)
-            .find_map(|at| before_call(text, at))
+            .find_map(|at| text_before_comma(text, at))
             .unwrap_or_else(|| {
                 let all = text.trim_ascii_end();
                 all.strip_suffix(b"]").unwrap_or(all)
@@ -43,10 +43,10 @@ impl<'a> CallPrefix<'a> {
         let blanks = call[colon + 1..].iter().position(|byte| *byte != b' ')?;
         let id = colon + 1 + blanks;
         let end = if call[id] == b'"' {
-            let end = end_of_plain(call, id + 1);
+            let end = plain_string_end(call, id + 1);
             (*call.get(end)? == b'"').then_some(end + 1)?
         } else {
-            let end = end_of_digits(call, id);
+            let end = digits_end(call, id);
             // at least one digit, and no leading zero
             (end > id && (call[id] != b'0' || end == id + 1)).then_some(end)?
         };
@@ -61,7 +61,7 @@ impl<'a> CallPrefix<'a> {
 /// Returns the text before the comma, if the bracket at `at` opens a call that follows another
 /// one.
 #[inline]
-fn before_call(text: &[u8], at: usize) -> Option<&[u8]> {
+fn text_before_comma(text: &[u8], at: usize) -> Option<&[u8]> {
     let (before, from) = text.split_at(at);
     let is_call = match from.get(2) {
         Some(b'i') => from.starts_with(b"{\"id\""),
@@ -82,7 +82,7 @@ mod tests {
     use super::CallPrefix;
 
     fn parts(text: &str) -> Option<[&str; 3]> {
-        let sketch = CallPrefix::parse(text.as_bytes())?;
+        let sketch = CallPrefix::split_first_call(text.as_bytes())?;
         Some(
             [sketch.before, sketch.id, sketch.after].map(|part| std::str::from_utf8(part).unwrap()),
         )

@@ -10,12 +10,12 @@
 use super::scan::MAX_DEPTH;
 
 /// Bytes that are counted at once; a byte-sized counter must not overflow.
-const PIECE: usize = 64;
+const COUNTED_BYTES: usize = 64;
 
 /// Whether no more than [`MAX_DEPTH`] arrays and objects are open at once.
-pub fn is_shallow(text: &[u8]) -> bool {
+pub fn is_within_max_depth(text: &[u8]) -> bool {
     let (mut open, mut most) = (0_i64, 0_i64);
-    for piece in text.chunks(PIECE) {
+    for piece in text.chunks(COUNTED_BYTES) {
         let (mut opening, mut closing) = (0_u8, 0_u8);
         for byte in piece {
             // square brackets differ from curly ones in this bit only
@@ -32,8 +32,8 @@ pub fn is_shallow(text: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_shallow;
-    use crate::jsonrpc::scan::{check, MAX_DEPTH};
+    use super::is_within_max_depth;
+    use crate::jsonrpc::scan::{check_json, MAX_DEPTH};
 
     #[test]
     fn nested_text_is_shallow_if_and_only_if_the_scanner_reads_it() {
@@ -41,25 +41,28 @@ mod tests {
             let nested = |n: usize| format!("{}0{}", open.repeat(n), close.repeat(n));
             for depth in [1, 512, MAX_DEPTH / each - PIECES, 2 * MAX_DEPTH] {
                 let text = nested(depth);
-                assert_eq!(is_shallow(text.as_bytes()), check(text.as_bytes()).is_ok());
+                assert_eq!(
+                    is_within_max_depth(text.as_bytes()),
+                    check_json(text.as_bytes()).is_ok()
+                );
             }
         }
     }
 
     /// Difference from the maximum depth below which a text may look too deep.
-    const PIECES: usize = super::PIECE;
+    const PIECES: usize = super::COUNTED_BYTES;
 
     #[test]
     fn unbalanced_text_is_not_shallow() {
         for text in ["[", "]", "[\"]\"]", "{\"a\":\"[[[\"}"] {
-            assert!(!is_shallow(text.as_bytes()), "{text}");
+            assert!(!is_within_max_depth(text.as_bytes()), "{text}");
         }
-        assert!(is_shallow(b"[\"a\",{}]") && is_shallow(b""));
+        assert!(is_within_max_depth(b"[\"a\",{}]") && is_within_max_depth(b""));
     }
 
     #[test]
     fn text_with_many_siblings_is_shallow() {
         let text = format!("[{}[]]", "{\"a\":[]},".repeat(2 * MAX_DEPTH));
-        assert!(is_shallow(text.as_bytes()));
+        assert!(is_within_max_depth(text.as_bytes()));
     }
 }

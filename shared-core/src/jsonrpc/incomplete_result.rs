@@ -2,8 +2,8 @@
 
 use memchr::memmem;
 
-use super::response::{content, ResultContent};
-use super::scan::{Scanner, ValueKind};
+use super::response::{classify_result, ResultContent};
+use super::scan::{JsonScanner, JsonValueKind};
 
 /// Whether an element of a list has an `error` of its own: nodes trace the transactions of a
 /// block one by one, and one that took too long does not fail the others. The `error` of an
@@ -16,15 +16,16 @@ pub fn has_failed_trace(list: &[u8]) -> bool {
 
 /// Searches the list for a failed trace; `None` if it could not be read.
 fn find_failed_trace(list: &[u8]) -> Option<bool> {
-    let mut scanner = Scanner::of_value(list);
-    let mut another = scanner.kind().ok()? == ValueKind::Array && scanner.first_element().ok()?;
+    let mut scanner = JsonScanner::of_value(list);
+    let mut another =
+        scanner.next_value_kind().ok()? == JsonValueKind::Array && scanner.first_element().ok()?;
     while another {
-        if scanner.kind().ok()? == ValueKind::Object {
+        if scanner.next_value_kind().ok()? == JsonValueKind::Object {
             if is_failed_trace(&mut scanner, list)? {
                 return Some(true);
             }
         } else {
-            scanner.value().ok()?;
+            scanner.skip_value().ok()?;
         }
         another = scanner.next_element().ok()?;
     }
@@ -32,14 +33,14 @@ fn find_failed_trace(list: &[u8]) -> Option<bool> {
 }
 
 /// Reads the next element of the list, and returns whether it has an `error` and is no trace.
-fn is_failed_trace(scanner: &mut Scanner<'_>, list: &[u8]) -> Option<bool> {
+fn is_failed_trace(scanner: &mut JsonScanner<'_>, list: &[u8]) -> Option<bool> {
     let (mut has_error, mut has_type, mut has_call, mut has_steps) = (false, false, false, false);
     let mut next = scanner.first_member().ok()?;
     while let Some(name) = next {
-        let value = scanner.value().ok()?;
+        let value = scanner.skip_value().ok()?;
         match &list[name.content] {
-            b"error" => has_error = content(&list[value.span]) != ResultContent::Null,
-            b"type" => has_type = value.kind == ValueKind::String,
+            b"error" => has_error = classify_result(&list[value.span]) != ResultContent::Null,
+            b"type" => has_type = value.kind == JsonValueKind::String,
             // members of geth's frames, and of Parity's
             b"from" | b"action" => has_call = true,
             b"structLogs" => has_steps = true,

@@ -17,17 +17,17 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Range;
 
-use super::scan::{Quoted, ScanError, Scanner, ValueKind};
+use super::scan::{JsonScanError, JsonScanner, JsonValueKind, StringSpan};
 
 /// Maximum number of arrays and objects that may be open at once in params. Each level may move
 /// the text within it: the limit bounds the work that a request can cause.
-pub const MAX_DEPTH: usize = 32;
+pub const MAX_PARAMS_DEPTH: usize = 32;
 
 /// The cache key of one response: a hash of 256 bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key(pub [u8; 32]);
+pub struct CallCacheKey(pub [u8; 32]);
 
-impl fmt::Debug for Key {
+impl fmt::Debug for CallCacheKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Key(")?;
         for byte in self.0 {
@@ -39,9 +39,9 @@ impl fmt::Debug for Key {
 
 /// The reason why a call has no cache key, so that its response is not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeyError {
+pub enum CallKeyError {
     /// The params are not JSON.
-    Syntax(ScanError),
+    Syntax(JsonScanError),
     /// The params open more than [`MAX_DEPTH`] arrays and objects.
     Depth,
     /// An object has two members of one name, without regard to case.
@@ -50,38 +50,42 @@ pub enum KeyError {
     Name,
 }
 
-impl fmt::Display for KeyError {
+impl fmt::Display for CallKeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            KeyError::Syntax(error) => error.fmt(f),
-            KeyError::Depth => write!(f, "more than {MAX_DEPTH} levels"),
-            KeyError::Duplicate => f.write_str("a member occurs twice"),
-            KeyError::Name => f.write_str("a member's name is not plain ASCII"),
+            CallKeyError::Syntax(error) => error.fmt(f),
+            CallKeyError::Depth => write!(f, "more than {MAX_PARAMS_DEPTH} levels"),
+            CallKeyError::Duplicate => f.write_str("a member occurs twice"),
+            CallKeyError::Name => f.write_str("a member's name is not plain ASCII"),
         }
     }
 }
 
-impl std::error::Error for KeyError {}
+impl std::error::Error for CallKeyError {}
 
-impl From<ScanError> for KeyError {
-    fn from(error: ScanError) -> KeyError {
-        KeyError::Syntax(error)
+impl From<JsonScanError> for CallKeyError {
+    fn from(error: JsonScanError) -> CallKeyError {
+        CallKeyError::Syntax(error)
     }
 }
 
 /// The builder of the cache keys of all calls with one vary key. The vary key separates calls that
 /// must not share a response, by chain, namespace and credentials.
 #[derive(Clone, Copy)]
-pub struct KeyBuilder([u8; 32]);
+pub struct CallKeyBuilder([u8; 32]);
 
-impl KeyBuilder {
+impl CallKeyBuilder {
     /// Creates the builder for the calls with the vary key `scope`.
-    pub fn for_vary_key(scope: &[u8]) -> KeyBuilder {
-        KeyBuilder(*blake3::hash(scope).as_bytes())
+    pub fn for_vary_key(scope: &[u8]) -> CallKeyBuilder {
+        CallKeyBuilder(*blake3::hash(scope).as_bytes())
     }
 
     /// Returns the cache key of a call of `method`. Errors: a [`KeyError`] of the params.
-    pub fn key(&self, method: &[u8], params: Option<&[u8]>) -> Result<Key, KeyError> {
+    pub fn build_key(
+        &self,
+        method: &[u8],
+        params: Option<&[u8]>,
+    ) -> Result<CallCacheKey, CallKeyError> {
         let length = params.map_or(0, <[u8]>::len);
         let mut text = Vec::with_capacity(method.len() + length + 9);
         text.extend_from_slice(&(method.len() as u64).to_le_bytes());
@@ -90,14 +94,14 @@ impl KeyBuilder {
             None => text.push(0),
             Some(params) => {
                 text.push(1);
-                CanonicalWriter::new(params, &mut text)?.write()?;
+                CanonicalWriter::new(params, &mut text)?.write_params()?;
             }
         }
-        Ok(Key(*blake3::keyed_hash(&self.0, &text).as_bytes()))
+        Ok(CallCacheKey(*blake3::keyed_hash(&self.0, &text).as_bytes()))
     }
 }
 
-impl fmt::Debug for KeyBuilder {
+impl fmt::Debug for CallKeyBuilder {
     /// Formats only the type's name: a scope may contain credentials.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("KeyBuilder")
@@ -106,32 +110,36 @@ impl fmt::Debug for KeyBuilder {
 
 /// Returns the cache key of one call of `method` with the vary key `scope`. Has the
 /// errors of [`KeyBuilder::key`].
-pub fn key(scope: &[u8], method: &[u8], params: Option<&[u8]>) -> Result<Key, KeyError> {
-    KeyBuilder::for_vary_key(scope).key(method, params)
+pub fn call_key(
+    scope: &[u8],
+    method: &[u8],
+    params: Option<&[u8]>,
+) -> Result<CallCacheKey, CallKeyError> {
+    CallKeyBuilder::for_vary_key(scope).build_key(method, params)
 }
 
 /// Returns the canonical form of a JSON text, which all texts with the same meaning share; it is
 /// never longer than the text. `None` if memory is refused.
-pub fn canonical(source: &[u8]) -> Option<Result<Vec<u8>, KeyError>> {
+pub fn canonical_json(source: &[u8]) -> Option<Result<Vec<u8>, CallKeyError>> {
     let mut text = Vec::new();
     text.try_reserve_exact(source.len()).ok()?;
-    let written = CanonicalWriter::new(source, &mut text).and_then(CanonicalWriter::write);
+    let written = CanonicalWriter::new(source, &mut text).and_then(CanonicalWriter::write_params);
     Some(written.map(|()| text))
 }
 
 /// A writer of the canonical form of `source`, at the end of `text`.
 struct CanonicalWriter<'a> {
     source: &'a [u8],
-    scanner: Scanner<'a>,
+    scanner: JsonScanner<'a>,
     text: &'a mut Vec<u8>,
     /// Open containers, innermost last.
-    open: Vec<Open>,
+    open_containers: Vec<OpenParamsContainer>,
     /// Members of all open objects, innermost last.
-    members: Vec<Member>,
+    members: Vec<MemberSpans>,
 }
 
 /// A container of the params whose end is not written yet.
-enum Open {
+enum OpenParamsContainer {
     Array,
     Object {
         /// Index of the object's first member in `members`.
@@ -142,7 +150,7 @@ enum Open {
 }
 
 /// A member of an open object, by the spans of its name and of its canonical form.
-struct Member {
+struct MemberSpans {
     /// Span of the name in the source.
     name: Range<usize>,
     /// Span from name to value in the text.
@@ -150,101 +158,101 @@ struct Member {
 }
 
 impl<'a> CanonicalWriter<'a> {
-    fn new(source: &'a [u8], text: &'a mut Vec<u8>) -> Result<CanonicalWriter<'a>, KeyError> {
+    fn new(source: &'a [u8], text: &'a mut Vec<u8>) -> Result<CanonicalWriter<'a>, CallKeyError> {
         Ok(CanonicalWriter {
             source,
-            scanner: Scanner::of_text(source)?,
+            scanner: JsonScanner::of_text(source)?,
             text,
-            open: Vec::with_capacity(4),
+            open_containers: Vec::with_capacity(4),
             members: Vec::with_capacity(8),
         })
     }
 
-    fn write(mut self) -> Result<(), KeyError> {
+    fn write_params(mut self) -> Result<(), CallKeyError> {
         loop {
-            if self.value()? {
+            if self.write_or_open()? {
                 continue;
             }
-            while let Some(open) = self.open.last() {
+            while let Some(open) = self.open_containers.last() {
                 let another = match open {
-                    Open::Array => self.next_element()?,
-                    Open::Object { .. } => self.next_member()?,
+                    OpenParamsContainer::Array => self.next_element()?,
+                    OpenParamsContainer::Object { .. } => self.next_member()?,
                 };
                 if another {
                     break;
                 }
             }
-            if self.open.is_empty() {
-                return Ok(self.scanner.end()?);
+            if self.open_containers.is_empty() {
+                return Ok(self.scanner.expect_end()?);
             }
         }
     }
 
     /// Writes a scalar or an empty container, or opens a container that is not empty; returns
     /// whether it has opened one.
-    fn value(&mut self) -> Result<bool, KeyError> {
-        match self.scanner.kind()? {
-            ValueKind::Object => {
-                self.open(Open::Object {
+    fn write_or_open(&mut self) -> Result<bool, CallKeyError> {
+        match self.scanner.next_value_kind()? {
+            JsonValueKind::Object => {
+                self.open_container(OpenParamsContainer::Object {
                     first: self.members.len(),
                     in_order: true,
                 })?;
                 self.text.push(b'{');
                 match self.scanner.first_member()? {
                     Some(name) => {
-                        self.member(&name)?;
+                        self.start_member(&name)?;
                         return Ok(true);
                     }
                     None => self.text.push(b'}'),
                 }
-                self.open.pop();
+                self.open_containers.pop();
             }
-            ValueKind::Array => {
-                self.open(Open::Array)?;
+            JsonValueKind::Array => {
+                self.open_container(OpenParamsContainer::Array)?;
                 self.text.push(b'[');
                 if self.scanner.first_element()? {
                     return Ok(true);
                 }
                 self.text.push(b']');
-                self.open.pop();
+                self.open_containers.pop();
             }
-            ValueKind::String => {
-                let string = self.scanner.string()?;
-                self.string(string.content);
+            JsonValueKind::String => {
+                let string = self.scanner.read_string()?;
+                self.write_string(string.content);
             }
-            ValueKind::Number | ValueKind::Bool | ValueKind::Null => {
-                let span = self.scanner.value()?.span;
+            JsonValueKind::Number | JsonValueKind::Bool | JsonValueKind::Null => {
+                let span = self.scanner.skip_value()?.span;
                 self.text.extend_from_slice(&self.source[span]);
             }
         }
         Ok(false)
     }
 
-    fn open(&mut self, open: Open) -> Result<(), KeyError> {
-        if self.open.len() == MAX_DEPTH {
-            return Err(KeyError::Depth);
+    fn open_container(&mut self, open: OpenParamsContainer) -> Result<(), CallKeyError> {
+        if self.open_containers.len() == MAX_PARAMS_DEPTH {
+            return Err(CallKeyError::Depth);
         }
-        self.open.push(open);
+        self.open_containers.push(open);
         Ok(())
     }
 
-    fn next_element(&mut self) -> Result<bool, KeyError> {
+    fn next_element(&mut self) -> Result<bool, CallKeyError> {
         let another = self.scanner.next_element()?;
         self.text.push(if another { b',' } else { b']' });
         if !another {
-            self.open.pop();
+            self.open_containers.pop();
         }
         Ok(another)
     }
 
-    fn next_member(&mut self) -> Result<bool, KeyError> {
+    fn next_member(&mut self) -> Result<bool, CallKeyError> {
         if let Some(member) = self.members.last_mut() {
             member.span.end = self.text.len();
         }
         match self.scanner.next_member()? {
             Some(name) => {
                 self.text.push(b',');
-                self.member(&name)?;
+                self.start_member(&name)?;
                 Ok(true)
             }
             None => {
@@ -255,31 +263,33 @@ impl<'a> CanonicalWriter<'a> {
     }
 
     /// Starts a member of the innermost container, which is an object.
-    fn member(&mut self, name: &Quoted) -> Result<(), KeyError> {
+    fn start_member(&mut self, name: &StringSpan) -> Result<(), CallKeyError> {
         let bytes = &self.source[name.content.clone()];
         if name.escaped || !bytes.is_ascii() {
-            return Err(KeyError::Name);
+            return Err(CallKeyError::Name);
         }
-        if let Some(Open::Object { first, in_order }) = self.open.last_mut() {
+        if let Some(OpenParamsContainer::Object { first, in_order }) =
+            self.open_containers.last_mut()
+        {
             if let Some(last) = self.members[*first..].last() {
                 let last = &self.source[last.name.clone()];
                 *in_order &= compare_ignoring_case(last, bytes) == Ordering::Less;
             }
         }
         let start = self.text.len();
-        self.members.push(Member {
+        self.members.push(MemberSpans {
             name: name.content.clone(),
             span: start..start,
         });
-        self.string(name.content.clone());
+        self.write_string(name.content.clone());
         self.text.push(b':');
         Ok(())
     }
 
-    fn close_object(&mut self) -> Result<(), KeyError> {
-        if let Some(Open::Object { first, in_order }) = self.open.pop() {
+    fn close_object(&mut self) -> Result<(), CallKeyError> {
+        if let Some(OpenParamsContainer::Object { first, in_order }) = self.open_containers.pop() {
             if !in_order {
-                self.sort(first)?;
+                self.sort_members(first)?;
             }
             self.members.truncate(first);
         }
@@ -288,14 +298,15 @@ impl<'a> CanonicalWriter<'a> {
     }
 
     /// Sorts the members of an object, which is the end of the text.
-    fn sort(&mut self, first: usize) -> Result<(), KeyError> {
+    fn sort_members(&mut self, first: usize) -> Result<(), CallKeyError> {
         let (source, members) = (self.source, &mut self.members[first..]);
-        let name = |member: &Member| &source[member.name.clone()];
+        let name = |member: &MemberSpans| &source[member.name.clone()];
         let start = members.first().map_or(0, |member| member.span.start);
         members.sort_unstable_by(|a, b| compare_ignoring_case(name(a), name(b)));
-        let same = |pair: &[Member]| compare_ignoring_case(name(&pair[0]), name(&pair[1])).is_eq();
+        let same =
+            |pair: &[MemberSpans]| compare_ignoring_case(name(&pair[0]), name(&pair[1])).is_eq();
         if members.windows(2).any(same) {
-            return Err(KeyError::Duplicate);
+            return Err(CallKeyError::Duplicate);
         }
         let end = self.text.len();
         for (n, member) in members.iter().enumerate() {
@@ -310,7 +321,7 @@ impl<'a> CanonicalWriter<'a> {
     }
 
     /// Writes a string, whose content is passed without its quotes.
-    fn string(&mut self, content: Range<usize>) {
+    fn write_string(&mut self, content: Range<usize>) {
         let content = &self.source[content];
         self.text.push(b'"');
         let start = self.text.len();

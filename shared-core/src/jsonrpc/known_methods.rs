@@ -4,28 +4,29 @@
 //! The lists serve warnings about misspelt names in a configuration. A name that is
 //! missing here is as good as any other everywhere else.
 
-use super::{methods, stateful};
+use super::{methods, stateful_methods};
 
 /// Whether a node is known to have a method of exactly this name.
-pub fn is_known(name: &str) -> bool {
-    methods::position(name.as_bytes()).is_some() || NAMES.binary_search(&name).is_ok()
+pub fn is_known_method(name: &str) -> bool {
+    methods::method_row_index(name.as_bytes()).is_some()
+        || KNOWN_METHOD_NAMES.binary_search(&name).is_ok()
 }
 
 /// Returns all known names, in no particular order.
-pub fn names() -> impl Iterator<Item = &'static str> {
-    let rows = methods::all().iter().map(|row| row.name);
-    rows.chain(NAMES.iter().copied())
+pub fn known_method_names() -> impl Iterator<Item = &'static str> {
+    let rows = methods::all_method_rows().iter().map(|row| row.name);
+    rows.chain(KNOWN_METHOD_NAMES.iter().copied())
 }
 
 /// Whether a known name has this text before its first underscore.
-pub fn is_namespace(namespace: &str) -> bool {
-    let has_name = names().any(|name| name.split('_').next() == Some(namespace));
-    has_name || stateful::FAMILIES.contains(&namespace)
+pub fn is_known_namespace(namespace: &str) -> bool {
+    let has_name = known_method_names().any(|name| name.split('_').next() == Some(namespace));
+    has_name || stateful_methods::STATEFUL_NAMESPACES.contains(&namespace)
 }
 
 /// Method names, sorted; none is in the method table.
 #[rustfmt::skip]
-static NAMES: &[&str] = &[
+static KNOWN_METHOD_NAMES: &[&str] = &[
     "admin_addPeer",
     "admin_addTrustedPeer",
     "admin_changeLogLevel",
@@ -751,26 +752,36 @@ static NAMES: &[&str] = &[
 
 #[cfg(test)]
 mod tests {
-    use super::{is_known, is_namespace, methods, names, NAMES};
+    use super::{
+        is_known_method, is_known_namespace, known_method_names, methods, KNOWN_METHOD_NAMES,
+    };
 
     #[test]
     fn names_are_sorted_and_not_in_the_method_table() {
-        assert!(NAMES.windows(2).all(|pair| pair[0] < pair[1]));
-        for name in NAMES {
-            assert!(methods::position(name.as_bytes()).is_none(), "{name}");
+        assert!(KNOWN_METHOD_NAMES.windows(2).all(|pair| pair[0] < pair[1]));
+        for name in KNOWN_METHOD_NAMES {
+            assert!(
+                methods::method_row_index(name.as_bytes()).is_none(),
+                "{name}"
+            );
             assert!(name.contains('_') && name.is_ascii(), "{name}");
         }
     }
 
     #[test]
     fn every_listed_name_and_its_namespace_are_known() {
-        for name in names() {
-            assert!(is_known(name), "{name}");
-            assert!(is_namespace(name.split('_').next().unwrap()), "{name}");
+        for name in known_method_names() {
+            assert!(is_known_method(name), "{name}");
+            assert!(
+                is_known_namespace(name.split('_').next().unwrap()),
+                "{name}"
+            );
         }
         for name in ["", "eth", "eth_", "eth_Call", "eth_callx"] {
-            assert!(!is_known(name), "{name}");
+            assert!(!is_known_method(name), "{name}");
         }
-        assert!(is_namespace("vault") && !is_namespace("") && !is_namespace("et"));
+        assert!(
+            is_known_namespace("vault") && !is_known_namespace("") && !is_known_namespace("et")
+        );
     }
 }

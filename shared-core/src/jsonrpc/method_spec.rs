@@ -12,11 +12,13 @@
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-use super::methods::{BlockParam, Class, Method, Path, ResultBlockPath, Step, ANY};
-use super::stateful::is_stateful;
+use super::methods::{
+    BlockParam, MethodClass, MethodRow, ResultBlockPath, ResultPath, ResultPathStep, ANY_MEMBER,
+};
+use super::stateful_methods::is_stateful_method;
 
 /// The words of a method row, and their meaning.
-pub const FORMS: [(&str, &str); 10] = [
+pub const ROW_WORD_FORMS: [(&str, &str); 10] = [
     (
         "block=p[N]",
         "the block in parameter N, counted from 0: number, tag, hash, or object of EIP-1898; \
@@ -58,11 +60,11 @@ pub const FORMS: [(&str, &str); 10] = [
 ];
 
 /// Highest index of a parameter that a row can name.
-pub const LAST_PARAMETER: usize = 15;
+pub const MAX_PARAMETER_INDEX: usize = 15;
 
 /// The method rows that an operator has written, sorted by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MethodSpecs(Vec<&'static Method>);
+pub struct MethodSpecs(Vec<&'static MethodRow>);
 
 /// The reason why a method row of an operator was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,15 +92,15 @@ impl fmt::Display for MethodSpecError<'_> {
                 f.write_str("a method without side effects and without state on the node")
             }
             MethodSpecError::Word(_) => {
-                for (n, (form, _)) in FORMS.iter().enumerate() {
+                for (n, (form, _)) in ROW_WORD_FORMS.iter().enumerate() {
                     let before = match n {
                         0 => "",
-                        n if n + 1 == FORMS.len() => " or ",
+                        n if n + 1 == ROW_WORD_FORMS.len() => " or ",
                         _ => ", ",
                     };
                     write!(f, "{before}\"{form}\"")?;
                 }
-                write!(f, ", where N is a number from 0 to {LAST_PARAMETER}")
+                write!(f, ", where N is a number from 0 to {MAX_PARAMETER_INDEX}")
             }
             MethodSpecError::Combination(_) => f.write_str(
                 "omitted: only \"block=p[N]\" can be combined, with \"block=result.MEMBER\"",
@@ -114,24 +116,29 @@ impl MethodSpecs {
     ///
     /// # Errors
     /// Returns [`MethodSpecError`] and leaves the rows unchanged.
-    pub fn add<'a>(&mut self, name: &[u8], words: &[&'a [u8]]) -> Result<(), MethodSpecError<'a>> {
+    pub fn add_row<'a>(
+        &mut self,
+        name: &[u8],
+        words: &[&'a [u8]],
+    ) -> Result<(), MethodSpecError<'a>> {
         let is_of_name = |byte: &u8| byte.is_ascii_graphic() && !b"\"\\,*=".contains(byte);
         let text = std::str::from_utf8(name).ok();
         let is_name = !name.is_empty() && name.iter().all(is_of_name);
         let text = text.filter(|_| is_name).ok_or(MethodSpecError::Name)?;
-        let (class, at, in_result) = read(words)?;
-        if class != Class::Never && is_stateful(name) {
+        let (class, at, in_result) = parse_row_words(words)?;
+        if class != MethodClass::Never && is_stateful_method(name) {
             return Err(MethodSpecError::Stateful);
         }
         let Err(at_row) = self.row_index(name) else {
             return Err(MethodSpecError::Duplicate);
         };
-        self.0.insert(at_row, row(text, class, at, in_result));
+        self.0
+            .insert(at_row, intern_row(text, class, at, in_result));
         Ok(())
     }
 
     /// Returns the operator's row of a method, by its exact name.
-    pub fn find(&self, name: &[u8]) -> Option<&'static Method> {
+    pub fn find_row(&self, name: &[u8]) -> Option<&'static MethodRow> {
         let place = self.row_index(name).ok()?;
         self.0.get(place).copied()
     }
@@ -143,19 +150,19 @@ impl MethodSpecs {
 
 /// The meaning of a row's words: the class, and the positions of the block in the call and in the
 /// result.
-type SpecWord = (Class, BlockParam, ResultBlockPath);
+type RowWordMeaning = (MethodClass, BlockParam, ResultBlockPath);
 
 /// Reads the words of a row. Errors: a word is unknown, or can't be combined with the one before
 /// it.
-fn read<'a>(words: &[&'a [u8]]) -> Result<SpecWord, MethodSpecError<'a>> {
+fn parse_row_words<'a>(words: &[&'a [u8]]) -> Result<RowWordMeaning, MethodSpecError<'a>> {
     let mut meaning = None;
     for &word in words {
-        let (class, at, in_result) = parse_word(word).ok_or(MethodSpecError::Word(word))?;
+        let (class, at, in_result) = parse_row_word(word).ok_or(MethodSpecError::Word(word))?;
         meaning = Some(match (meaning, at, in_result) {
             (None, _, _) => (class, at, in_result),
             // first the block in the call, then the block in the result
             (
-                Some((Class::ByFinality, in_call, ResultBlockPath::None)),
+                Some((MethodClass::ByFinality, in_call, ResultBlockPath::None)),
                 BlockParam::Result,
                 ResultBlockPath::Path(_),
             ) if is_block(in_call) => (class, in_call, in_result),
@@ -170,28 +177,34 @@ fn is_block(at: BlockParam) -> bool {
 }
 
 /// Parses one word of a row; `None` if it is unknown.
-fn parse_word(word: &[u8]) -> Option<SpecWord> {
+fn parse_row_word(word: &[u8]) -> Option<RowWordMeaning> {
     let (name, value) = std::str::from_utf8(word).ok()?.split_once('=')?;
-    let of_block = |at| (Class::ByFinality, at, ResultBlockPath::None);
+    let of_block = |at| (MethodClass::ByFinality, at, ResultBlockPath::None);
     Some(match (name, value) {
-        ("class", "immutable") => (Class::Immutable, BlockParam::None, ResultBlockPath::None),
-        ("class", "tip") => (Class::Tip, BlockParam::None, ResultBlockPath::None),
-        ("class", "config") => (Class::Config, BlockParam::None, ResultBlockPath::None),
-        ("class", "none") => (Class::Never, BlockParam::None, ResultBlockPath::None),
+        ("class", "immutable") => (
+            MethodClass::Immutable,
+            BlockParam::None,
+            ResultBlockPath::None,
+        ),
+        ("class", "tip") => (MethodClass::Tip, BlockParam::None, ResultBlockPath::None),
+        ("class", "config") => (MethodClass::Config, BlockParam::None, ResultBlockPath::None),
+        ("class", "none") => (MethodClass::Never, BlockParam::None, ResultBlockPath::None),
         ("transaction", "p[0]") => of_block(BlockParam::Result),
-        ("range", value) => match parameter(value)? {
-            (n, "") => of_block(BlockParam::Range(n, ANY)),
+        ("range", value) => match parse_parameter(value)? {
+            (n, "") => of_block(BlockParam::Range(n, ANY_MEMBER)),
             _ => return None,
         },
-        ("block", "result") => (Class::Tip, BlockParam::None, ResultBlockPath::Itself),
+        ("block", "result") => (MethodClass::Tip, BlockParam::None, ResultBlockPath::Itself),
         ("block", value) => match value.strip_prefix("result") {
             Some(way) => {
-                let in_result = ResultBlockPath::Path(path(way)?);
-                (Class::ByFinality, BlockParam::Result, in_result)
+                let in_result = ResultBlockPath::Path(parse_path(way)?);
+                (MethodClass::ByFinality, BlockParam::Result, in_result)
             }
-            None => of_block(match parameter(value)? {
+            None => of_block(match parse_parameter(value)? {
                 (n, "") => BlockParam::Param(n),
-                (n, rest) => BlockParam::ParamMember(n, intern_name(member(rest)?), ANY),
+                (n, rest) => {
+                    BlockParam::ParamMember(n, intern_name(parse_member(rest)?), ANY_MEMBER)
+                }
             }),
         },
         _ => return None,
@@ -199,7 +212,7 @@ fn parse_word(word: &[u8]) -> Option<SpecWord> {
 }
 
 /// Parses `p[N]`, and returns the number and the text after it.
-fn parameter(value: &str) -> Option<(usize, &str)> {
+fn parse_parameter(value: &str) -> Option<(usize, &str)> {
     let (number, rest) = value.strip_prefix("p[")?.split_once(']')?;
     let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
     let is_usual = number == "0" || !number.starts_with('0');
@@ -207,36 +220,37 @@ fn parameter(value: &str) -> Option<(usize, &str)> {
         .parse::<usize>()
         .ok()
         .filter(|_| is_number && is_usual)?;
-    (number <= LAST_PARAMETER).then_some((number, rest))
+    (number <= MAX_PARAMETER_INDEX).then_some((number, rest))
 }
 
 /// Parses `.MEMBER`, with no text after it.
-fn member(rest: &str) -> Option<&str> {
-    rest.strip_prefix('.').filter(|name| is_member(name))
+fn parse_member(rest: &str) -> Option<&str> {
+    rest.strip_prefix('.')
+        .filter(|name| is_plain_member_name(name))
 }
 
 /// Whether the name needs no escapes in JSON, and is no path.
-fn is_member(name: &str) -> bool {
+fn is_plain_member_name(name: &str) -> bool {
     let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     !name.is_empty() && name.bytes().all(is_of_name)
 }
 
 /// Parses a path of `.MEMBER` and `[0]` that ends in a member, and interns it.
-fn path(mut way: &str) -> Option<&'static Path> {
+fn parse_path(mut way: &str) -> Option<&'static ResultPath> {
     let mut steps = Vec::new();
     while !way.is_empty() {
         if let Some(rest) = way.strip_prefix("[0]") {
-            steps.push(Step::First);
+            steps.push(ResultPathStep::First);
             way = rest;
             continue;
         }
         let rest = way.strip_prefix('.')?;
         let end = rest.find(['.', '[']).unwrap_or(rest.len());
-        let name = Some(&rest[..end]).filter(|name| is_member(name))?;
-        steps.push(Step::Member(name.to_owned()));
+        let name = Some(&rest[..end]).filter(|name| is_plain_member_name(name))?;
+        steps.push(ResultPathStep::Member(name.to_owned()));
         way = &rest[end..];
     }
-    let Some(Step::Member(number)) = steps.pop() else {
+    let Some(ResultPathStep::Member(number)) = steps.pop() else {
         return None;
     };
     let hash = match number.strip_suffix("Number") {
@@ -244,39 +258,44 @@ fn path(mut way: &str) -> Option<&'static Path> {
         None if number == "number" => "hash".to_owned(),
         None => String::new(),
     };
-    let path = Path {
+    let path = ResultPath {
         steps,
         number,
         hash,
     };
-    Some(intern(&PATHS, path))
+    Some(intern_value(&INTERNED_PATHS, path))
 }
 
 /// Rows and their parts, which live as long as the process, so that the key cache refers to them
 /// by pointers, as to the rows of the method table. Their number is the number of different
 /// rows that operators have ever written: a configuration that is loaded again adds none.
-static ROWS: Mutex<Vec<&'static Method>> = Mutex::new(Vec::new());
-static PATHS: Mutex<Vec<&'static Path>> = Mutex::new(Vec::new());
-static NAMES: Mutex<Vec<&'static String>> = Mutex::new(Vec::new());
+static INTERNED_ROWS: Mutex<Vec<&'static MethodRow>> = Mutex::new(Vec::new());
+static INTERNED_PATHS: Mutex<Vec<&'static ResultPath>> = Mutex::new(Vec::new());
+static INTERNED_NAMES: Mutex<Vec<&'static String>> = Mutex::new(Vec::new());
 
 /// Returns the row with these values, which is created once and lives as long as the process.
-fn row(name: &str, class: Class, at: BlockParam, in_result: ResultBlockPath) -> &'static Method {
-    let row = Method {
+fn intern_row(
+    name: &str,
+    class: MethodClass,
+    at: BlockParam,
+    in_result: ResultBlockPath,
+) -> &'static MethodRow {
+    let row = MethodRow {
         name: intern_name(name),
         class,
         at,
         in_result,
         is_operators: true,
     };
-    intern(&ROWS, row)
+    intern_value(&INTERNED_ROWS, row)
 }
 
 fn intern_name(name: &str) -> &'static str {
-    intern::<String>(&NAMES, name.to_owned()).as_str()
+    intern_value::<String>(&INTERNED_NAMES, name.to_owned()).as_str()
 }
 
 /// Returns the equal value in `all`, or adds `new` to it, which then lives as long as the process.
-fn intern<T: PartialEq + 'static>(all: &Mutex<Vec<&'static T>>, new: T) -> &'static T {
+fn intern_value<T: PartialEq + 'static>(all: &Mutex<Vec<&'static T>>, new: T) -> &'static T {
     let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = all.iter().copied().find(|known| **known == new) {
         return known;
@@ -287,7 +306,7 @@ fn intern<T: PartialEq + 'static>(all: &Mutex<Vec<&'static T>>, new: T) -> &'sta
 }
 
 /// Formats a row in the words of an operator.
-pub fn to_spec(row: &Method) -> String {
+pub fn format_row(row: &MethodRow) -> String {
     let in_result = match row.in_result {
         ResultBlockPath::None | ResultBlockPath::Itself => String::new(),
         ResultBlockPath::Block => "block=result.number".into(),
@@ -296,12 +315,12 @@ pub fn to_spec(row: &Method) -> String {
         ResultBlockPath::Path(path) => path.to_string(),
     };
     let in_call = match (row.class, row.at) {
-        (Class::Never, _) => return "class=none".into(),
-        (Class::Config, _) => return "class=config".into(),
-        (Class::Tip, _) if row.in_result == ResultBlockPath::Itself => {
+        (MethodClass::Never, _) => return "class=none".into(),
+        (MethodClass::Config, _) => return "class=config".into(),
+        (MethodClass::Tip, _) if row.in_result == ResultBlockPath::Itself => {
             return "block=result".into()
         }
-        (Class::Tip, _) => return "class=tip".into(),
+        (MethodClass::Tip, _) => return "class=tip".into(),
         (_, BlockParam::None) => return "class=immutable".into(),
         (_, BlockParam::Result) if in_result.is_empty() => return "transaction=p[0]".into(),
         (_, BlockParam::Result) => return in_result,
@@ -317,13 +336,13 @@ pub fn to_spec(row: &Method) -> String {
     }
 }
 
-impl fmt::Display for Path {
+impl fmt::Display for ResultPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("block=result")?;
         for step in &self.steps {
             match step {
-                Step::Member(name) => write!(f, ".{name}")?,
-                Step::First => f.write_str("[0]")?,
+                ResultPathStep::Member(name) => write!(f, ".{name}")?,
+                ResultPathStep::First => f.write_str("[0]")?,
             }
         }
         write!(f, ".{}", self.number)
@@ -332,15 +351,17 @@ impl fmt::Display for Path {
 
 #[cfg(test)]
 mod tests {
-    use super::{to_spec, MethodSpecError, MethodSpecs};
-    use crate::jsonrpc::block::{in_result, reference, BlockReference, RangeEnd, Tag};
-    use crate::jsonrpc::methods::{self, Class, Method};
+    use super::{format_row, MethodSpecError, MethodSpecs};
+    use crate::jsonrpc::block_reference::{
+        call_block_reference, result_block, BlockReference, BlockTag, RangeEnd,
+    };
+    use crate::jsonrpc::methods::{self, MethodClass, MethodRow};
 
-    fn row(words: &str) -> &'static Method {
+    fn intern_row(words: &str) -> &'static MethodRow {
         let mut rows = MethodSpecs::default();
         let words: Vec<&[u8]> = words.split(' ').map(str::as_bytes).collect();
-        rows.add(b"acme_x", &words).unwrap();
-        rows.find(b"acme_x").unwrap()
+        rows.add_row(b"acme_x", &words).unwrap();
+        rows.find_row(b"acme_x").unwrap()
     }
 
     #[test]
@@ -363,9 +384,12 @@ mod tests {
             "class=config",
             "class=none",
         ] {
-            assert_eq!(to_spec(row(words)), words);
+            assert_eq!(format_row(intern_row(words)), words);
             // equal words share one row
-            assert!(std::ptr::eq(row(words), row(words)), "{words}");
+            assert!(
+                std::ptr::eq(intern_row(words), intern_row(words)),
+                "{words}"
+            );
         }
     }
 
@@ -385,29 +409,37 @@ mod tests {
         let result =
             format!(r#"{{"number":"0x7","hash":{HASH},"blockNumber":"0x5","blockHash":{HASH}}}"#);
         let results = ["null", "[]", "\"0x5\"", &result, &format!("[{result}]")];
-        for ours in methods::all() {
-            let theirs = row(&to_spec(ours));
+        for ours in methods::all_method_rows() {
+            let theirs = intern_row(&format_row(ours));
             let is_same_class = theirs.class == ours.class
-                || theirs.class == Class::ByFinality && ours.class == Class::Immutable;
+                || theirs.class == MethodClass::ByFinality && ours.class == MethodClass::Immutable;
             assert!(is_same_class, "{}", ours.name);
             for result in results {
                 let (ours, theirs) = (
-                    in_result(ours, result.as_bytes()),
-                    in_result(theirs, result.as_bytes()),
+                    result_block(ours, result.as_bytes()),
+                    result_block(theirs, result.as_bytes()),
                 );
                 assert_eq!(ours, theirs);
             }
-            if matches!(ours.class, Class::Never | Class::Tip | Class::Config) {
+            if matches!(
+                ours.class,
+                MethodClass::Never | MethodClass::Tip | MethodClass::Config
+            ) {
                 continue;
             }
             for object in &objects {
                 for before in ["", "{},", "[],{},"] {
                     let params = format!("[{before}{object}]");
                     let params = Some(params.as_bytes());
-                    let found = reference(ours, params);
+                    let found = call_block_reference(ours, params);
                     // the method table may reject more
                     if found != BlockReference::Invalid {
-                        assert_eq!(reference(theirs, params), found, "{} {params:?}", ours.name);
+                        assert_eq!(
+                            call_block_reference(theirs, params),
+                            found,
+                            "{} {params:?}",
+                            ours.name
+                        );
                     }
                 }
             }
@@ -416,8 +448,9 @@ mod tests {
 
     #[test]
     fn unknown_members_are_allowed_unless_a_node_may_read_them_as_known_ones() {
-        let block_of = |words, params: &str| reference(row(words), Some(params.as_bytes()));
-        let latest = BlockReference::Tag(Tag::Latest);
+        let block_of =
+            |words, params: &str| call_block_reference(intern_row(words), Some(params.as_bytes()));
+        let latest = BlockReference::Tag(BlockTag::Latest);
         for (params, block) in [
             (r#"[{"at":"0x5","with":1}]"#, BlockReference::Number(5)),
             (r#"[{"with":"0x5"}]"#, latest),
@@ -443,7 +476,7 @@ mod tests {
 
     #[test]
     fn block_number_is_found_in_a_result_without_a_hash() {
-        let block_of = |words, result: &str| in_result(row(words), result.as_bytes());
+        let block_of = |words, result: &str| result_block(intern_row(words), result.as_bytes());
         let number =
             |words, result| block_of(words, result).map(|block| (block.number, block.hash));
         let nested = r#"{"receipt":{"blockNumber":"0x5","blockHash":null}}"#;
@@ -466,11 +499,14 @@ mod tests {
     #[test]
     fn invalid_row_is_rejected_and_changes_nothing() {
         let mut rows = MethodSpecs::default();
-        rows.add(b"acme_x", &[b"class=tip"]).unwrap();
+        rows.add_row(b"acme_x", &[b"class=tip"]).unwrap();
         let mut refused = |name: &str, words: &[&str], error: &str| {
             let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
             let before = rows.clone();
-            let message = rows.add(name.as_bytes(), &words).unwrap_err().to_string();
+            let message = rows
+                .add_row(name.as_bytes(), &words)
+                .unwrap_err()
+                .to_string();
             assert!(message.contains(error), "{name} {words:?}: {message}");
             assert_eq!(rows, before);
         };
@@ -524,13 +560,13 @@ mod tests {
         }
         refused("acme_y", &[], "\"block=p[N]\"");
         // a stateful method may be declared as not stored
-        rows.add(b"eth_sign", &[b"class=none"]).unwrap();
-        assert_eq!(rows.find(b"acme_"), None);
+        rows.add_row(b"eth_sign", &[b"class=none"]).unwrap();
+        assert_eq!(rows.find_row(b"acme_"), None);
     }
 
     #[test]
     fn error_contains_the_word_that_can_not_be_combined() {
-        let added = MethodSpecs::default().add(b"acme_x", &[b"block=p[0]", b"class=tip"]);
+        let added = MethodSpecs::default().add_row(b"acme_x", &[b"block=p[0]", b"class=tip"]);
         assert_eq!(added, Err(MethodSpecError::Combination(b"class=tip")));
     }
 }

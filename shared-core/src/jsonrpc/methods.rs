@@ -5,12 +5,12 @@
 //! `personal_`, `admin_`, `miner_`, `engine_`, and methods that a node invents. The rows of
 //! class `Never` are methods that look as if they could be stored.
 
-use Class::{ByFinality, Config, Immutable, Never, Tip};
+use MethodClass::{ByFinality, Config, Immutable, Never, Tip};
 use ResultBlockPath::{Block, First, Item, Itself};
 
 /// The freshness class of a method: the lifetime of its responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Class {
+pub enum MethodClass {
     /// Unlimited, for a result that is not `null` and no error.
     Immutable,
     /// Unlimited once the block is finalized; until then short, and invalidated with the block.
@@ -46,7 +46,7 @@ pub enum BlockParam {
 
 /// List of other members that allows any name, except variants of the known names in another
 /// case, which some nodes read as the known ones.
-pub const ANY: &[&str] = &["*"];
+pub const ANY_MEMBER: &[&str] = &["*"];
 
 /// The position in a result of the block to which it belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,15 +62,15 @@ pub enum ResultBlockPath {
     /// The result is an array of parts of one block.
     First,
     /// The result names the block at the path of an operator's method row.
-    Path(&'static Path),
+    Path(&'static ResultPath),
 }
 
 /// The path of an operator's method row to a block's number in a result. The hash, if there is one,
 /// is in the same object.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Path {
+pub struct ResultPath {
     /// Steps to the object that contains the number.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ResultPathStep>,
     /// Name of the member with the number.
     pub number: String,
     /// Name of the member with the hash; empty if there is none.
@@ -79,7 +79,7 @@ pub struct Path {
 
 /// One step of a path into a result.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum ResultPathStep {
     /// The step to a member.
     Member(String),
     /// The step to the first element of an array.
@@ -88,11 +88,11 @@ pub enum Step {
 
 /// A row of the method table: the freshness class of a method, and the positions of its block.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Method {
+pub struct MethodRow {
     /// Name of the method; empty for methods without a row.
     pub name: &'static str,
     /// Lifetime of the method's responses.
-    pub class: Class,
+    pub class: MethodClass,
     /// Position of the block reference in the call.
     pub at: BlockParam,
     /// Position of the block in the result.
@@ -101,7 +101,7 @@ pub struct Method {
     pub is_operators: bool,
 }
 
-impl Method {
+impl MethodRow {
     /// Whether a result is a list of traces of a block's transactions. Each trace may have failed
     /// for a reason within the node.
     pub fn is_trace_list(&self) -> bool {
@@ -136,33 +136,33 @@ impl Method {
 
 /// Returns the row of a method, by its exact name; methods without a row share one whose responses
 /// are never stored.
-pub fn method(name: &[u8]) -> &'static Method {
-    static UNKNOWN: Method = row("", Never, BlockParam::None, ResultBlockPath::None);
-    position(name).map_or(&UNKNOWN, |row| &METHODS[row])
+pub fn method_row(name: &[u8]) -> &'static MethodRow {
+    static UNKNOWN: MethodRow = table_row("", Never, BlockParam::None, ResultBlockPath::None);
+    method_row_index(name).map_or(&UNKNOWN, |row| &METHOD_TABLE[row])
 }
 
 /// Returns the index in [`all`] of the method's row, or `None` if it has none.
-pub fn position(name: &[u8]) -> Option<usize> {
-    let found = METHODS.binary_search_by(|row| row.name.as_bytes().cmp(name));
+pub fn method_row_index(name: &[u8]) -> Option<usize> {
+    let found = METHOD_TABLE.binary_search_by(|row| row.name.as_bytes().cmp(name));
     found.ok()
 }
 
 /// Number of rows.
-pub const NUMBER: usize = METHODS.len();
+pub const METHOD_COUNT: usize = METHOD_TABLE.len();
 
 /// Returns all rows of the method table, sorted by name.
-pub fn all() -> &'static [Method] {
-    METHODS
+pub fn all_method_rows() -> &'static [MethodRow] {
+    METHOD_TABLE
 }
 
 /// Creates a row of the method table.
-const fn row(
+const fn table_row(
     name: &'static str,
-    class: Class,
+    class: MethodClass,
     at: BlockParam,
     in_result: ResultBlockPath,
-) -> Method {
-    Method {
+) -> MethodRow {
+    MethodRow {
         name,
         class,
         at,
@@ -171,215 +171,215 @@ const fn row(
     }
 }
 
-const NO: ResultBlockPath = ResultBlockPath::None;
-const NONE: BlockParam = BlockParam::None;
-const RESULT: BlockParam = BlockParam::Result;
+const NO_RESULT_BLOCK: ResultBlockPath = ResultBlockPath::None;
+const NO_BLOCK_PARAM: BlockParam = BlockParam::None;
+const BLOCK_IN_RESULT: BlockParam = BlockParam::Result;
 
-const fn hash(n: usize) -> BlockParam {
+const fn hash_param(n: usize) -> BlockParam {
     BlockParam::Hash(n)
 }
 
-const fn number(n: usize) -> BlockParam {
+const fn number_param(n: usize) -> BlockParam {
     BlockParam::Number(n)
 }
 
-const fn param(n: usize) -> BlockParam {
+const fn block_param(n: usize) -> BlockParam {
     BlockParam::Param(n)
 }
 
-const CONTEXT: BlockParam = BlockParam::ParamMember(1, "blockNumber", &["transactionIndex"]);
-const LOGS: BlockParam = BlockParam::Range(0, &["address", "topics"]);
-const TRACES: BlockParam =
+const CONTEXT_PARAM: BlockParam = BlockParam::ParamMember(1, "blockNumber", &["transactionIndex"]);
+const LOG_FILTER_PARAM: BlockParam = BlockParam::Range(0, &["address", "topics"]);
+const TRACE_FILTER_PARAM: BlockParam =
     BlockParam::Range(0, &["after", "count", "fromAddress", "mode", "toAddress"]);
 
 /// Rows, sorted by name.
 #[rustfmt::skip]
-static METHODS: &[Method] = &[
-    row("arbtrace_block", ByFinality, number(0), First),
-    row("arbtrace_call", ByFinality, param(2), NO),
-    row("arbtrace_callMany", ByFinality, param(1), NO),
-    row("arbtrace_filter", ByFinality, TRACES, NO),
-    row("arbtrace_get", ByFinality, RESULT, Item),
-    row("arbtrace_replayBlockTransactions", ByFinality, param(0), NO),
-    row("arbtrace_replayTransaction", ByFinality, RESULT, NO),
-    row("arbtrace_transaction", ByFinality, RESULT, First),
-    row("bor_getAuthor", ByFinality, param(0), NO),
-    row("bor_getCurrentProposer", Tip, NONE, NO),
-    row("bor_getCurrentValidators", Tip, NONE, NO),
-    row("bor_getRootHash", Tip, NONE, NO),
-    row("bor_getSigners", ByFinality, number(0), NO),
-    row("bor_getSignersAtHash", Immutable, hash(0), NO),
-    row("bor_getSnapshot", ByFinality, number(0), NO),
-    row("bor_getSnapshotAtHash", Immutable, hash(0), NO),
-    row("bor_getSnapshotProposer", ByFinality, param(0), NO),
-    row("bor_getSnapshotProposerSequence", ByFinality, param(0), NO),
+static METHOD_TABLE: &[MethodRow] = &[
+    table_row("arbtrace_block", ByFinality, number_param(0), First),
+    table_row("arbtrace_call", ByFinality, block_param(2), NO_RESULT_BLOCK),
+    table_row("arbtrace_callMany", ByFinality, block_param(1), NO_RESULT_BLOCK),
+    table_row("arbtrace_filter", ByFinality, TRACE_FILTER_PARAM, NO_RESULT_BLOCK),
+    table_row("arbtrace_get", ByFinality, BLOCK_IN_RESULT, Item),
+    table_row("arbtrace_replayBlockTransactions", ByFinality, block_param(0), NO_RESULT_BLOCK),
+    table_row("arbtrace_replayTransaction", ByFinality, BLOCK_IN_RESULT, NO_RESULT_BLOCK),
+    table_row("arbtrace_transaction", ByFinality, BLOCK_IN_RESULT, First),
+    table_row("bor_getAuthor", ByFinality, block_param(0), NO_RESULT_BLOCK),
+    table_row("bor_getCurrentProposer", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("bor_getCurrentValidators", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("bor_getRootHash", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("bor_getSigners", ByFinality, number_param(0), NO_RESULT_BLOCK),
+    table_row("bor_getSignersAtHash", Immutable, hash_param(0), NO_RESULT_BLOCK),
+    table_row("bor_getSnapshot", ByFinality, number_param(0), NO_RESULT_BLOCK),
+    table_row("bor_getSnapshotAtHash", Immutable, hash_param(0), NO_RESULT_BLOCK),
+    table_row("bor_getSnapshotProposer", ByFinality, block_param(0), NO_RESULT_BLOCK),
+    table_row("bor_getSnapshotProposerSequence", ByFinality, block_param(0), NO_RESULT_BLOCK),
     // A query for the vote locks the node's chain to it.
-    row("bor_getVoteOnHash", Never, NONE, NO),
-    row("debug_accountAt", Immutable, hash(0), NO),
-    row("debug_accountRange", ByFinality, param(0), NO),
-    row("debug_executionWitness", ByFinality, param(0), NO),
-    row("debug_executionWitnessByBlockHash", Immutable, hash(0), NO),
-    row("debug_getModifiedAccountsByHash", Immutable, hash(0), NO),
-    row("debug_getRawBlock", ByFinality, param(0), NO),
-    row("debug_getRawBlockAccessList", ByFinality, param(0), NO),
-    row("debug_getRawHeader", ByFinality, param(0), NO),
-    row("debug_getRawReceipts", ByFinality, param(0), NO),
-    row("debug_getRawTransaction", ByFinality, RESULT, NO),
-    row("debug_intermediateRoots", Immutable, hash(0), NO),
-    row("debug_storageRangeAt", ByFinality, param(0), NO),
-    row("debug_traceBlockByHash", ByFinality, hash(0), NO),
-    row("debug_traceBlockByNumber", ByFinality, number(0), NO),
-    row("debug_traceCall", ByFinality, param(1), NO),
-    row("debug_traceCallMany", ByFinality, CONTEXT, NO),
-    row("debug_traceTransaction", ByFinality, RESULT, NO),
-    row("erigon_blockNumber", Tip, NONE, NO),
-    row("erigon_forks", Config, NONE, NO),
-    row("erigon_getBalanceChangesInBlock", ByFinality, param(0), NO),
+    table_row("bor_getVoteOnHash", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("debug_accountAt", Immutable, hash_param(0), NO_RESULT_BLOCK),
+    table_row("debug_accountRange", ByFinality, block_param(0), NO_RESULT_BLOCK),
+    table_row("debug_executionWitness", ByFinality, block_param(0), NO_RESULT_BLOCK),
+    table_row("debug_executionWitnessByBlockHash", Immutable, hash_param(0), NO_RESULT_BLOCK),
+    table_row("debug_getModifiedAccountsByHash", Immutable, hash_param(0), NO_RESULT_BLOCK),
+    table_row("debug_getRawBlock", ByFinality, block_param(0), NO_RESULT_BLOCK),
+    table_row("debug_getRawBlockAccessList", ByFinality, block_param(0), NO_RESULT_BLOCK),
+    table_row("debug_getRawHeader", ByFinality, block_param(0), NO_RESULT_BLOCK),
+    table_row("debug_getRawReceipts", ByFinality, block_param(0), NO_RESULT_BLOCK),
+    table_row("debug_getRawTransaction", ByFinality, BLOCK_IN_RESULT, NO_RESULT_BLOCK),
+    table_row("debug_intermediateRoots", Immutable, hash_param(0), NO_RESULT_BLOCK),
+    table_row("debug_storageRangeAt", ByFinality, block_param(0), NO_RESULT_BLOCK),
+    table_row("debug_traceBlockByHash", ByFinality, hash_param(0), NO_RESULT_BLOCK),
+    table_row("debug_traceBlockByNumber", ByFinality, number_param(0), NO_RESULT_BLOCK),
+    table_row("debug_traceCall", ByFinality, block_param(1), NO_RESULT_BLOCK),
+    table_row("debug_traceCallMany", ByFinality, CONTEXT_PARAM, NO_RESULT_BLOCK),
+    table_row("debug_traceTransaction", ByFinality, BLOCK_IN_RESULT, NO_RESULT_BLOCK),
+    table_row("erigon_blockNumber", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("erigon_forks", Config, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("erigon_getBalanceChangesInBlock", ByFinality, block_param(0), NO_RESULT_BLOCK),
     // p[1] is `fullTx`, not a block, and the last block before a time is undetermined until the
     // next one is final.
-    row("erigon_getBlockByTimestamp", Never, NONE, NO),
-    row("erigon_getBlockReceiptsByBlockHash", Immutable, hash(0), First),
-    row("erigon_getHeaderByHash", Immutable, hash(0), Block),
-    row("erigon_getHeaderByNumber", ByFinality, number(0), Block),
-    row("erigon_getLatestLogs", ByFinality, LOGS, NO),
-    row("erigon_getLogs", ByFinality, LOGS, NO),
-    row("erigon_getLogsByHash", Immutable, hash(0), NO),
-    row("eth_baseFee", Tip, NONE, NO),
-    row("eth_blobBaseFee", Tip, NONE, NO),
-    row("eth_blockNumber", Tip, NONE, Itself),
-    row("eth_call", ByFinality, param(1), NO),
-    row("eth_callMany", ByFinality, CONTEXT, NO),
+    table_row("erigon_getBlockByTimestamp", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("erigon_getBlockReceiptsByBlockHash", Immutable, hash_param(0), First),
+    table_row("erigon_getHeaderByHash", Immutable, hash_param(0), Block),
+    table_row("erigon_getHeaderByNumber", ByFinality, number_param(0), Block),
+    table_row("erigon_getLatestLogs", ByFinality, LOG_FILTER_PARAM, NO_RESULT_BLOCK),
+    table_row("erigon_getLogs", ByFinality, LOG_FILTER_PARAM, NO_RESULT_BLOCK),
+    table_row("erigon_getLogsByHash", Immutable, hash_param(0), NO_RESULT_BLOCK),
+    table_row("eth_baseFee", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("eth_blobBaseFee", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("eth_blockNumber", Tip, NO_BLOCK_PARAM, Itself),
+    table_row("eth_call", ByFinality, block_param(1), NO_RESULT_BLOCK),
+    table_row("eth_callMany", ByFinality, CONTEXT_PARAM, NO_RESULT_BLOCK),
     // The result names the head.
-    row("eth_capabilities", Tip, NONE, NO),
-    row("eth_chainId", Immutable, NONE, NO),
-    row("eth_config", Config, NONE, NO),
-    row("eth_createAccessList", Never, NONE, NO),
-    row("eth_estimateGas", Tip, param(1), NO),
-    row("eth_feeHistory", ByFinality, number(1), NO),
-    row("eth_gasPrice", Tip, NONE, NO),
-    row("eth_getAccount", ByFinality, param(1), NO),
-    row("eth_getAccountInfo", ByFinality, param(1), NO),
-    row("eth_getBalance", ByFinality, param(1), NO),
-    row("eth_getBlockAccessList", ByFinality, param(0), NO),
-    row("eth_getBlockAccessListByBlockHash", Immutable, hash(0), NO),
-    row("eth_getBlockAccessListByBlockNumber", ByFinality, number(0), NO),
-    row("eth_getBlockByHash", Immutable, hash(0), Block),
-    row("eth_getBlockByNumber", ByFinality, number(0), Block),
-    row("eth_getBlockReceipts", ByFinality, param(0), First),
-    row("eth_getBlockTransactionCountByHash", Immutable, hash(0), NO),
-    row("eth_getBlockTransactionCountByNumber", ByFinality, number(0), NO),
-    row("eth_getCode", ByFinality, param(1), NO),
-    row("eth_getFilterChanges", Never, NONE, NO),
-    row("eth_getFilterLogs", Never, NONE, NO),
-    row("eth_getHeaderByHash", Immutable, hash(0), Block),
-    row("eth_getHeaderByNumber", ByFinality, number(0), Block),
-    row("eth_getLogs", ByFinality, LOGS, NO),
-    row("eth_getProof", ByFinality, param(2), NO),
-    row("eth_getRawTransactionByBlockHashAndIndex", Immutable, hash(0), NO),
-    row("eth_getRawTransactionByBlockNumberAndIndex", ByFinality, number(0), NO),
-    row("eth_getRawTransactionByHash", ByFinality, RESULT, NO),
-    row("eth_getStorageAt", ByFinality, param(2), NO),
-    row("eth_getStorageValues", ByFinality, param(1), NO),
-    row("eth_getTransactionByBlockHashAndIndex", Immutable, hash(0), Item),
-    row("eth_getTransactionByBlockNumberAndIndex", ByFinality, number(0), Item),
-    row("eth_getTransactionByHash", ByFinality, RESULT, Item),
-    row("eth_getTransactionBySenderAndNonce", Tip, NONE, NO),
-    row("eth_getTransactionCount", ByFinality, param(1), NO),
-    row("eth_getTransactionReceipt", ByFinality, RESULT, Item),
-    row("eth_getTransactionReceiptsByBlock", ByFinality, param(0), First),
-    row("eth_getUncleByBlockHashAndIndex", Immutable, hash(0), NO),
+    table_row("eth_capabilities", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("eth_chainId", Immutable, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("eth_config", Config, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("eth_createAccessList", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("eth_estimateGas", Tip, block_param(1), NO_RESULT_BLOCK),
+    table_row("eth_feeHistory", ByFinality, number_param(1), NO_RESULT_BLOCK),
+    table_row("eth_gasPrice", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("eth_getAccount", ByFinality, block_param(1), NO_RESULT_BLOCK),
+    table_row("eth_getAccountInfo", ByFinality, block_param(1), NO_RESULT_BLOCK),
+    table_row("eth_getBalance", ByFinality, block_param(1), NO_RESULT_BLOCK),
+    table_row("eth_getBlockAccessList", ByFinality, block_param(0), NO_RESULT_BLOCK),
+    table_row("eth_getBlockAccessListByBlockHash", Immutable, hash_param(0), NO_RESULT_BLOCK),
+    table_row("eth_getBlockAccessListByBlockNumber", ByFinality, number_param(0), NO_RESULT_BLOCK),
+    table_row("eth_getBlockByHash", Immutable, hash_param(0), Block),
+    table_row("eth_getBlockByNumber", ByFinality, number_param(0), Block),
+    table_row("eth_getBlockReceipts", ByFinality, block_param(0), First),
+    table_row("eth_getBlockTransactionCountByHash", Immutable, hash_param(0), NO_RESULT_BLOCK),
+    table_row("eth_getBlockTransactionCountByNumber", ByFinality, number_param(0), NO_RESULT_BLOCK),
+    table_row("eth_getCode", ByFinality, block_param(1), NO_RESULT_BLOCK),
+    table_row("eth_getFilterChanges", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("eth_getFilterLogs", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("eth_getHeaderByHash", Immutable, hash_param(0), Block),
+    table_row("eth_getHeaderByNumber", ByFinality, number_param(0), Block),
+    table_row("eth_getLogs", ByFinality, LOG_FILTER_PARAM, NO_RESULT_BLOCK),
+    table_row("eth_getProof", ByFinality, block_param(2), NO_RESULT_BLOCK),
+    table_row("eth_getRawTransactionByBlockHashAndIndex", Immutable, hash_param(0), NO_RESULT_BLOCK),
+    table_row("eth_getRawTransactionByBlockNumberAndIndex", ByFinality, number_param(0), NO_RESULT_BLOCK),
+    table_row("eth_getRawTransactionByHash", ByFinality, BLOCK_IN_RESULT, NO_RESULT_BLOCK),
+    table_row("eth_getStorageAt", ByFinality, block_param(2), NO_RESULT_BLOCK),
+    table_row("eth_getStorageValues", ByFinality, block_param(1), NO_RESULT_BLOCK),
+    table_row("eth_getTransactionByBlockHashAndIndex", Immutable, hash_param(0), Item),
+    table_row("eth_getTransactionByBlockNumberAndIndex", ByFinality, number_param(0), Item),
+    table_row("eth_getTransactionByHash", ByFinality, BLOCK_IN_RESULT, Item),
+    table_row("eth_getTransactionBySenderAndNonce", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("eth_getTransactionCount", ByFinality, block_param(1), NO_RESULT_BLOCK),
+    table_row("eth_getTransactionReceipt", ByFinality, BLOCK_IN_RESULT, Item),
+    table_row("eth_getTransactionReceiptsByBlock", ByFinality, block_param(0), First),
+    table_row("eth_getUncleByBlockHashAndIndex", Immutable, hash_param(0), NO_RESULT_BLOCK),
     // An uncle's own number and hash differ from the ones of the block that includes it.
-    row("eth_getUncleByBlockNumberAndIndex", ByFinality, number(0), NO),
-    row("eth_getUncleCountByBlockHash", Immutable, hash(0), NO),
-    row("eth_getUncleCountByBlockNumber", ByFinality, number(0), NO),
-    row("eth_hashrate", Never, NONE, NO),
-    row("eth_maxPriorityFeePerGas", Tip, NONE, NO),
-    row("eth_mining", Never, NONE, NO),
-    row("eth_newBlockFilter", Never, NONE, NO),
-    row("eth_newFilter", Never, NONE, NO),
-    row("eth_newPendingTransactionFilter", Never, NONE, NO),
-    row("eth_sendRawTransaction", Never, NONE, NO),
-    row("eth_sendTransaction", Never, NONE, NO),
-    row("eth_sign", Never, NONE, NO),
-    row("eth_signTransaction", Never, NONE, NO),
-    row("eth_simulateV1", Tip, param(1), NO),
-    row("eth_subscribe", Never, NONE, NO),
-    row("eth_syncing", Never, NONE, NO),
-    row("eth_uninstallFilter", Never, NONE, NO),
-    row("eth_unsubscribe", Never, NONE, NO),
-    row("net_listening", Never, NONE, NO),
-    row("net_peerCount", Never, NONE, NO),
-    row("net_version", Immutable, NONE, NO),
+    table_row("eth_getUncleByBlockNumberAndIndex", ByFinality, number_param(0), NO_RESULT_BLOCK),
+    table_row("eth_getUncleCountByBlockHash", Immutable, hash_param(0), NO_RESULT_BLOCK),
+    table_row("eth_getUncleCountByBlockNumber", ByFinality, number_param(0), NO_RESULT_BLOCK),
+    table_row("eth_hashrate", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("eth_maxPriorityFeePerGas", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("eth_mining", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("eth_newBlockFilter", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("eth_newFilter", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("eth_newPendingTransactionFilter", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("eth_sendRawTransaction", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("eth_sendTransaction", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("eth_sign", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("eth_signTransaction", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("eth_simulateV1", Tip, block_param(1), NO_RESULT_BLOCK),
+    table_row("eth_subscribe", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("eth_syncing", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("eth_uninstallFilter", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("eth_unsubscribe", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("net_listening", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("net_peerCount", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("net_version", Immutable, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
     // The node's progress, which the result contains, changes with each block.
-    row("optimism_outputAtBlock", Tip, NONE, NO),
-    row("optimism_rollupConfig", Config, NONE, NO),
-    row("optimism_safeHeadAtL1Block", Tip, NONE, NO),
-    row("ots_getApiLevel", Config, NONE, NO),
-    row("ots_getBlockDetails", ByFinality, number(0), NO),
-    row("ots_getBlockDetailsByHash", Immutable, hash(0), NO),
-    row("ots_getBlockTransactions", ByFinality, number(0), NO),
-    row("ots_getContractCreator", Tip, NONE, NO),
-    row("ots_getInternalOperations", ByFinality, RESULT, NO),
-    row("ots_getTransactionBySenderAndNonce", Tip, NONE, NO),
-    row("ots_getTransactionError", ByFinality, RESULT, NO),
-    row("ots_hasCode", ByFinality, param(1), NO),
+    table_row("optimism_outputAtBlock", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("optimism_rollupConfig", Config, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("optimism_safeHeadAtL1Block", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("ots_getApiLevel", Config, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("ots_getBlockDetails", ByFinality, number_param(0), NO_RESULT_BLOCK),
+    table_row("ots_getBlockDetailsByHash", Immutable, hash_param(0), NO_RESULT_BLOCK),
+    table_row("ots_getBlockTransactions", ByFinality, number_param(0), NO_RESULT_BLOCK),
+    table_row("ots_getContractCreator", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("ots_getInternalOperations", ByFinality, BLOCK_IN_RESULT, NO_RESULT_BLOCK),
+    table_row("ots_getTransactionBySenderAndNonce", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("ots_getTransactionError", ByFinality, BLOCK_IN_RESULT, NO_RESULT_BLOCK),
+    table_row("ots_hasCode", ByFinality, block_param(1), NO_RESULT_BLOCK),
     // The page after or before a block ends where the chain does.
-    row("ots_searchTransactionsAfter", Tip, NONE, NO),
-    row("ots_searchTransactionsBefore", Tip, NONE, NO),
-    row("ots_traceTransaction", ByFinality, RESULT, NO),
-    row("parity_getBlockReceipts", ByFinality, param(0), First),
-    row("trace_block", ByFinality, number(0), First),
-    row("trace_call", ByFinality, param(2), NO),
-    row("trace_callMany", ByFinality, param(1), NO),
-    row("trace_filter", ByFinality, TRACES, NO),
-    row("trace_get", ByFinality, RESULT, Item),
-    row("trace_rawTransaction", Never, NONE, NO),
-    row("trace_replayBlockTransactions", ByFinality, param(0), NO),
-    row("trace_replayTransaction", ByFinality, RESULT, NO),
-    row("trace_transaction", ByFinality, RESULT, First),
-    row("txpool_content", Never, NONE, NO),
-    row("txpool_contentFrom", Never, NONE, NO),
-    row("txpool_inspect", Never, NONE, NO),
-    row("txpool_status", Never, NONE, NO),
-    row("web3_sha3", Immutable, NONE, NO),
-    row("zks_L1BatchNumber", Tip, NONE, NO),
-    row("zks_L1ChainId", Immutable, NONE, NO),
-    row("zks_estimateFee", Tip, NONE, NO),
-    row("zks_estimateGasL1ToL2", Tip, NONE, NO),
-    row("zks_getAllAccountBalances", Tip, NONE, NO),
-    row("zks_getBaseTokenL1Address", Config, NONE, NO),
-    row("zks_getBatchFeeInput", Tip, NONE, NO),
+    table_row("ots_searchTransactionsAfter", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("ots_searchTransactionsBefore", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("ots_traceTransaction", ByFinality, BLOCK_IN_RESULT, NO_RESULT_BLOCK),
+    table_row("parity_getBlockReceipts", ByFinality, block_param(0), First),
+    table_row("trace_block", ByFinality, number_param(0), First),
+    table_row("trace_call", ByFinality, block_param(2), NO_RESULT_BLOCK),
+    table_row("trace_callMany", ByFinality, block_param(1), NO_RESULT_BLOCK),
+    table_row("trace_filter", ByFinality, TRACE_FILTER_PARAM, NO_RESULT_BLOCK),
+    table_row("trace_get", ByFinality, BLOCK_IN_RESULT, Item),
+    table_row("trace_rawTransaction", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("trace_replayBlockTransactions", ByFinality, block_param(0), NO_RESULT_BLOCK),
+    table_row("trace_replayTransaction", ByFinality, BLOCK_IN_RESULT, NO_RESULT_BLOCK),
+    table_row("trace_transaction", ByFinality, BLOCK_IN_RESULT, First),
+    table_row("txpool_content", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("txpool_contentFrom", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("txpool_inspect", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("txpool_status", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("web3_sha3", Immutable, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("zks_L1BatchNumber", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("zks_L1ChainId", Immutable, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("zks_estimateFee", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("zks_estimateGasL1ToL2", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("zks_getAllAccountBalances", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("zks_getBaseTokenL1Address", Config, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("zks_getBatchFeeInput", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
     // The results contain the state of a block or a transaction on the other chain.
-    row("zks_getBlockDetails", Tip, NONE, NO),
-    row("zks_getBridgeContracts", Config, NONE, NO),
-    row("zks_getBridgehubContract", Config, NONE, NO),
-    row("zks_getBytecodeByHash", Immutable, NONE, NO),
-    row("zks_getFeeParams", Tip, NONE, NO),
-    row("zks_getL1BatchBlockRange", Tip, NONE, NO),
-    row("zks_getL1BatchDetails", Tip, NONE, NO),
-    row("zks_getL1GasPrice", Tip, NONE, NO),
-    row("zks_getL2DAValidator", Config, NONE, NO),
-    row("zks_getL2Multicall3", Config, NONE, NO),
-    row("zks_getL2ToL1LogProof", Tip, NONE, NO),
-    row("zks_getL2ToL1MsgProof", Tip, NONE, NO),
-    row("zks_getMainContract", Config, NONE, NO),
-    row("zks_getProof", Tip, NONE, NO),
-    row("zks_getProtocolVersion", Config, NONE, NO),
-    row("zks_getRawBlockTransactions", Tip, NONE, NO),
-    row("zks_getTestnetPaymaster", Config, NONE, NO),
-    row("zks_getTimestampAsserter", Config, NONE, NO),
-    row("zks_getTransactionDetails", Tip, NONE, NO),
+    table_row("zks_getBlockDetails", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("zks_getBridgeContracts", Config, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("zks_getBridgehubContract", Config, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("zks_getBytecodeByHash", Immutable, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("zks_getFeeParams", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("zks_getL1BatchBlockRange", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("zks_getL1BatchDetails", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("zks_getL1GasPrice", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("zks_getL2DAValidator", Config, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("zks_getL2Multicall3", Config, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("zks_getL2ToL1LogProof", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("zks_getL2ToL1MsgProof", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("zks_getMainContract", Config, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("zks_getProof", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("zks_getProtocolVersion", Config, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("zks_getRawBlockTransactions", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("zks_getTestnetPaymaster", Config, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("zks_getTimestampAsserter", Config, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    table_row("zks_getTransactionDetails", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
 ];
 
 #[cfg(test)]
 mod tests {
-    use super::{method, BlockParam, Class, METHODS};
+    use super::{method_row, BlockParam, MethodClass, METHOD_TABLE};
 
     #[test]
     fn rows_are_sorted_and_found_by_name() {
-        assert!(METHODS.is_sorted_by(|a, b| a.name < b.name));
-        for row in METHODS {
-            assert_eq!(method(row.name.as_bytes()), row);
+        assert!(METHOD_TABLE.is_sorted_by(|a, b| a.name < b.name));
+        for row in METHOD_TABLE {
+            assert_eq!(method_row(row.name.as_bytes()), row);
         }
     }
 
@@ -402,10 +402,10 @@ mod tests {
             "eth_getFilterTraces",
             "txpool_besuTransactions",
         ] {
-            let row = method(name.as_bytes());
+            let row = method_row(name.as_bytes());
             assert_eq!(
                 (row.class, row.at),
-                (Class::Never, BlockParam::None),
+                (MethodClass::Never, BlockParam::None),
                 "{name}"
             );
         }
@@ -413,7 +413,10 @@ mod tests {
 
     #[test]
     fn immutable_rows_depend_on_no_block_or_on_a_hash() {
-        for row in METHODS.iter().filter(|row| row.class == Class::Immutable) {
+        for row in METHOD_TABLE
+            .iter()
+            .filter(|row| row.class == MethodClass::Immutable)
+        {
             let timeless = matches!(row.at, BlockParam::None | BlockParam::Hash(_));
             assert!(timeless, "{}", row.name);
         }

@@ -25,25 +25,25 @@
 //! | [`patterns`], [`rules`], [`limit`] | rules about methods              |
 
 pub mod batch_elements;
-pub mod block;
+pub mod block_reference;
 pub mod call_prefix;
+pub mod concurrency_limit;
 pub mod depth_check;
 pub(crate) mod ids;
 pub mod incomplete_result;
 pub mod key;
 pub mod known_methods;
-pub mod limit;
+pub mod method_patterns;
+pub mod method_rules;
 pub mod method_spec;
 pub mod methods;
-pub mod patterns;
 pub mod plausible;
 pub mod request;
 pub mod response;
 pub mod response_ends;
-pub mod rules;
 pub mod scan;
 mod scan_error;
-pub mod shown;
+pub mod shown_blocks;
 mod simd_scan;
-pub mod stateful;
-mod string;
+pub mod stateful_methods;
+mod string_escapes;

@@ -5,18 +5,21 @@
 //! [`logs`] list the properties of the chains.
 
 mod block;
+mod block_sizes;
 mod logs;
-mod sizes;
 
-pub use sizes::{block_size, counted_block, shows_fewer, BlockName, BlockSize};
+pub use block_sizes::{
+    block_transaction_count, block_with_counted_transactions, shows_fewer_transactions,
+    BlockIdentifier, BlockTransactionCount,
+};
 
-use super::methods::Method;
-use super::response::{content, first_element, member, ResultContent};
+use super::methods::MethodRow;
+use super::response::{classify_result, first_array_element, first_object_member, ResultContent};
 
 /// The result of a plausibility check: whether a result contradicts itself, and whether it was read
 /// as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Plausibility {
+pub enum ResultPlausibility {
     /// The result contradicts itself.
     Implausible,
     /// The result does not contradict itself, and is completely read: it is one JSON value.
@@ -26,12 +29,16 @@ pub enum Plausibility {
 }
 
 /// Checks whether a result of `method`, called with `params`, contradicts itself.
-pub fn check_plausibility(method: &Method, params: Option<&[u8]>, result: &[u8]) -> Plausibility {
+pub fn check_plausibility(
+    method: &MethodRow,
+    params: Option<&[u8]>,
+    result: &[u8],
+) -> ResultPlausibility {
     let contradicts = match method.name {
         "eth_getBlockByHash" | "eth_getBlockByNumber" => {
             return match block::block_is_implausible(result) {
-                true => Plausibility::Implausible,
-                false => Plausibility::Unread,
+                true => ResultPlausibility::Implausible,
+                false => ResultPlausibility::Unread,
             };
         }
         "erigon_getBlockReceiptsByBlockHash"
@@ -40,28 +47,28 @@ pub fn check_plausibility(method: &Method, params: Option<&[u8]>, result: &[u8])
         | "parity_getBlockReceipts" => logs::receipts_are_implausible(result),
         "eth_getTransactionReceipt" => logs::receipt_is_implausible(result),
         "eth_getLogs" | "erigon_getLogs" | "erigon_getLatestLogs" => {
-            let filter = params.and_then(first_element).unwrap_or_default();
-            let is_all = method.name != "erigon_getLatestLogs" && has_no_condition(filter);
-            logs::logs_are_implausible(result, member(filter, "blockHash"), is_all)
+            let filter = params.and_then(first_array_element).unwrap_or_default();
+            let is_all = method.name != "erigon_getLatestLogs" && matches_all_logs(filter);
+            logs::logs_are_implausible(result, first_object_member(filter, "blockHash"), is_all)
         }
         "ots_getBlockTransactions" => logs::has_missing_receipts(result),
-        _ => return Plausibility::Unread,
+        _ => return ResultPlausibility::Unread,
     };
     match contradicts {
-        Some(true) => Plausibility::Implausible,
-        Some(false) => Plausibility::Read,
+        Some(true) => ResultPlausibility::Implausible,
+        Some(false) => ResultPlausibility::Read,
         // the result has another structure, or is no JSON
-        None => Plausibility::Unread,
+        None => ResultPlausibility::Unread,
     }
 }
 
 /// Whether a log filter matches all logs of its blocks.
-fn has_no_condition(filter: &[u8]) -> bool {
+fn matches_all_logs(filter: &[u8]) -> bool {
     ["address", "topics"].into_iter().all(|name| {
-        let value = member(filter, name);
+        let value = first_object_member(filter, name);
         value.is_none_or(|value| {
             matches!(
-                content(value),
+                classify_result(value),
                 ResultContent::Null | ResultContent::EmptyArray
             )
         })

@@ -8,14 +8,14 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::scan::{ScanError, Scanner, Value, ValueKind};
+use super::scan::{JsonScanError, JsonScanner, JsonValueKind, SkippedValue};
 
 /// Maximum length in bytes of an id that is stored, quotes included.
-pub const MAX_ID: usize = 256;
+pub const MAX_ID_LENGTH: usize = 256;
 
 /// A parsed body of a JSON-RPC request: a single call, or a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Request<'a> {
+pub enum JsonRpcRequest<'a> {
     /// One call.
     Single(Call<'a>),
     /// An array of at least one call.
@@ -54,7 +54,7 @@ pub struct MemberOffsets {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParseRefusal {
     /// The body is not JSON, or nested too deep.
-    Syntax(ScanError),
+    Syntax(JsonScanError),
     /// The body is neither an object nor an array, or an element of the array is not an object.
     NotObject,
     /// The body is an array without calls.
@@ -83,7 +83,7 @@ pub enum ParseRefusal {
 
 impl ParseRefusal {
     /// Returns the name of the reason in logs and metrics.
-    pub const fn name(self) -> &'static str {
+    pub const fn metrics_name(self) -> &'static str {
         match self {
             ParseRefusal::Syntax(_) => "syntax",
             ParseRefusal::NotObject => "not-object",
@@ -104,14 +104,14 @@ impl ParseRefusal {
 
 impl fmt::Display for ParseRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        f.write_str(self.metrics_name())
     }
 }
 
 impl std::error::Error for ParseRefusal {}
 
-impl From<ScanError> for ParseRefusal {
-    fn from(error: ScanError) -> ParseRefusal {
+impl From<JsonScanError> for ParseRefusal {
+    fn from(error: JsonScanError) -> ParseRefusal {
         ParseRefusal::Syntax(error)
     }
 }
@@ -119,42 +119,44 @@ impl From<ScanError> for ParseRefusal {
 /// Parses a request of at most `batch_max` calls.
 ///
 /// Parsing stops at the first reason to refuse: the rest of the body may not even be JSON.
-pub fn parse(body: &[u8], batch_max: usize) -> Result<Request<'_>, ParseRefusal> {
-    parse_unknown(body, batch_max, |_| None)
+pub fn parse_request(body: &[u8], batch_max: usize) -> Result<JsonRpcRequest<'_>, ParseRefusal> {
+    parse_request_with_known(body, batch_max, |_| None)
 }
 
 /// Parses a request like [`parse`], but takes known calls from a callback. Before a call is read,
 /// `known` is called with its position: it returns exactly the call that reading would return, or
 /// `None`. A known call has fewer than [`MAX_DEPTH`](super::scan::MAX_DEPTH) brackets.
-pub fn parse_unknown<'a>(
+pub fn parse_request_with_known<'a>(
     body: &'a [u8],
     batch_max: usize,
     mut known: impl FnMut(usize) -> Option<Call<'a>>,
-) -> Result<Request<'a>, ParseRefusal> {
-    let mut scanner = Scanner::of_text(body)?;
-    let call = |scanner: &mut Scanner<'a>| {
-        if let Some(call) = known(scanner.start()) {
+) -> Result<JsonRpcRequest<'a>, ParseRefusal> {
+    let mut scanner = JsonScanner::of_text(body)?;
+    let call = |scanner: &mut JsonScanner<'a>| {
+        if let Some(call) = known(scanner.next_value_start()) {
             scanner.skip_known_element(call.span.end);
             return Ok(call);
         }
-        call(scanner, body)
+        read_call(scanner, body)
     };
-    let request = match scanner.kind()? {
-        ValueKind::Object => Request::Single({ call }(&mut scanner)?),
-        ValueKind::Array => Request::Batch(batch(&mut scanner, body, batch_max, call)?),
+    let request = match scanner.next_value_kind()? {
+        JsonValueKind::Object => JsonRpcRequest::Single({ call }(&mut scanner)?),
+        JsonValueKind::Array => {
+            JsonRpcRequest::Batch(parse_batch_calls(&mut scanner, body, batch_max, call)?)
+        }
         _ => return Err(ParseRefusal::NotObject),
     };
-    scanner.end()?;
+    scanner.expect_end()?;
     Ok(request)
 }
 
 /// Reads the calls of an array, each with `call`. Errors: there are more than `batch_max`, or one
 /// is refused.
-fn batch<'a>(
-    scanner: &mut Scanner<'a>,
+fn parse_batch_calls<'a>(
+    scanner: &mut JsonScanner<'a>,
     body: &'a [u8],
     batch_max: usize,
-    mut call: impl FnMut(&mut Scanner<'a>) -> Result<Call<'a>, ParseRefusal>,
+    mut call: impl FnMut(&mut JsonScanner<'a>) -> Result<Call<'a>, ParseRefusal>,
 ) -> Result<Vec<Call<'a>>, ParseRefusal> {
     let mut calls = Vec::with_capacity(estimate_calls(body).min(batch_max));
     let mut another = scanner.first_element()?;
@@ -165,7 +167,7 @@ fn batch<'a>(
         if calls.len() >= batch_max {
             return Err(ParseRefusal::LongBatch);
         }
-        if scanner.kind()? != ValueKind::Object {
+        if scanner.next_value_kind()? != JsonValueKind::Object {
             return Err(ParseRefusal::NotObject);
         }
         calls.push(call(scanner)?);
@@ -192,10 +194,10 @@ pub(crate) fn required_memory(length: usize) -> usize {
 
 /// Returns the method and, if it precedes the params, the id from the beginning of a single call
 /// whose method precedes its params. The rest of the text may still make it invalid.
-pub fn read_prefix(text: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
-    let mut scanner = Scanner::of_text(text).ok()?;
+pub fn read_call_prefix(text: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
+    let mut scanner = JsonScanner::of_text(text).ok()?;
     let (mut method, mut id) = (None, None);
-    if scanner.kind().ok()? != ValueKind::Object {
+    if scanner.next_value_kind().ok()? != JsonValueKind::Object {
         return None;
     }
     let mut name = scanner.first_member();
@@ -205,22 +207,23 @@ pub fn read_prefix(text: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
             break;
         }
         // an incomplete value is ignored: a number may have more digits
-        let value = scanner.value().ok();
-        let is_cut =
-            |value: &Value| value.kind == ValueKind::Number && value.span.end == text.len();
+        let value = scanner.skip_value().ok();
+        let is_cut = |value: &SkippedValue| {
+            value.kind == JsonValueKind::Number && value.span.end == text.len()
+        };
         let Some(value) = value.filter(|value| !is_cut(value)) else {
             break;
         };
         match (content, value.kind) {
-            (b"method", ValueKind::String) => {
+            (b"method", JsonValueKind::String) => {
                 method = Some(&text[value.span.start + 1..value.span.end - 1]);
             }
-            (b"id", ValueKind::String | ValueKind::Number | ValueKind::Null)
-                if value.span.len() <= MAX_ID =>
+            (b"id", JsonValueKind::String | JsonValueKind::Number | JsonValueKind::Null)
+                if value.span.len() <= MAX_ID_LENGTH =>
             {
                 id = Some(&text[value.span]);
             }
-            (b"jsonrpc", ValueKind::String) => {}
+            (b"jsonrpc", JsonValueKind::String) => {}
             _ => return None,
         }
         name = scanner.next_member();
@@ -229,7 +232,7 @@ pub fn read_prefix(text: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
 }
 
 /// The member of a call that a name stands for.
-enum Member {
+enum CallMember {
     Version,
     Id,
     Method,
@@ -238,91 +241,94 @@ enum Member {
 
 /// Reads a member's name and its colon. The usual notation of each is compared in one step.
 #[inline(always)]
-fn member(scanner: &mut Scanner<'_>, body: &[u8]) -> Result<Member, ParseRefusal> {
+fn read_call_member(
+    scanner: &mut JsonScanner<'_>,
+    body: &[u8],
+) -> Result<CallMember, ParseRefusal> {
     if scanner.skip_literal(b"\"id\":") {
-        return Ok(Member::Id);
+        return Ok(CallMember::Id);
     }
     if scanner.skip_literal(b"\"method\":") {
-        return Ok(Member::Method);
+        return Ok(CallMember::Method);
     }
     if scanner.skip_literal(b"\"params\":") {
-        return Ok(Member::Params);
+        return Ok(CallMember::Params);
     }
     // An escaped name has a backslash, so it is none of these.
-    match &body[scanner.member_name()?.content] {
-        b"jsonrpc" => Ok(Member::Version),
-        b"id" => Ok(Member::Id),
-        b"method" => Ok(Member::Method),
-        b"params" => Ok(Member::Params),
+    match &body[scanner.read_member_name()?.content] {
+        b"jsonrpc" => Ok(CallMember::Version),
+        b"id" => Ok(CallMember::Id),
+        b"method" => Ok(CallMember::Method),
+        b"params" => Ok(CallMember::Params),
         _ => Err(ParseRefusal::UnknownMember),
     }
 }
 
 /// Reads one call, and its positions in the body.
-fn call<'a>(scanner: &mut Scanner<'a>, body: &'a [u8]) -> Result<Call<'a>, ParseRefusal> {
-    let start = scanner.start();
+fn read_call<'a>(scanner: &mut JsonScanner<'a>, body: &'a [u8]) -> Result<Call<'a>, ParseRefusal> {
+    let start = scanner.next_value_start();
     let (mut version, mut id, mut method, mut params) = (false, None, None, None);
     let mut starts = MemberOffsets::default();
-    let mut another = scanner.first_name()?;
+    let mut another = scanner.enter_object()?;
     while another {
         if !version && scanner.skip_literal(b"\"jsonrpc\":\"2.0\"") {
             version = true;
-            another = scanner.next_name()?;
+            another = scanner.advance_member()?;
             continue;
         }
-        match member(scanner, body)? {
-            Member::Version if version => return Err(ParseRefusal::Duplicate),
-            Member::Version => {
-                version = &body[scanner.value()?.span] == b"\"2.0\"";
+        match read_call_member(scanner, body)? {
+            CallMember::Version if version => return Err(ParseRefusal::Duplicate),
+            CallMember::Version => {
+                version = &body[scanner.skip_value()?.span] == b"\"2.0\"";
                 if !version {
                     return Err(ParseRefusal::Version);
                 }
             }
-            Member::Id if id.is_some() => return Err(ParseRefusal::Duplicate),
-            Member::Id => {
-                let value = scanner.value()?;
+            CallMember::Id if id.is_some() => return Err(ParseRefusal::Duplicate),
+            CallMember::Id => {
+                let value = scanner.skip_value()?;
                 match value.kind {
-                    ValueKind::String | ValueKind::Number | ValueKind::Null => {}
-                    ValueKind::Object | ValueKind::Array | ValueKind::Bool => {
+                    JsonValueKind::String | JsonValueKind::Number | JsonValueKind::Null => {}
+                    JsonValueKind::Object | JsonValueKind::Array | JsonValueKind::Bool => {
                         return Err(ParseRefusal::IdKind)
                     }
                 }
-                if value.span.len() > MAX_ID {
+                if value.span.len() > MAX_ID_LENGTH {
                     return Err(ParseRefusal::LongId);
                 }
                 starts.id = value.span.start - start;
                 id = Some(&body[value.span]);
             }
-            Member::Method if method.is_some() => return Err(ParseRefusal::Duplicate),
-            Member::Method => {
-                if scanner.kind()? != ValueKind::String {
+            CallMember::Method if method.is_some() => return Err(ParseRefusal::Duplicate),
+            CallMember::Method => {
+                if scanner.next_value_kind()? != JsonValueKind::String {
                     return Err(ParseRefusal::MethodKind);
                 }
-                let name = scanner.string()?;
+                let name = scanner.read_string()?;
                 if name.escaped {
                     return Err(ParseRefusal::EscapedMethod);
                 }
                 starts.method = name.content.start - start;
                 method = Some(&body[name.content]);
             }
-            Member::Params if params.is_some() => return Err(ParseRefusal::Duplicate),
-            Member::Params => {
-                let value = scanner.value()?;
+            CallMember::Params if params.is_some() => return Err(ParseRefusal::Duplicate),
+            CallMember::Params => {
+                let value = scanner.skip_value()?;
                 match value.kind {
-                    ValueKind::Array | ValueKind::Object | ValueKind::Null => {}
+                    JsonValueKind::Array | JsonValueKind::Object | JsonValueKind::Null => {}
                     _ => return Err(ParseRefusal::ParamsKind),
                 }
                 starts.params = value.span.start - start;
                 params = Some(&body[value.span]);
             }
         }
-        another = scanner.next_name()?;
+        another = scanner.advance_member()?;
     }
     if !version {
         return Err(ParseRefusal::Version);
     }
     Ok(Call {
-        span: start..scanner.position(),
+        span: start..scanner.read_end(),
         id,
         method: method.ok_or(ParseRefusal::NoMethod)?,
         params,

@@ -7,23 +7,23 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::scan::{ScanError, Scanner, ValueKind};
-use crate::bytes::push;
+use super::scan::{JsonScanError, JsonScanner, JsonValueKind};
+use crate::bytes::try_push;
 
 /// One response of a node that may be stored, as spans of its body.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Response {
+pub struct JsonRpcResponse {
     /// Span of the response, brackets included.
     pub span: Range<usize>,
     /// Id: a string with its quotes, a number or `null`.
     pub id: Range<usize>,
     /// Outcome of the call.
-    pub outcome: Outcome,
+    pub outcome: OutcomeSpan,
 }
 
 /// The result or the error of a call, as the span of its value in the response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum OutcomeSpan {
     /// Value of `result`: any JSON. An `error` in the same object is `null`.
     Result(Range<usize>),
     /// Value of `error`: an object.
@@ -34,7 +34,7 @@ pub enum Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseError {
     /// The body is not JSON, or nested too deep.
-    Syntax(ScanError),
+    Syntax(JsonScanError),
     /// The response is not an object.
     NotObject,
     /// The batch response is not an array.
@@ -80,50 +80,53 @@ impl fmt::Display for ResponseError {
 
 impl std::error::Error for ResponseError {}
 
-impl From<ScanError> for ResponseError {
-    fn from(error: ScanError) -> ResponseError {
+impl From<JsonScanError> for ResponseError {
+    fn from(error: JsonScanError) -> ResponseError {
         ResponseError::Syntax(error)
     }
 }
 
 /// Parses the response to one call.
-pub fn parse(body: &[u8]) -> Result<Response, ResponseError> {
-    let mut scanner = Scanner::of_text(body)?;
-    let response = answer(&mut scanner, body)?;
-    scanner.end()?;
+pub fn parse_response(body: &[u8]) -> Result<JsonRpcResponse, ResponseError> {
+    let mut scanner = JsonScanner::of_text(body)?;
+    let response = read_response(&mut scanner, body)?;
+    scanner.expect_end()?;
     Ok(response)
 }
 
 /// Parses an array of responses, in the order in which the node wrote them. The array may be
 /// empty, and ids may be missing or occur twice: only the caller knows the calls.
-pub fn parse_batch(body: &[u8]) -> Result<Vec<Response>, ResponseError> {
-    let mut scanner = Scanner::of_text(body)?;
-    if scanner.kind()? != ValueKind::Array {
+pub fn parse_batch_responses(body: &[u8]) -> Result<Vec<JsonRpcResponse>, ResponseError> {
+    let mut scanner = JsonScanner::of_text(body)?;
+    if scanner.next_value_kind()? != JsonValueKind::Array {
         return Err(ResponseError::NotArray);
     }
     let mut answers = Vec::new();
     let mut another = scanner.first_element()?;
     while another {
-        let answer = answer(&mut scanner, body)?;
-        push(&mut answers, answer).ok_or(ResponseError::OutOfMemory)?;
+        let answer = read_response(&mut scanner, body)?;
+        try_push(&mut answers, answer).ok_or(ResponseError::OutOfMemory)?;
         another = scanner.next_element()?;
     }
-    scanner.end()?;
+    scanner.expect_end()?;
     Ok(answers)
 }
 
 /// Reads one response, and checks its members strictly.
-fn answer(scanner: &mut Scanner<'_>, body: &[u8]) -> Result<Response, ResponseError> {
-    if scanner.kind()? != ValueKind::Object {
+fn read_response(
+    scanner: &mut JsonScanner<'_>,
+    body: &[u8],
+) -> Result<JsonRpcResponse, ResponseError> {
+    if scanner.next_value_kind()? != JsonValueKind::Object {
         return Err(ResponseError::NotObject);
     }
-    let start = scanner.start();
+    let start = scanner.next_value_start();
     let is_null = |span: &Range<usize>| &body[span.clone()] == b"null";
     let (mut version, mut id, mut result, mut error) = (false, None, None, None);
     let mut next = scanner.first_member()?;
     while let Some(name) = next {
         let name = &body[name.content];
-        let value = scanner.value()?;
+        let value = scanner.skip_value()?;
         let member = match name {
             b"jsonrpc" if version => return Err(ResponseError::Duplicate),
             b"jsonrpc" => {
@@ -135,14 +138,14 @@ fn answer(scanner: &mut Scanner<'_>, body: &[u8]) -> Result<Response, ResponseEr
                 continue;
             }
             b"id" => match value.kind {
-                ValueKind::String | ValueKind::Number | ValueKind::Null => &mut id,
-                ValueKind::Object | ValueKind::Array | ValueKind::Bool => {
+                JsonValueKind::String | JsonValueKind::Number | JsonValueKind::Null => &mut id,
+                JsonValueKind::Object | JsonValueKind::Array | JsonValueKind::Bool => {
                     return Err(ResponseError::IdKind)
                 }
             },
             b"result" => &mut result,
             b"error" => match value.kind {
-                ValueKind::Object | ValueKind::Null => &mut error,
+                JsonValueKind::Object | JsonValueKind::Null => &mut error,
                 _ => return Err(ResponseError::ErrorKind),
             },
             _ => return Err(ResponseError::UnknownMember),
@@ -155,15 +158,15 @@ fn answer(scanner: &mut Scanner<'_>, body: &[u8]) -> Result<Response, ResponseEr
     if !version {
         return Err(ResponseError::Version);
     }
-    Ok(Response {
-        span: start..scanner.position(),
+    Ok(JsonRpcResponse {
+        span: start..scanner.read_end(),
         id: id.ok_or(ResponseError::NoId)?,
         // JSON-RPC 1.0 has both members, one of them null, and some nodes still write both
         outcome: match (result, error) {
-            (Some(result), None) => Outcome::Result(result),
-            (Some(result), Some(error)) if is_null(&error) => Outcome::Result(result),
-            (Some(result), Some(error)) if is_null(&result) => Outcome::Error(error),
-            (None, Some(error)) if !is_null(&error) => Outcome::Error(error),
+            (Some(result), None) => OutcomeSpan::Result(result),
+            (Some(result), Some(error)) if is_null(&error) => OutcomeSpan::Result(result),
+            (Some(result), Some(error)) if is_null(&result) => OutcomeSpan::Error(error),
+            (None, Some(error)) if !is_null(&error) => OutcomeSpan::Error(error),
             (None, _) => return Err(ResponseError::NoOutcome),
             (Some(_), Some(_)) => return Err(ResponseError::TwoOutcomes),
         },
@@ -186,17 +189,17 @@ pub enum ResultContent {
 }
 
 /// Classifies a raw result by its content; white space within empty brackets is ignored.
-pub fn content(result: &[u8]) -> ResultContent {
+pub fn classify_result(result: &[u8]) -> ResultContent {
     match result {
         b"null" => ResultContent::Null,
         b"\"0x\"" => ResultContent::EmptyData,
-        [b'[', blank @ .., b']'] if is_blank(blank) => ResultContent::EmptyArray,
-        [b'{', blank @ .., b'}'] if is_blank(blank) => ResultContent::EmptyObject,
+        [b'[', blank @ .., b']'] if is_white_space(blank) => ResultContent::EmptyArray,
+        [b'{', blank @ .., b'}'] if is_white_space(blank) => ResultContent::EmptyObject,
         _ => ResultContent::Some,
     }
 }
 
-fn is_blank(bytes: &[u8]) -> bool {
+fn is_white_space(bytes: &[u8]) -> bool {
     let blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
     bytes.iter().all(blank)
 }
@@ -206,11 +209,11 @@ fn is_blank(bytes: &[u8]) -> bool {
 ///
 /// The object must be part of a response that was parsed: the text after the member is not read,
 /// because results are long and nodes' encoders write no name twice.
-pub fn member<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]> {
-    let mut scanner = Scanner::of_value(object);
+pub fn first_object_member<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let mut scanner = JsonScanner::of_value(object);
     let mut next = scanner.first_member().ok()?;
     while let Some(found) = next {
-        let value = scanner.value().ok()?;
+        let value = scanner.skip_value().ok()?;
         if &object[found.content] == name.as_bytes() {
             return Some(&object[value.span]);
         }
@@ -220,10 +223,10 @@ pub fn member<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]> {
 }
 
 /// Returns the first element of `array`, which must be part of a response that was parsed.
-pub fn first_element(array: &[u8]) -> Option<&[u8]> {
-    let mut scanner = Scanner::of_value(array);
+pub fn first_array_element(array: &[u8]) -> Option<&[u8]> {
+    let mut scanner = JsonScanner::of_value(array);
     if !scanner.first_element().ok()? {
         return None;
     }
-    scanner.value().ok().map(|value| &array[value.span])
+    scanner.skip_value().ok().map(|value| &array[value.span])
 }

@@ -8,45 +8,48 @@
 
 use std::ops::Range;
 
-use super::response::{Outcome, Response};
+use super::response::{JsonRpcResponse, OutcomeSpan};
 
 /// Beginnings of responses, up to the id or the result.
 const BEFORE_ID: [&[u8]; 2] = [b"{\"jsonrpc\":\"2.0\",\"id\":", b"{\"id\":"];
 const BEFORE_RESULT: &[u8] = b"{\"jsonrpc\":\"2.0\",\"result\":";
 
 /// Text between id and result, for each of [`BEFORE_ID`].
-const BETWEEN: [&[u8]; 2] = [b",\"result\":", b",\"jsonrpc\":\"2.0\",\"result\":"];
+const BETWEEN_ID_AND_RESULT: [&[u8]; 2] = [b",\"result\":", b",\"jsonrpc\":\"2.0\",\"result\":"];
 
 /// Returns the only possible positions of the parts of a successful response under `id`;
 /// `None` if the response begins or ends differently.
-pub fn locate_result(body: &[u8], id: &[u8]) -> Option<Response> {
+pub fn locate_result(body: &[u8], id: &[u8]) -> Option<JsonRpcResponse> {
     let inner = body.trim_ascii_end().strip_suffix(b"}")?;
-    let (id, result) = id_first(inner, id).or_else(|| id_last(inner, id))?;
+    let (id, result) = locate_id_first(inner, id).or_else(|| locate_id_last(inner, id))?;
     let ends = [
         *inner[result.clone()].first()?,
         *inner[result.clone()].last()?,
     ];
     let is_closed = matches!(&ends, b"{}" | b"[]" | b"\"\"");
-    (is_closed && result.len() > 1).then_some(Response {
+    (is_closed && result.len() > 1).then_some(JsonRpcResponse {
         span: 0..body.len(),
         id,
-        outcome: Outcome::Result(result),
+        outcome: OutcomeSpan::Result(result),
     })
 }
 
-fn id_first(inner: &[u8], id: &[u8]) -> Option<(Range<usize>, Range<usize>)> {
-    BEFORE_ID.iter().zip(BETWEEN).find_map(|(before, between)| {
-        let rest = inner.strip_prefix(*before)?.strip_prefix(id)?;
-        let result = rest.strip_prefix(between)?;
-        let start = before.len();
-        Some((
-            start..start + id.len(),
-            inner.len() - result.len()..inner.len(),
-        ))
-    })
+fn locate_id_first(inner: &[u8], id: &[u8]) -> Option<(Range<usize>, Range<usize>)> {
+    BEFORE_ID
+        .iter()
+        .zip(BETWEEN_ID_AND_RESULT)
+        .find_map(|(before, between)| {
+            let rest = inner.strip_prefix(*before)?.strip_prefix(id)?;
+            let result = rest.strip_prefix(between)?;
+            let start = before.len();
+            Some((
+                start..start + id.len(),
+                inner.len() - result.len()..inner.len(),
+            ))
+        })
 }
 
-fn id_last(inner: &[u8], id: &[u8]) -> Option<(Range<usize>, Range<usize>)> {
+fn locate_id_last(inner: &[u8], id: &[u8]) -> Option<(Range<usize>, Range<usize>)> {
     let start = inner.strip_suffix(id)?.len();
     let result = inner[..start].strip_suffix(b",\"id\":")?;
     result.strip_prefix(BEFORE_RESULT)?;
@@ -55,7 +58,7 @@ fn id_last(inner: &[u8], id: &[u8]) -> Option<(Range<usize>, Range<usize>)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::response::parse;
+    use super::super::response::parse_response;
     use super::locate_result;
 
     const RESULTS: [&str; 5] = ["[]", "{\"a\":\"}\"}", "\"0x\"", "[[1],{}]", "\"\\\"\""];
@@ -70,7 +73,7 @@ mod tests {
                         format!("{{\"id\":{id},\"jsonrpc\":\"2.0\",\"result\":{result}}}{end}"),
                         format!("{{\"jsonrpc\":\"2.0\",\"result\":{result},\"id\":{id}}}{end}"),
                     ] {
-                        let strict = parse(body.as_bytes()).unwrap();
+                        let strict = parse_response(body.as_bytes()).unwrap();
                         let found = locate_result(body.as_bytes(), id.as_bytes()).unwrap();
                         assert_eq!((found.id, found.outcome), (strict.id, strict.outcome));
                         assert_eq!(found.span, 0..body.len());

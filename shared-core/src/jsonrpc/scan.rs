@@ -12,10 +12,10 @@
 
 use std::ops::Range;
 
-use super::simd_scan::{end_of_digits, end_of_plain};
-use super::string::end_of_escape;
+use super::simd_scan::{digits_end, plain_string_end};
+use super::string_escapes::check_escape;
 
-pub use super::scan_error::{ScanError, SyntaxErrorKind};
+pub use super::scan_error::{JsonScanError, SyntaxErrorKind};
 
 /// Maximum number of arrays and objects that may be open at once: eight times the depth of the
 /// deepest trace. The EVM allows 1,024 nested calls; geth's `callTracer` writes each as an array
@@ -27,13 +27,13 @@ pub const MAX_DEPTH: usize = 16_384;
 const USUAL_DEPTH: usize = 512;
 
 /// Words of a record of open containers, for either depth.
-const USUAL_WORDS: usize = USUAL_DEPTH / WORD;
-const MAX_WORDS: usize = MAX_DEPTH / WORD;
-const WORD: usize = 64;
+const USUAL_RECORD_WORDS: usize = USUAL_DEPTH / BITS_PER_WORD;
+const MAX_RECORD_WORDS: usize = MAX_DEPTH / BITS_PER_WORD;
+const BITS_PER_WORD: usize = 64;
 
 /// The kind of a JSON value, which its first byte shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ValueKind {
+pub enum JsonValueKind {
     /// An object.
     Object,
     /// An array.
@@ -48,16 +48,16 @@ pub enum ValueKind {
     Null,
 }
 
-impl ValueKind {
+impl JsonValueKind {
     /// Returns the kind of a value that starts with `byte`.
-    pub fn from_first_byte(byte: u8) -> Option<ValueKind> {
+    pub fn from_first_byte(byte: u8) -> Option<JsonValueKind> {
         match byte {
-            b'"' => Some(ValueKind::String),
-            b'{' => Some(ValueKind::Object),
-            b'[' => Some(ValueKind::Array),
-            b'-' | b'0'..=b'9' => Some(ValueKind::Number),
-            b't' | b'f' => Some(ValueKind::Bool),
-            b'n' => Some(ValueKind::Null),
+            b'"' => Some(JsonValueKind::String),
+            b'{' => Some(JsonValueKind::Object),
+            b'[' => Some(JsonValueKind::Array),
+            b'-' | b'0'..=b'9' => Some(JsonValueKind::Number),
+            b't' | b'f' => Some(JsonValueKind::Bool),
+            b'n' => Some(JsonValueKind::Null),
             _ => None,
         }
     }
@@ -65,7 +65,7 @@ impl ValueKind {
 
 /// A string that was read, as the span of its content without the quotes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Quoted {
+pub struct StringSpan {
     /// Span of the content.
     pub content: Range<usize>,
     /// The string has escapes: its bytes are not its characters.
@@ -74,9 +74,9 @@ pub struct Quoted {
 
 /// A JSON value that was checked and skipped, as its span.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Value {
+pub struct SkippedValue {
     /// Kind of the value.
-    pub kind: ValueKind,
+    pub kind: JsonValueKind,
     /// Span of the value, with quotes and brackets, without white space around it.
     pub span: Range<usize>,
 }
@@ -90,23 +90,23 @@ pub struct Value {
 /// The helpers of the inner loop are always inlined: without that a trace of names and numbers is
 /// scanned at 0.9 GB/s instead of 1.1.
 #[derive(Clone, Debug)]
-pub struct Scanner<'a> {
+pub struct JsonScanner<'a> {
     text: &'a [u8],
     at: usize,
     /// Number of containers that the caller has stepped into.
     depth: usize,
 }
 
-impl<'a> Scanner<'a> {
+impl<'a> JsonScanner<'a> {
     /// Creates a scanner at the start of a text from the network.
-    pub fn of_text(text: &'a [u8]) -> Result<Scanner<'a>, ScanError> {
+    pub fn of_text(text: &'a [u8]) -> Result<JsonScanner<'a>, JsonScanError> {
         // most texts are ASCII, which is checked in half the time
         if text.is_ascii() {
-            return Ok(Scanner::of_value(text));
+            return Ok(JsonScanner::of_value(text));
         }
         match std::str::from_utf8(text) {
-            Ok(_) => Ok(Scanner::of_value(text)),
-            Err(error) => Err(ScanError {
+            Ok(_) => Ok(JsonScanner::of_value(text)),
+            Err(error) => Err(JsonScanError {
                 offset: error.valid_up_to(),
                 fault: SyntaxErrorKind::Utf8,
             }),
@@ -114,8 +114,8 @@ impl<'a> Scanner<'a> {
     }
 
     /// Creates a scanner at the start of a value from a text that was UTF-8.
-    pub fn of_value(text: &'a [u8]) -> Scanner<'a> {
-        Scanner {
+    pub fn of_value(text: &'a [u8]) -> JsonScanner<'a> {
+        JsonScanner {
             text,
             at: 0,
             depth: 0,
@@ -124,40 +124,41 @@ impl<'a> Scanner<'a> {
 
     /// Returns the kind of the next value, by its first byte, without reading it.
     #[inline]
-    pub fn kind(&mut self) -> Result<ValueKind, ScanError> {
-        self.white_space();
-        ValueKind::from_first_byte(self.here()?).ok_or(self.fault(SyntaxErrorKind::Value))
+    pub fn next_value_kind(&mut self) -> Result<JsonValueKind, JsonScanError> {
+        self.skip_white_space();
+        JsonValueKind::from_first_byte(self.required_byte()?)
+            .ok_or(self.error_here(SyntaxErrorKind::Value))
     }
 
     /// Returns the position of the next value, if a value is next.
     #[inline]
-    pub fn start(&mut self) -> usize {
-        self.white_space();
+    pub fn next_value_start(&mut self) -> usize {
+        self.skip_white_space();
         self.at
     }
 
     /// Returns the end of the last part that was read.
     #[inline]
-    pub fn position(&self) -> usize {
+    pub fn read_end(&self) -> usize {
         self.at
     }
 
     /// Steps into an object and reads its first member's name and colon; `None` if the object is
     /// empty, which leaves it.
-    pub fn first_member(&mut self) -> Result<Option<Quoted>, ScanError> {
-        self.enter(b'{')?;
-        if self.here()? == b'}' {
-            self.leave();
+    pub fn first_member(&mut self) -> Result<Option<StringSpan>, JsonScanError> {
+        self.enter_container(b'{')?;
+        if self.required_byte()? == b'}' {
+            self.leave_container();
             return Ok(None);
         }
-        self.name().map(Some)
+        self.read_name().map(Some)
     }
 
     /// Reads the name of the object's next member; `None` after the last one, which leaves the
     /// object.
-    pub fn next_member(&mut self) -> Result<Option<Quoted>, ScanError> {
+    pub fn next_member(&mut self) -> Result<Option<StringSpan>, JsonScanError> {
         if self.next_separator(b'}')? {
-            self.name().map(Some)
+            self.read_name().map(Some)
         } else {
             Ok(None)
         }
@@ -165,11 +166,11 @@ impl<'a> Scanner<'a> {
 
     /// Steps into an object like [`first_member`](Self::first_member), without reading the name;
     /// returns whether there is a member.
-    pub(super) fn first_name(&mut self) -> Result<bool, ScanError> {
-        self.enter(b'{')?;
-        let some = self.here()? != b'}';
+    pub(super) fn enter_object(&mut self) -> Result<bool, JsonScanError> {
+        self.enter_container(b'{')?;
+        let some = self.required_byte()? != b'}';
         if !some {
-            self.leave();
+            self.leave_container();
         }
         Ok(some)
     }
@@ -177,14 +178,14 @@ impl<'a> Scanner<'a> {
     /// Proceeds to the next member like [`next_member`](Self::next_member), without reading the
     /// name; returns whether there is one.
     #[inline]
-    pub(super) fn next_name(&mut self) -> Result<bool, ScanError> {
+    pub(super) fn advance_member(&mut self) -> Result<bool, JsonScanError> {
         self.next_separator(b'}')
     }
 
     /// Reads the name and the colon.
     #[inline]
-    pub(super) fn member_name(&mut self) -> Result<Quoted, ScanError> {
-        self.name()
+    pub(super) fn read_member_name(&mut self) -> Result<StringSpan, JsonScanError> {
+        self.read_name()
     }
 
     /// Skips to the end of an element that is known to be valid.
@@ -206,118 +207,120 @@ impl<'a> Scanner<'a> {
     }
 
     /// Steps into an array; returns whether it has an element. An empty array is left.
-    pub fn first_element(&mut self) -> Result<bool, ScanError> {
-        self.enter(b'[')?;
-        let some = self.here()? != b']';
+    pub fn first_element(&mut self) -> Result<bool, JsonScanError> {
+        self.enter_container(b'[')?;
+        let some = self.required_byte()? != b']';
         if !some {
-            self.leave();
+            self.leave_container();
         }
         Ok(some)
     }
 
     /// Proceeds to the next element; returns whether there is one. If not, the array is left.
-    pub fn next_element(&mut self) -> Result<bool, ScanError> {
+    pub fn next_element(&mut self) -> Result<bool, JsonScanError> {
         self.next_separator(b']')
     }
 
     /// Reads a string value, quotes included.
-    pub fn string(&mut self) -> Result<Quoted, ScanError> {
-        self.white_space();
-        if self.here()? != b'"' {
-            return Err(self.fault(SyntaxErrorKind::Value));
+    pub fn read_string(&mut self) -> Result<StringSpan, JsonScanError> {
+        self.skip_white_space();
+        if self.required_byte()? != b'"' {
+            return Err(self.error_here(SyntaxErrorKind::Value));
         }
-        self.quoted()
+        self.read_quoted()
     }
 
     /// Checks and skips a complete value.
-    pub fn value(&mut self) -> Result<Value, ScanError> {
-        let kind = self.kind()?;
+    pub fn skip_value(&mut self) -> Result<SkippedValue, JsonScanError> {
+        let kind = self.next_value_kind()?;
         let start = self.at;
         match kind {
-            ValueKind::String => {
-                self.quoted()?;
+            JsonValueKind::String => {
+                self.read_quoted()?;
             }
-            ValueKind::Object | ValueKind::Array => match self.container::<USUAL_WORDS>() {
-                Err(error) if error.fault == SyntaxErrorKind::Depth => {
-                    self.at = start;
-                    self.deep_container()?;
+            JsonValueKind::Object | JsonValueKind::Array => {
+                match self.skip_container::<USUAL_RECORD_WORDS>() {
+                    Err(error) if error.fault == SyntaxErrorKind::Depth => {
+                        self.at = start;
+                        self.skip_deep_container()?;
+                    }
+                    read => read?,
                 }
-                read => read?,
-            },
-            _ => self.scalar()?,
+            }
+            _ => self.skip_scalar()?,
         }
-        Ok(Value {
+        Ok(SkippedValue {
             kind,
             span: start..self.at,
         })
     }
 
     /// Checks that only white space is left.
-    pub fn end(&mut self) -> Result<(), ScanError> {
-        self.white_space();
+    pub fn expect_end(&mut self) -> Result<(), JsonScanError> {
+        self.skip_white_space();
         if self.at == self.text.len() {
             Ok(())
         } else {
-            Err(self.fault(SyntaxErrorKind::Trailing))
+            Err(self.error_here(SyntaxErrorKind::Trailing))
         }
     }
 
     /// Reads a deep container. The record of 2 KiB is initialized in this function only.
     #[cold]
     #[inline(never)]
-    fn deep_container(&mut self) -> Result<(), ScanError> {
-        self.container::<MAX_WORDS>()
+    fn skip_deep_container(&mut self) -> Result<(), JsonScanError> {
+        self.skip_container::<MAX_RECORD_WORDS>()
     }
 
     /// Checks and skips a container. One iteration of the loop reads one value.
-    fn container<const WORDS: usize>(&mut self) -> Result<(), ScanError> {
-        let mut open = Open::<WORDS>::new();
-        let most = (WORDS * WORD).min(MAX_DEPTH - self.depth);
+    fn skip_container<const WORDS: usize>(&mut self) -> Result<(), JsonScanError> {
+        let mut open = ContainerRecord::<WORDS>::new();
+        let most = (WORDS * BITS_PER_WORD).min(MAX_DEPTH - self.depth);
         'value: loop {
-            match self.here()? {
+            match self.required_byte()? {
                 b'"' => {
-                    self.quoted()?;
+                    self.read_quoted()?;
                 }
                 bracket @ (b'{' | b'[') => {
                     if open.depth == most {
-                        return Err(self.fault(SyntaxErrorKind::Depth));
+                        return Err(self.error_here(SyntaxErrorKind::Depth));
                     }
                     let is_object = bracket == b'{';
                     open.push(is_object);
                     self.at += 1;
-                    self.white_space();
+                    self.skip_white_space();
                     // the closing bracket's code is two more than the opening one's
-                    if self.here()? != bracket + 2 {
+                    if self.required_byte()? != bracket + 2 {
                         if is_object {
-                            self.name()?;
-                            self.white_space();
+                            self.read_name()?;
+                            self.skip_white_space();
                         }
                         continue 'value;
                     }
                     self.at += 1;
                     open.pop();
                 }
-                _ => self.scalar()?,
+                _ => self.skip_scalar()?,
             }
             loop {
                 if open.depth == 0 {
                     return Ok(());
                 }
-                self.white_space();
+                self.skip_white_space();
                 let is_object = open.is_object();
-                match self.here()? {
+                match self.required_byte()? {
                     b',' => {
                         self.at += 1;
-                        self.white_space();
+                        self.skip_white_space();
                         if is_object {
-                            self.name()?;
-                            self.white_space();
+                            self.read_name()?;
+                            self.skip_white_space();
                         }
                         continue 'value;
                     }
                     b'}' if is_object => {}
                     b']' if !is_object => {}
-                    _ => return Err(self.fault(SyntaxErrorKind::Separator)),
+                    _ => return Err(self.error_here(SyntaxErrorKind::Separator)),
                 }
                 self.at += 1;
                 open.pop();
@@ -327,52 +330,52 @@ impl<'a> Scanner<'a> {
 
     /// Steps into a container that begins with `bracket`. Errors: it does not, or is nested too
     /// deep.
-    fn enter(&mut self, bracket: u8) -> Result<(), ScanError> {
-        self.white_space();
-        if self.here()? != bracket {
-            return Err(self.fault(SyntaxErrorKind::Value));
+    fn enter_container(&mut self, bracket: u8) -> Result<(), JsonScanError> {
+        self.skip_white_space();
+        if self.required_byte()? != bracket {
+            return Err(self.error_here(SyntaxErrorKind::Value));
         }
         if self.depth == MAX_DEPTH {
-            return Err(self.fault(SyntaxErrorKind::Depth));
+            return Err(self.error_here(SyntaxErrorKind::Depth));
         }
         self.depth += 1;
         self.at += 1;
-        self.white_space();
+        self.skip_white_space();
         Ok(())
     }
 
-    fn leave(&mut self) {
+    fn leave_container(&mut self) {
         self.depth = self.depth.saturating_sub(1);
         self.at += 1;
     }
 
     /// Reads the comma before the next element or member, or the bracket `closing`; returns whether
     /// it was a comma.
-    fn next_separator(&mut self, closing: u8) -> Result<bool, ScanError> {
-        self.white_space();
-        let byte = self.here()?;
+    fn next_separator(&mut self, closing: u8) -> Result<bool, JsonScanError> {
+        self.skip_white_space();
+        let byte = self.required_byte()?;
         if byte == b',' {
             self.at += 1;
-            self.white_space();
+            self.skip_white_space();
             Ok(true)
         } else if byte == closing {
-            self.leave();
+            self.leave_container();
             Ok(false)
         } else {
-            Err(self.fault(SyntaxErrorKind::Separator))
+            Err(self.error_here(SyntaxErrorKind::Separator))
         }
     }
 
     /// Reads a member's name and its colon.
     #[inline(always)]
-    fn name(&mut self) -> Result<Quoted, ScanError> {
-        if self.here()? != b'"' {
-            return Err(self.fault(SyntaxErrorKind::Name));
+    fn read_name(&mut self) -> Result<StringSpan, JsonScanError> {
+        if self.required_byte()? != b'"' {
+            return Err(self.error_here(SyntaxErrorKind::Name));
         }
-        let name = self.quoted()?;
-        self.white_space();
-        if self.here()? != b':' {
-            return Err(self.fault(SyntaxErrorKind::Colon));
+        let name = self.read_quoted()?;
+        self.skip_white_space();
+        if self.required_byte()? != b':' {
+            return Err(self.error_here(SyntaxErrorKind::Colon));
         }
         self.at += 1;
         Ok(name)
@@ -380,47 +383,47 @@ impl<'a> Scanner<'a> {
 
     /// Reads a string, from its first quote.
     #[inline(always)]
-    fn quoted(&mut self) -> Result<Quoted, ScanError> {
+    fn read_quoted(&mut self) -> Result<StringSpan, JsonScanError> {
         let start = self.at + 1;
-        self.at = end_of_plain(self.text, start);
+        self.at = plain_string_end(self.text, start);
         let mut escaped = false;
         loop {
-            match self.here()? {
+            match self.required_byte()? {
                 b'"' => break,
                 b'\\' => {
                     escaped = true;
-                    self.at = end_of_escape(self.text, self.at)?;
+                    self.at = check_escape(self.text, self.at)?;
                 }
-                _ => return Err(self.fault(SyntaxErrorKind::Control)),
+                _ => return Err(self.error_here(SyntaxErrorKind::Control)),
             }
-            self.at = end_of_plain(self.text, self.at);
+            self.at = plain_string_end(self.text, self.at);
         }
         let content = start..self.at;
         self.at += 1;
-        Ok(Quoted { content, escaped })
+        Ok(StringSpan { content, escaped })
     }
 
     /// Checks and skips a number, `true`, `false` or `null`.
     #[inline(always)]
-    fn scalar(&mut self) -> Result<(), ScanError> {
-        match self.here()? {
-            b'-' | b'0'..=b'9' => self.number(),
-            b't' => self.word(b"true"),
-            b'f' => self.word(b"false"),
-            b'n' => self.word(b"null"),
-            _ => Err(self.fault(SyntaxErrorKind::Value)),
+    fn skip_scalar(&mut self) -> Result<(), JsonScanError> {
+        match self.required_byte()? {
+            b'-' | b'0'..=b'9' => self.skip_number(),
+            b't' => self.skip_literal_word(b"true"),
+            b'f' => self.skip_literal_word(b"false"),
+            b'n' => self.skip_literal_word(b"null"),
+            _ => Err(self.error_here(SyntaxErrorKind::Value)),
         }
     }
 
     #[inline(always)]
-    fn word(&mut self, word: &[u8]) -> Result<(), ScanError> {
+    fn skip_literal_word(&mut self, word: &[u8]) -> Result<(), JsonScanError> {
         if self.skip_literal(word) {
             return Ok(());
         }
         // locates the mismatch
         for &byte in word {
-            if self.here()? != byte {
-                return Err(self.fault(SyntaxErrorKind::Value));
+            if self.required_byte()? != byte {
+                return Err(self.error_here(SyntaxErrorKind::Value));
             }
             self.at += 1;
         }
@@ -428,63 +431,64 @@ impl<'a> Scanner<'a> {
     }
 
     #[inline(always)]
-    fn number(&mut self) -> Result<(), ScanError> {
-        if self.here()? == b'-' {
+    fn skip_number(&mut self) -> Result<(), JsonScanError> {
+        if self.required_byte()? == b'-' {
             self.at += 1;
         }
-        if self.here()? == b'0' {
+        if self.required_byte()? == b'0' {
             self.at += 1;
-            if self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
-                return Err(self.fault(SyntaxErrorKind::Number));
+            if self.peek_byte().is_some_and(|byte| byte.is_ascii_digit()) {
+                return Err(self.error_here(SyntaxErrorKind::Number));
             }
         } else {
-            self.digits()?;
+            self.skip_digits()?;
         }
-        if self.peek() == Some(b'.') {
+        if self.peek_byte() == Some(b'.') {
             self.at += 1;
-            self.digits()?;
+            self.skip_digits()?;
         }
-        if let Some(b'e' | b'E') = self.peek() {
+        if let Some(b'e' | b'E') = self.peek_byte() {
             self.at += 1;
-            if let Some(b'+' | b'-') = self.peek() {
+            if let Some(b'+' | b'-') = self.peek_byte() {
                 self.at += 1;
             }
-            self.digits()?;
+            self.skip_digits()?;
         }
         Ok(())
     }
 
     /// Skips one or more digits.
     #[inline(always)]
-    fn digits(&mut self) -> Result<(), ScanError> {
-        if !self.here()?.is_ascii_digit() {
-            return Err(self.fault(SyntaxErrorKind::Number));
+    fn skip_digits(&mut self) -> Result<(), JsonScanError> {
+        if !self.required_byte()?.is_ascii_digit() {
+            return Err(self.error_here(SyntaxErrorKind::Number));
         }
-        self.at = end_of_digits(self.text, self.at + 1);
+        self.at = digits_end(self.text, self.at + 1);
         Ok(())
     }
 
     #[inline(always)]
-    fn white_space(&mut self) {
-        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.peek() {
+    fn skip_white_space(&mut self) {
+        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.peek_byte() {
             self.at += 1;
         }
     }
 
     #[inline(always)]
-    fn peek(&self) -> Option<u8> {
+    fn peek_byte(&self) -> Option<u8> {
         self.text.get(self.at).copied()
     }
 
     /// Returns the next byte, which is required.
     #[inline(always)]
-    fn here(&self) -> Result<u8, ScanError> {
-        self.peek().ok_or(self.fault(SyntaxErrorKind::End))
+    fn required_byte(&self) -> Result<u8, JsonScanError> {
+        self.peek_byte()
+            .ok_or(self.error_here(SyntaxErrorKind::End))
     }
 
     #[inline(always)]
-    fn fault(&self, fault: SyntaxErrorKind) -> ScanError {
-        ScanError {
+    fn error_here(&self, fault: SyntaxErrorKind) -> JsonScanError {
+        JsonScanError {
             offset: self.at,
             fault,
         }
@@ -492,12 +496,12 @@ impl<'a> Scanner<'a> {
 }
 
 /// A record of the open arrays and objects, innermost last: one bit each, set for objects.
-struct Open<const WORDS: usize> {
+struct ContainerRecord<const WORDS: usize> {
     bits: [u64; WORDS],
     depth: usize,
 }
 
-impl<const WORDS: usize> Open<WORDS> {
+impl<const WORDS: usize> ContainerRecord<WORDS> {
     fn new() -> Self {
         Self {
             bits: [0; WORDS],
@@ -507,8 +511,8 @@ impl<const WORDS: usize> Open<WORDS> {
 
     #[inline(always)]
     fn push(&mut self, is_object: bool) {
-        let bit = 1 << (self.depth % WORD);
-        let word = &mut self.bits[self.depth / WORD % WORDS];
+        let bit = 1 << (self.depth % BITS_PER_WORD);
+        let word = &mut self.bits[self.depth / BITS_PER_WORD % WORDS];
         if is_object {
             *word |= bit;
         } else {
@@ -526,14 +530,14 @@ impl<const WORDS: usize> Open<WORDS> {
     #[inline(always)]
     fn is_object(&self) -> bool {
         let last = self.depth - 1;
-        self.bits[last / WORD % WORDS] >> (last % WORD) & 1 == 1
+        self.bits[last / BITS_PER_WORD % WORDS] >> (last % BITS_PER_WORD) & 1 == 1
     }
 }
 
 /// Checks that a whole text is one JSON value, and returns its kind and span.
-pub fn check(text: &[u8]) -> Result<Value, ScanError> {
-    let mut scanner = Scanner::of_text(text)?;
-    let value = scanner.value()?;
-    scanner.end()?;
+pub fn check_json(text: &[u8]) -> Result<SkippedValue, JsonScanError> {
+    let mut scanner = JsonScanner::of_text(text)?;
+    let value = scanner.skip_value()?;
+    scanner.expect_end()?;
     Ok(value)
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// The error of a text that is not JSON: the broken rule, and its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ScanError {
+pub struct JsonScanError {
     /// Position in bytes from the start of the text.
     pub offset: usize,
     /// Rule that is broken there.
@@ -40,10 +40,10 @@ pub enum SyntaxErrorKind {
     Trailing,
 }
 
-impl fmt::Display for ScanError {
+impl fmt::Display for JsonScanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "not JSON: {:?} at byte {}", self.fault, self.offset)
     }
 }
 
-impl std::error::Error for ScanError {}
+impl std::error::Error for JsonScanError {}

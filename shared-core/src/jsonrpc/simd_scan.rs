@@ -6,14 +6,14 @@
 /// Returns the position of the first byte from `at` on that is not a plain part of a string: a
 /// quote, a backslash or a control character; the text's length if there is none.
 #[inline]
-pub fn end_of_plain(text: &[u8], mut at: usize) -> usize {
+pub fn plain_string_end(text: &[u8], mut at: usize) -> usize {
     while let Some(block) = text.get(at..).and_then(|rest| rest.first_chunk()) {
-        if let Some(special) = first_special(block) {
+        if let Some(special) = first_special_byte(block) {
             return at + special;
         }
         at += block.len();
     }
-    while text.get(at).is_some_and(|&byte| is_plain(byte)) {
+    while text.get(at).is_some_and(|&byte| is_plain_string_byte(byte)) {
         at += 1;
     }
     at
@@ -22,7 +22,7 @@ pub fn end_of_plain(text: &[u8], mut at: usize) -> usize {
 /// Returns the position of the first byte from `at` on that is no digit; the text's length if
 /// there is none.
 #[inline]
-pub fn end_of_digits(text: &[u8], mut at: usize) -> usize {
+pub fn digits_end(text: &[u8], mut at: usize) -> usize {
     while let Some(block) = text.get(at..).and_then(|rest| rest.first_chunk()) {
         match first_non_digit(u64::from_le_bytes(*block)) {
             Some(other) => return at + other,
@@ -51,14 +51,14 @@ fn first_non_digit(word: u64) -> Option<usize> {
     }
 }
 
-fn is_plain(byte: u8) -> bool {
+fn is_plain_string_byte(byte: u8) -> bool {
     byte >= 0x20 && byte != b'"' && byte != b'\\'
 }
 
 /// Returns the index of the first byte of a block that is not a plain part of a string.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-fn first_special(block: &[u8; 16]) -> Option<usize> {
+fn first_special_byte(block: &[u8; 16]) -> Option<usize> {
     use std::arch::x86_64::{
         _mm_cmpeq_epi8, _mm_loadu_si128, _mm_min_epu8, _mm_movemask_epi8, _mm_or_si128,
         _mm_set1_epi8,
@@ -82,7 +82,7 @@ fn first_special(block: &[u8; 16]) -> Option<usize> {
 /// Returns the index of the first byte of a block that is not a plain part of a string.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
-fn first_special(block: &[u8; 8]) -> Option<usize> {
+fn first_special_byte(block: &[u8; 8]) -> Option<usize> {
     first_special_in_word(u64::from_le_bytes(*block))
 }
 
@@ -105,7 +105,7 @@ fn first_special_in_word(word: u64) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{end_of_digits, end_of_plain, first_special_in_word, is_plain};
+    use super::{digits_end, first_special_in_word, is_plain_string_byte, plain_string_end};
 
     const NEIGHBOURS: [u8; 11] = [
         b'a', 0x1F, 0x20, b'!', b'"', b'#', b'\\', b']', 0x7F, 0x80, 0xFF,
@@ -114,7 +114,7 @@ mod tests {
     /// Searches one byte at a time.
     fn naive(text: &[u8], at: usize) -> usize {
         (at..text.len())
-            .find(|&n| !is_plain(text[n]))
+            .find(|&n| !is_plain_string_byte(text[n]))
             .unwrap_or(text.len())
     }
 
@@ -131,7 +131,7 @@ mod tests {
                         }
                         for at in [0, 1, place, length] {
                             let expected = naive(&text, at);
-                            assert_eq!(end_of_plain(&text, at), expected, "{text:?} from {at}");
+                            assert_eq!(plain_string_end(&text, at), expected, "{text:?} from {at}");
                         }
                     }
                 }
@@ -153,7 +153,7 @@ mod tests {
                         for at in [0, 1, place, length] {
                             let digits = text.iter().skip(at);
                             let expected = at + digits.take_while(|b| b.is_ascii_digit()).count();
-                            assert_eq!(end_of_digits(&text, at), expected, "{text:?} from {at}");
+                            assert_eq!(digits_end(&text, at), expected, "{text:?} from {at}");
                         }
                     }
                 }

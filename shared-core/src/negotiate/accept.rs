@@ -1,11 +1,11 @@
 //! `Accept` (RFC 9110, section 12.5.1), as far as it concerns SSZ and JSON.
 
-use super::list_header::{members, trim};
-use super::weight::{weight, Weight, FULL};
+use super::list_header::{list_members, trim_header_whitespace};
+use super::weight::{parse_weight, Weight, DEFAULT_WEIGHT};
 
 /// The preferences of a client for the two media types of the Beacon API.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Accept {
+pub struct AcceptPreferences {
     json: RangePreference,
     ssz: RangePreference,
     /// Number of media ranges that were read.
@@ -38,12 +38,12 @@ pub enum FormatPreference {
     Other,
 }
 
-impl Accept {
+impl AcceptPreferences {
     /// Reads one header line; several lines are one list. A member that does not follow the
     /// grammar is skipped.
     pub fn read_line(&mut self, value: &[u8]) {
-        for member in members(value) {
-            let Some((range, weight)) = weighted(member) else {
+        for member in list_members(value) {
+            let Some((range, weight)) = parse_media_range(member) else {
                 continue;
             };
             self.ranges = self.ranges.saturating_add(1);
@@ -91,14 +91,16 @@ impl Accept {
 
 /// Returns a media range without its parameters, and its weight; `None` if the weight is
 /// invalid.
-fn weighted(member: &[u8]) -> Option<(&[u8], Weight)> {
-    let mut parts = member.split(|&byte| byte == b';').map(trim);
+fn parse_media_range(member: &[u8]) -> Option<(&[u8], Weight)> {
+    let mut parts = member
+        .split(|&byte| byte == b';')
+        .map(trim_header_whitespace);
     let range = parts.next()?;
-    let mut found = FULL;
+    let mut found = DEFAULT_WEIGHT;
     for part in parts {
         // parameters after the weight are extensions, which are not in use
         if let [b'q' | b'Q', b'=', qvalue @ ..] = part {
-            found = weight(qvalue)?;
+            found = parse_weight(qvalue)?;
             break;
         }
     }
@@ -107,10 +109,10 @@ fn weighted(member: &[u8]) -> Option<(&[u8], Weight)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Accept, FormatPreference};
+    use super::{AcceptPreferences, FormatPreference};
 
     fn wish(lines: &[&str]) -> FormatPreference {
-        let mut accept = Accept::default();
+        let mut accept = AcceptPreferences::default();
         for line in lines {
             accept.read_line(line.as_bytes());
         }

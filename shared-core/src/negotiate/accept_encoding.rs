@@ -1,11 +1,11 @@
 //! `Accept-Encoding` (RFC 9110, section 12.5.3).
 
-use super::list_header::{members, trim};
-use super::weight::{weight, Weight};
+use super::list_header::{list_members, trim_header_whitespace};
+use super::weight::{parse_weight, Weight};
 
 /// The preferences of a client for the two codings that sszip can send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AcceptEncoding {
+pub struct EncodingPreferences {
     gzip: Option<Weight>,
     identity: Option<Weight>,
     any: Option<Weight>,
@@ -13,15 +13,15 @@ pub struct AcceptEncoding {
     others: bool,
 }
 
-impl AcceptEncoding {
+impl EncodingPreferences {
     /// Reads one header line; several lines are one list.
     ///
     /// A member that does not follow the grammar is skipped: a client with an unreadable
     /// preference gets identity, which it always understands.
     pub fn read_line(&mut self, value: &[u8]) {
         self.present = true;
-        for member in members(value) {
-            let Some((coding, weight)) = weighted(member) else {
+        for member in list_members(value) {
+            let Some((coding, weight)) = parse_weighted_coding(member) else {
                 continue;
             };
             let slot =
@@ -68,24 +68,24 @@ impl AcceptEncoding {
 }
 
 /// Parses `coding [ OWS ";" OWS "q=" qvalue ]`; `None` if the member is anything else.
-fn weighted(member: &[u8]) -> Option<(&[u8], Weight)> {
+fn parse_weighted_coding(member: &[u8]) -> Option<(&[u8], Weight)> {
     let Some(semicolon) = member.iter().position(|&byte| byte == b';') else {
         return Some((member, 1000));
     };
-    let coding = trim(&member[..semicolon]);
-    let parameter = trim(&member[semicolon + 1..]);
+    let coding = trim_header_whitespace(&member[..semicolon]);
+    let parameter = trim_header_whitespace(&member[semicolon + 1..]);
     match parameter {
-        [b'q' | b'Q', b'=', qvalue @ ..] => Some((coding, weight(qvalue)?)),
+        [b'q' | b'Q', b'=', qvalue @ ..] => Some((coding, parse_weight(qvalue)?)),
         _ => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::AcceptEncoding;
+    use super::EncodingPreferences;
 
-    fn read(lines: &[&str]) -> AcceptEncoding {
-        let mut accept = AcceptEncoding::default();
+    fn read(lines: &[&str]) -> EncodingPreferences {
+        let mut accept = EncodingPreferences::default();
         for line in lines {
             accept.read_line(line.as_bytes());
         }

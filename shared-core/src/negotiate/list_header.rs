@@ -2,25 +2,25 @@
 
 /// Returns the members of a list, without optional white space around them; empty members are
 /// skipped, as 5.6.1.2 requires of recipients. Commas in quoted strings do not separate.
-pub fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub fn list_members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     unquoted_split(value, b',').filter(|member| !member.is_empty())
 }
 
 /// Returns the parts of a value between `separator`s outside of quoted strings, trimmed.
 pub fn unquoted_split(value: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
-    Members {
+    UnquotedParts {
         rest: Some(value),
         separator,
     }
 }
 
 /// Iterator over the trimmed parts of a value, between separators outside of quoted strings.
-struct Members<'a> {
+struct UnquotedParts<'a> {
     rest: Option<&'a [u8]>,
     separator: u8,
 }
 
-impl<'a> Iterator for Members<'a> {
+impl<'a> Iterator for UnquotedParts<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {
@@ -44,12 +44,12 @@ impl<'a> Iterator for Members<'a> {
             None => (rest, None),
         };
         self.rest = rest;
-        Some(trim(member))
+        Some(trim_header_whitespace(member))
     }
 }
 
 /// Returns `value` without optional white space (space, tab) around it.
-pub fn trim(value: &[u8]) -> &[u8] {
+pub fn trim_header_whitespace(value: &[u8]) -> &[u8] {
     let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
     let start = value.iter().position(|byte| !blank(byte));
     let end = value.iter().rposition(|byte| !blank(byte));
@@ -61,10 +61,10 @@ pub fn trim(value: &[u8]) -> &[u8] {
 
 #[cfg(test)]
 mod tests {
-    use super::members;
+    use super::list_members;
 
     fn split(value: &str) -> Vec<String> {
-        members(value.as_bytes())
+        list_members(value.as_bytes())
             .map(|member| String::from_utf8_lossy(member).into_owned())
             .collect()
     }

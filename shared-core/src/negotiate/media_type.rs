@@ -1,62 +1,62 @@
 //! Media types (RFC 9110, section 8.3.1) and the sets that operators configure.
 
-use super::list_header::{trim, unquoted_split};
+use super::list_header::{trim_header_whitespace, unquoted_split};
 
 const EVENT_STREAM: &[u8] = b"text/event-stream";
 
 /// Whether a `Content-Type` value is `application/json`, with any parameters.
 pub fn is_json(content_type: &[u8]) -> bool {
-    essence(content_type).eq_ignore_ascii_case(b"application/json")
+    media_type_essence(content_type).eq_ignore_ascii_case(b"application/json")
 }
 
 /// Whether a `Content-Type` value names JSON by any of the names that servers use:
 /// `application/json`, `text/json`, or a suffix `+json` (RFC 6839), except
 /// `application/problem+json`.
-pub fn names_json(content_type: &[u8]) -> bool {
+pub fn names_any_json(content_type: &[u8]) -> bool {
     const SUFFIX: &[u8] = b"+json";
-    let essence = essence(content_type);
+    let essence = media_type_essence(content_type);
     let start = essence.len().saturating_sub(SUFFIX.len());
     is_json(essence)
         || essence.eq_ignore_ascii_case(b"text/json")
-        || essence[start..].eq_ignore_ascii_case(SUFFIX) && !is_problem(essence)
+        || essence[start..].eq_ignore_ascii_case(SUFFIX) && !is_problem_json(essence)
 }
 
 /// Whether a `Content-Type` value names text, and therefore not SSZ.
-pub fn is_text(content_type: &[u8]) -> bool {
+pub fn is_text_type(content_type: &[u8]) -> bool {
     const TEXT: &[u8] = b"text/";
-    let start = essence(content_type).get(..TEXT.len());
+    let start = media_type_essence(content_type).get(..TEXT.len());
     start.is_some_and(|start| start.eq_ignore_ascii_case(TEXT))
 }
 
 /// Whether a `Content-Type` value is `application/octet-stream`.
-pub fn is_octets(content_type: &[u8]) -> bool {
-    essence(content_type).eq_ignore_ascii_case(b"application/octet-stream")
+pub fn is_octet_stream(content_type: &[u8]) -> bool {
+    media_type_essence(content_type).eq_ignore_ascii_case(b"application/octet-stream")
 }
 
 /// Whether a `Content-Type` value is `application/problem+json` (RFC 7807).
-pub fn is_problem(content_type: &[u8]) -> bool {
-    essence(content_type).eq_ignore_ascii_case(b"application/problem+json")
+pub fn is_problem_json(content_type: &[u8]) -> bool {
+    media_type_essence(content_type).eq_ignore_ascii_case(b"application/problem+json")
 }
 
 /// Whether a `Content-Type` value is `application/x-www-form-urlencoded`.
-pub fn is_form(content_type: &[u8]) -> bool {
-    essence(content_type).eq_ignore_ascii_case(b"application/x-www-form-urlencoded")
+pub fn is_form_urlencoded(content_type: &[u8]) -> bool {
+    media_type_essence(content_type).eq_ignore_ascii_case(b"application/x-www-form-urlencoded")
 }
 
 /// Returns the values of all `charset` parameters of a `Content-Type` value, without quotes;
 /// values of `charset*` (RFC 8187) are returned as written.
-pub fn charsets(content_type: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub fn charset_parameters(content_type: &[u8]) -> impl Iterator<Item = &[u8]> {
     let parameters = unquoted_split(content_type, b';').skip(1);
     parameters.filter_map(|parameter| {
         const NAME: &[u8] = b"charset";
-        let parameter = trim(parameter);
+        let parameter = trim_header_whitespace(parameter);
         let name = parameter.get(..NAME.len())?;
         if !name.eq_ignore_ascii_case(NAME) {
             return None;
         }
-        let rest = trim(&parameter[NAME.len()..]);
+        let rest = trim_header_whitespace(&parameter[NAME.len()..]);
         let value = match rest {
-            [b'=', value @ ..] => trim(value),
+            [b'=', value @ ..] => trim_header_whitespace(value),
             // the meaning is unknown
             other => other,
         };
@@ -69,11 +69,11 @@ pub fn charsets(content_type: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// A set of media types that an operator has configured: types, ranges and suffixes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MediaTypes(Vec<Pattern>);
+pub struct MediaTypeSet(Vec<MediaTypePattern>);
 
 /// One member of the set, as the operator writes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Pattern {
+enum MediaTypePattern {
     /// `*` or `*/*`
     Any,
     /// `type/subtype`, lower case
@@ -84,66 +84,69 @@ enum Pattern {
     Suffix(Box<[u8]>),
 }
 
-impl Default for MediaTypes {
+impl Default for MediaTypeSet {
     /// Returns the types of nodes' responses, apart from binary SSZ.
     fn default() -> Self {
         Self(vec![
-            Pattern::Exact((*b"application/json").into()),
-            Pattern::Suffix((*b"+json").into()),
-            Pattern::Exact((*b"application/javascript").into()),
-            Pattern::Range((*b"text/").into()),
+            MediaTypePattern::Exact((*b"application/json").into()),
+            MediaTypePattern::Suffix((*b"+json").into()),
+            MediaTypePattern::Exact((*b"application/javascript").into()),
+            MediaTypePattern::Range((*b"text/").into()),
         ])
     }
 }
 
-impl MediaTypes {
+impl MediaTypeSet {
     /// Parses patterns as operators write them: `type/subtype`, `type/*`, `+suffix`, `*`. The
     /// error is the pattern that is invalid.
     pub fn parse<'a>(words: impl Iterator<Item = &'a [u8]>) -> Result<Self, &'a [u8]> {
         words
-            .map(|word| Pattern::parse(word).ok_or(word))
+            .map(|word| MediaTypePattern::parse(word).ok_or(word))
             .collect::<Result<_, _>>()
             .map(Self)
     }
 
     /// Whether the type of a `Content-Type` value is in the set. Parameters are ignored; gRPC,
     /// whose messages have codings of their own, is never in the set.
-    pub fn contains(&self, content_type: &[u8]) -> bool {
-        let essence = essence(content_type);
+    pub fn contains_type(&self, content_type: &[u8]) -> bool {
+        let essence = media_type_essence(content_type);
         !essence.is_empty()
             && !is_grpc(essence)
-            && self.0.iter().any(|pattern| pattern.matches(essence))
+            && self
+                .0
+                .iter()
+                .any(|pattern| pattern.matches_essence(essence))
     }
 }
 
-impl Pattern {
+impl MediaTypePattern {
     fn parse(word: &[u8]) -> Option<Self> {
         if word == b"*" || word == b"*/*" {
-            return Some(Pattern::Any);
+            return Some(MediaTypePattern::Any);
         }
         let word = word.to_ascii_lowercase();
         if let [b'+', suffix @ ..] = &word[..] {
-            return is_token(suffix).then(|| Pattern::Suffix(word.into()));
+            return is_http_token(suffix).then(|| MediaTypePattern::Suffix(word.into()));
         }
         let slash = word.iter().position(|&byte| byte == b'/')?;
         let (kind, subtype) = (&word[..slash], &word[slash + 1..]);
-        if !is_token(kind) || kind == b"*" {
+        if !is_http_token(kind) || kind == b"*" {
             None
         } else if subtype == b"*" {
-            Some(Pattern::Range(word[..=slash].into()))
+            Some(MediaTypePattern::Range(word[..=slash].into()))
         } else {
-            is_token(subtype).then(|| Pattern::Exact(word.into()))
+            is_http_token(subtype).then(|| MediaTypePattern::Exact(word.into()))
         }
     }
 
-    fn matches(&self, essence: &[u8]) -> bool {
+    fn matches_essence(&self, essence: &[u8]) -> bool {
         match self {
-            Pattern::Any => true,
-            Pattern::Exact(exact) => essence.eq_ignore_ascii_case(exact),
-            Pattern::Range(range) => essence
+            MediaTypePattern::Any => true,
+            MediaTypePattern::Exact(exact) => essence.eq_ignore_ascii_case(exact),
+            MediaTypePattern::Range(range) => essence
                 .get(..range.len())
                 .is_some_and(|start| start.eq_ignore_ascii_case(range)),
-            Pattern::Suffix(suffix) => essence
+            MediaTypePattern::Suffix(suffix) => essence
                 .len()
                 .checked_sub(suffix.len())
                 .is_some_and(|at| essence[at..].eq_ignore_ascii_case(suffix)),
@@ -155,7 +158,7 @@ impl Pattern {
 /// a suffix such as `+proto`), whose bodies are message streams.
 pub fn is_grpc(content_type: &[u8]) -> bool {
     const GRPC: &[u8] = b"application/grpc";
-    let essence = essence(content_type);
+    let essence = media_type_essence(content_type);
     essence
         .get(..GRPC.len())
         .is_some_and(|start| start.eq_ignore_ascii_case(GRPC))
@@ -164,20 +167,20 @@ pub fn is_grpc(content_type: &[u8]) -> bool {
 
 /// Whether a `Content-Type` value names server-sent events, which must be sent one by one.
 pub fn is_event_stream(content_type: &[u8]) -> bool {
-    essence(content_type).eq_ignore_ascii_case(EVENT_STREAM)
+    media_type_essence(content_type).eq_ignore_ascii_case(EVENT_STREAM)
 }
 
 /// Returns `type/subtype` of a `Content-Type` value.
-fn essence(content_type: &[u8]) -> &[u8] {
+fn media_type_essence(content_type: &[u8]) -> &[u8] {
     let end = content_type
         .iter()
         .position(|&byte| byte == b';')
         .unwrap_or(content_type.len());
-    trim(&content_type[..end])
+    trim_header_whitespace(&content_type[..end])
 }
 
 /// Whether a word is a token of RFC 9110, section 5.6.2.
-pub fn is_token(word: &[u8]) -> bool {
+pub fn is_http_token(word: &[u8]) -> bool {
     !word.is_empty()
         && word
             .iter()
@@ -186,15 +189,15 @@ pub fn is_token(word: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_event_stream, is_grpc, is_text, names_json, MediaTypes};
+    use super::{is_event_stream, is_grpc, is_text_type, names_any_json, MediaTypeSet};
 
-    fn types(words: &[&str]) -> MediaTypes {
-        MediaTypes::parse(words.iter().map(|word| word.as_bytes())).unwrap()
+    fn types(words: &[&str]) -> MediaTypeSet {
+        MediaTypeSet::parse(words.iter().map(|word| word.as_bytes())).unwrap()
     }
 
     #[test]
     fn default_set_contains_the_text_types_of_nodes() {
-        let types = MediaTypes::default();
+        let types = MediaTypeSet::default();
         for value in [
             "application/json",
             "Application/JSON; charset=utf-8",
@@ -204,7 +207,7 @@ mod tests {
             "text/html; charset=utf-8",
             "text/event-stream",
         ] {
-            assert!(types.contains(value.as_bytes()), "{value}");
+            assert!(types.contains_type(value.as_bytes()), "{value}");
         }
         for value in [
             "",
@@ -215,20 +218,20 @@ mod tests {
             "textual/plain",
             "json",
         ] {
-            assert!(!types.contains(value.as_bytes()), "{value}");
+            assert!(!types.contains_type(value.as_bytes()), "{value}");
         }
     }
 
     #[test]
     fn patterns_match_types_of_their_kind() {
-        assert!(types(&["a/b"]).contains(b"A/B"));
-        assert!(!types(&["a/b"]).contains(b"a/bc"));
-        assert!(types(&["a/*"]).contains(b"a/anything"));
-        assert!(!types(&["a/*"]).contains(b"ab/c"));
-        assert!(types(&["+xml"]).contains(b"image/svg+XML"));
-        assert!(!types(&["+xml"]).contains(b"text/xml"));
-        assert!(types(&["*"]).contains(b"anything/at.all"));
-        assert!(types(&["*/*"]).contains(b"anything/at.all"));
+        assert!(types(&["a/b"]).contains_type(b"A/B"));
+        assert!(!types(&["a/b"]).contains_type(b"a/bc"));
+        assert!(types(&["a/*"]).contains_type(b"a/anything"));
+        assert!(!types(&["a/*"]).contains_type(b"ab/c"));
+        assert!(types(&["+xml"]).contains_type(b"image/svg+XML"));
+        assert!(!types(&["+xml"]).contains_type(b"text/xml"));
+        assert!(types(&["*"]).contains_type(b"anything/at.all"));
+        assert!(types(&["*/*"]).contains_type(b"anything/at.all"));
     }
 
     #[test]
@@ -238,9 +241,12 @@ mod tests {
             "application/grpc+proto",
             "application/grpc-web",
         ] {
-            assert!(!types(&["*", value]).contains(value.as_bytes()), "{value}");
+            assert!(
+                !types(&["*", value]).contains_type(value.as_bytes()),
+                "{value}"
+            );
         }
-        assert!(types(&["*"]).contains(b"application/grpcish"));
+        assert!(types(&["*"]).contains_type(b"application/grpcish"));
         assert!(!is_grpc(b"application/json"));
     }
 
@@ -258,7 +264,7 @@ mod tests {
             "text/json",
             "application/vnd.eth+json;v=1",
         ] {
-            assert!(names_json(value.as_bytes()), "{value}");
+            assert!(names_any_json(value.as_bytes()), "{value}");
         }
         for value in [
             "",
@@ -267,10 +273,10 @@ mod tests {
             "application/problem+json",
             "application/octet-stream",
         ] {
-            assert!(!names_json(value.as_bytes()), "{value}");
+            assert!(!names_any_json(value.as_bytes()), "{value}");
         }
-        assert!(is_text(b"Text/plain; charset=utf-8"));
-        assert!(!is_text(b"application/text/plain"));
+        assert!(is_text_type(b"Text/plain; charset=utf-8"));
+        assert!(!is_text_type(b"application/text/plain"));
     }
 
     #[test]
@@ -288,7 +294,7 @@ mod tests {
             "text/html;q=1",
         ] {
             let words = [b"a/b", word.as_bytes()];
-            assert_eq!(MediaTypes::parse(words.into_iter()), Err(word.as_bytes()));
+            assert_eq!(MediaTypeSet::parse(words.into_iter()), Err(word.as_bytes()));
         }
     }
 }

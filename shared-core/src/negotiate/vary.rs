@@ -2,19 +2,20 @@
 
 use std::borrow::Cow;
 
-use super::list_header::trim;
+use super::list_header::trim_header_whitespace;
 
 /// Whether `name` is among the members of the header lines. `*` matches every name.
-pub fn covers<'a>(lines: impl Iterator<Item = &'a [u8]>, name: &str) -> bool {
+pub fn vary_covers<'a>(lines: impl Iterator<Item = &'a [u8]>, name: &str) -> bool {
     let mut lines = lines;
     lines.any(|line| {
-        members(line).any(|member| member == b"*" || member.eq_ignore_ascii_case(name.as_bytes()))
+        vary_members(line)
+            .any(|member| member == b"*" || member.eq_ignore_ascii_case(name.as_bytes()))
     })
 }
 
 /// Returns one line with the members of `lines` and `name`, which is not among them.
-pub fn add_name<'a>(lines: impl Iterator<Item = &'a [u8]>, name: &str) -> Vec<u8> {
-    let mut value = joined(lines, |_| true);
+pub fn add_vary_name<'a>(lines: impl Iterator<Item = &'a [u8]>, name: &str) -> Vec<u8> {
+    let mut value = join_vary_members(lines, |_| true);
     if !value.is_empty() {
         value.extend_from_slice(b", ");
     }
@@ -23,8 +24,8 @@ pub fn add_name<'a>(lines: impl Iterator<Item = &'a [u8]>, name: &str) -> Vec<u8
 }
 
 /// Returns one line with the members of `lines` except `name`; empty if none is left.
-pub fn remove_name<'a>(lines: impl Iterator<Item = &'a [u8]>, name: &str) -> Vec<u8> {
-    joined(lines, |member| {
+pub fn remove_vary_name<'a>(lines: impl Iterator<Item = &'a [u8]>, name: &str) -> Vec<u8> {
+    join_vary_members(lines, |member| {
         !member.eq_ignore_ascii_case(name.as_bytes())
     })
 }
@@ -43,27 +44,30 @@ pub fn complete_vary(
     }
     let all = || lines.iter().copied();
     let vary = if varies_on_encoding && !adds_encoding {
-        remove_name(all(), NAME)
-    } else if !varies_on_encoding || covers(all(), NAME) {
-        remove_name(all(), "")
+        remove_vary_name(all(), NAME)
+    } else if !varies_on_encoding || vary_covers(all(), NAME) {
+        remove_vary_name(all(), "")
     } else {
-        add_name(all(), NAME)
+        add_vary_name(all(), NAME)
     };
     (!vary.is_empty()).then_some(Cow::Owned(vary))
 }
 
 /// Returns the members of a line, which are tokens: a quote has no meaning here, and an unclosed
 /// one must not hide the members after it.
-fn members(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+fn vary_members(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|&byte| byte == b',')
-        .map(trim)
+        .map(trim_header_whitespace)
         .filter(|member| !member.is_empty())
 }
 
 /// Returns one line with those members of `lines` that `keep` accepts.
-fn joined<'a>(lines: impl Iterator<Item = &'a [u8]>, keep: impl Fn(&[u8]) -> bool) -> Vec<u8> {
+fn join_vary_members<'a>(
+    lines: impl Iterator<Item = &'a [u8]>,
+    keep: impl Fn(&[u8]) -> bool,
+) -> Vec<u8> {
     let mut value = Vec::new();
-    for member in lines.flat_map(members).filter(|member| keep(member)) {
+    for member in lines.flat_map(vary_members).filter(|member| keep(member)) {
         if !value.is_empty() {
             value.extend_from_slice(b", ");
         }
@@ -74,7 +78,7 @@ fn joined<'a>(lines: impl Iterator<Item = &'a [u8]>, keep: impl Fn(&[u8]) -> boo
 
 #[cfg(test)]
 mod tests {
-    use super::{add_name, complete_vary, covers, remove_name};
+    use super::{add_vary_name, complete_vary, remove_vary_name, vary_covers};
 
     fn lines<'a>(values: &'a [&str]) -> impl Iterator<Item = &'a [u8]> + Clone {
         values.iter().map(|value| value.as_bytes())
@@ -83,31 +87,34 @@ mod tests {
     #[test]
     fn name_is_found_in_any_case_line_and_position() {
         let name = "Accept-Encoding";
-        assert!(covers(lines(&["Origin, ACCEPT-encoding"]), name));
-        assert!(covers(lines(&["Origin", "Accept-Encoding"]), name));
-        assert!(covers(lines(&["*"]), name));
-        assert!(!covers(lines(&["Accept, X-Accept-Encoding"]), name));
-        assert!(!covers(lines(&[]), name));
+        assert!(vary_covers(lines(&["Origin, ACCEPT-encoding"]), name));
+        assert!(vary_covers(lines(&["Origin", "Accept-Encoding"]), name));
+        assert!(vary_covers(lines(&["*"]), name));
+        assert!(!vary_covers(lines(&["Accept, X-Accept-Encoding"]), name));
+        assert!(!vary_covers(lines(&[]), name));
     }
 
     /// Regression test: the name was added again at each hop.
     #[test]
     fn unclosed_quote_does_not_hide_a_name() {
-        let value = add_name(lines(&["\"x"]), "X");
+        let value = add_vary_name(lines(&["\"x"]), "X");
         assert_eq!(value, b"\"x, X");
-        assert!(covers([&value[..]].into_iter(), "X"));
-        assert_eq!(remove_name(lines(&["\"a, X", "\"b"]), "X"), b"\"a, \"b");
+        assert!(vary_covers([&value[..]].into_iter(), "X"));
+        assert_eq!(
+            remove_vary_name(lines(&["\"a, X", "\"b"]), "X"),
+            b"\"a, \"b"
+        );
     }
 
     #[test]
     fn header_lines_are_merged_into_one() {
         assert_eq!(
-            add_name(lines(&["Origin", " Accept ,"]), "X"),
+            add_vary_name(lines(&["Origin", " Accept ,"]), "X"),
             b"Origin, Accept, X"
         );
-        assert_eq!(add_name(lines(&[]), "X"), b"X");
-        assert_eq!(remove_name(lines(&["A, x", "B"]), "X"), b"A, B");
-        assert_eq!(remove_name(lines(&["x"]), "X"), b"");
+        assert_eq!(add_vary_name(lines(&[]), "X"), b"X");
+        assert_eq!(remove_vary_name(lines(&["A, x", "B"]), "X"), b"A, B");
+        assert_eq!(remove_vary_name(lines(&["x"]), "X"), b"");
     }
 
     #[test]

@@ -4,10 +4,10 @@
 pub(super) type Weight = u16;
 
 /// Weight of a member without a `q` parameter.
-pub(super) const FULL: Weight = 1000;
+pub(super) const DEFAULT_WEIGHT: Weight = 1000;
 
 /// Parses `0[.ddd]` or `1[.000]`. Returns thousandths.
-pub(super) fn weight(qvalue: &[u8]) -> Option<Weight> {
+pub(super) fn parse_weight(qvalue: &[u8]) -> Option<Weight> {
     let (whole, fraction) = match qvalue {
         [whole] => (whole, &[][..]),
         [whole, b'.', fraction @ ..] if fraction.len() <= 3 => (whole, fraction),

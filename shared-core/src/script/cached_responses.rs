@@ -3,16 +3,18 @@
 use super::stored_values::StoredValueError;
 use crate::cache::class::Class;
 use crate::cache::entry::CacheEntry;
-use crate::cache::process::Shared;
+use crate::cache::process::ProcessState;
 use crate::cache::Key;
-use crate::jsonrpc::request::MAX_ID;
-use crate::jsonrpc::scan::{check, ValueKind};
+use crate::jsonrpc::request::MAX_ID_LENGTH;
+use crate::jsonrpc::scan::{check_json, JsonValueKind};
 
 /// Returns whether an entry can be sent as it is. Entries that must first be read, or compared with
 /// something else, are not used here.
-pub(super) fn is_ready(shared: &Shared, entry: &CacheEntry) -> bool {
-    let is_changed =
-        || entry.meta().class == Class::Resource && shared.changes.last() > entry.changes();
+pub(super) fn can_be_sent_directly(shared: &ProcessState, entry: &CacheEntry) -> bool {
+    let is_changed = || {
+        entry.response_metadata().class == Class::Resource
+            && shared.changes.last_number() > entry.invalidation_number()
+    };
     !entry.is_unchecked() && !entry.is_format_unchecked() && !is_changed()
 }
 
@@ -20,27 +22,34 @@ pub(super) fn is_ready(shared: &Shared, entry: &CacheEntry) -> bool {
 ///
 /// # Errors
 /// The error in the id, or [`StoredValueError`] as a text.
-pub fn get(shared: &Shared, key: &Key, id: &[u8], now: u64) -> Result<Option<Vec<u8>>, String> {
-    let kind = check(id).ok().map(|value| value.kind);
+pub fn cached_call_response(
+    shared: &ProcessState,
+    key: &Key,
+    id: &[u8],
+    now: u64,
+) -> Result<Option<Vec<u8>>, String> {
+    let kind = check_json(id).ok().map(|value| value.kind);
     if !matches!(
         kind,
-        Some(ValueKind::String | ValueKind::Number | ValueKind::Null)
-    ) || id.len() > MAX_ID
+        Some(JsonValueKind::String | JsonValueKind::Number | JsonValueKind::Null)
+    ) || id.len() > MAX_ID_LENGTH
     {
         return Err("the id must be a JSON string, number or null of at most 256 bytes".into());
     }
     let hot = shared
-        .hot()
+        .hot_tier()
         .ok_or_else(|| StoredValueError::Cache.to_string())?;
     if !shared.may_send_from_memory(now) {
         return Ok(None);
     }
-    let entry = hot.get(key, now).filter(|entry| is_ready(shared, entry));
+    let entry = hot
+        .get(key, now)
+        .filter(|entry| can_be_sent_directly(shared, entry));
     let Some(entry) = entry else {
         return Ok(None);
     };
     let body = entry
-        .identity(id.trim_ascii())
+        .response_for_identity_client(id.trim_ascii())
         .and_then(|body| body.try_to_vec());
     body.map(Some)
         .ok_or_else(|| StoredValueError::Memory.to_string())
@@ -50,15 +59,15 @@ pub fn get(shared: &Shared, key: &Key, id: &[u8], now: u64) -> Result<Option<Vec
 mod tests {
     use std::sync::Arc;
 
-    use super::get;
-    use crate::cache::entry::{CacheEntry, EntryMeta, Envelope, IdPosition, Payload};
-    use crate::cache::process::Shared;
+    use super::cached_call_response;
+    use crate::cache::entry::{CacheEntry, EntryMeta, EntryPayload, EnvelopeBytes, IdPosition};
+    use crate::cache::process::ProcessState;
 
     #[test]
     fn cached_response_is_returned_under_the_requested_id() {
-        let shared = Shared::default();
-        shared.start(1 << 20, 1 << 20, 1);
-        let envelope = Envelope {
+        let shared = ProcessState::default();
+        shared.start_hot_tier(1 << 20, 1 << 20, 1);
+        let envelope = EnvelopeBytes {
             id: IdPosition::BeforeResult,
             before: b"{\"id\":".as_slice().into(),
             between: b",\"result\":".as_slice().into(),
@@ -68,24 +77,37 @@ mod tests {
             expires_at: 10,
             ..EntryMeta::default()
         };
-        let payload = || Payload::Raw(b"true".to_vec().into());
+        let payload = || EntryPayload::Raw(b"true".to_vec().into());
         let entry = CacheEntry::new(envelope, payload(), meta());
-        shared.hot().unwrap().insert([1; 32], Arc::new(entry));
-        let found = get(&shared, &[1; 32], b" \"a\"", 9).unwrap().unwrap();
+        shared.hot_tier().unwrap().insert([1; 32], Arc::new(entry));
+        let found = cached_call_response(&shared, &[1; 32], b" \"a\"", 9)
+            .unwrap()
+            .unwrap();
         assert_eq!(found, b"{\"id\":\"a\",\"result\":true}\n");
-        assert_eq!(get(&shared, &[1; 32], b"1", 10), Ok(None));
-        assert_eq!(get(&shared, &[2; 32], b"1", 9), Ok(None));
+        assert_eq!(cached_call_response(&shared, &[1; 32], b"1", 10), Ok(None));
+        assert_eq!(cached_call_response(&shared, &[2; 32], b"1", 9), Ok(None));
         for id in ["{}", "[1]", "true", "", "1,2", &"1".repeat(257)] {
-            assert!(get(&shared, &[1; 32], id.as_bytes(), 9).is_err(), "{id}");
+            assert!(
+                cached_call_response(&shared, &[1; 32], id.as_bytes(), 9).is_err(),
+                "{id}"
+            );
         }
-        let unread = CacheEntry::new(Envelope::none(), payload(), meta()).mark_unchecked();
-        shared.hot().unwrap().insert([3; 32], Arc::new(unread));
-        assert_eq!(get(&shared, &[3; 32], b"1", 9), Ok(None));
+        let unread =
+            CacheEntry::new(EnvelopeBytes::for_whole_body(), payload(), meta()).mark_unchecked();
+        shared.hot_tier().unwrap().insert([3; 32], Arc::new(unread));
+        assert_eq!(cached_call_response(&shared, &[3; 32], b"1", 9), Ok(None));
         // a resource that was invalidated later
-        let resource = CacheEntry::new(Envelope::none(), payload(), meta());
-        shared.hot().unwrap().insert([4; 32], Arc::new(resource));
-        assert!(get(&shared, &[4; 32], b"1", 9).unwrap().is_some());
-        shared.changes.add(b"namespace", b"/elsewhere");
-        assert_eq!(get(&shared, &[4; 32], b"1", 9), Ok(None));
+        let resource = CacheEntry::new(EnvelopeBytes::for_whole_body(), payload(), meta());
+        shared
+            .hot_tier()
+            .unwrap()
+            .insert([4; 32], Arc::new(resource));
+        assert!(cached_call_response(&shared, &[4; 32], b"1", 9)
+            .unwrap()
+            .is_some());
+        shared
+            .changes
+            .record_invalidation(b"namespace", b"/elsewhere");
+        assert_eq!(cached_call_response(&shared, &[4; 32], b"1", 9), Ok(None));
     }
 }

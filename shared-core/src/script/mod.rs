@@ -13,8 +13,8 @@
 //! sends, and whose replies it passes back.
 
 pub mod cached_responses;
-pub mod calls;
 #[cfg(not(target_family = "wasm"))]
 pub mod metrics;
+pub mod request_calls;
 pub mod ssz_values;
 pub mod stored_values;

@@ -2,9 +2,11 @@
 
 use std::ops::Deref;
 
-use crate::ssz::{check as check_ssz, hash_tree_root, select, to_json as json_of, version};
-use crate::ssz::{Fork, InputForm, Preset, Schema, SszError, SszErrorKind, ToSsz, TypeId};
-use crate::transcode::{call, ssz_routes};
+use crate::ssz::{
+    check_ssz, hash_tree_root, read_envelope_version, select_path, to_json as json_of,
+};
+use crate::ssz::{Fork, InputForm, JsonToSsz, Preset, Schema, SszError, SszErrorKind, TypeId};
+use crate::transcode::{call_types, ssz_routes};
 
 /// The type of a value, as programs name it. Empty members are unset.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,25 +35,25 @@ fn parse_form(text: &str) -> Result<InputForm, String> {
 
 /// A type that a program has named, with the schema that contains it.
 struct ResolvedType {
-    schema: Types,
+    schema: TypeSchema,
     ty: TypeId,
 }
 
 /// The schema of a type: one that is shared, or one with a type expression of the program.
-enum Types {
+enum TypeSchema {
     /// The schema of the fork.
     Named(&'static Schema),
     /// The schema of the fork, with a type expression added.
     Written(Box<Schema>),
 }
 
-impl Deref for Types {
+impl Deref for TypeSchema {
     type Target = Schema;
 
     fn deref(&self) -> &Schema {
         match self {
-            Types::Named(schema) => schema,
-            Types::Written(schema) => schema,
+            TypeSchema::Named(schema) => schema,
+            TypeSchema::Written(schema) => schema,
         }
     }
 }
@@ -78,10 +80,10 @@ impl SszTypeName<'_> {
         let name = self.name;
         let gives = if name.starts_with('/') {
             let target = name.as_bytes();
-            let gives = ssz_routes::response_type(b"GET", target)
-                .or_else(|| ssz_routes::response_type(b"POST", target));
+            let gives = ssz_routes::ssz_response_type(b"GET", target)
+                .or_else(|| ssz_routes::ssz_response_type(b"POST", target));
             gives.ok_or_else(|| format!("{name} is not a route with SSZ"))?
-        } else if let Some(gives) = call::result_type(name.as_bytes()) {
+        } else if let Some(gives) = call_types::ssz_result_type(name.as_bytes()) {
             gives
         } else {
             return Ok(name);
@@ -92,12 +94,12 @@ impl SszTypeName<'_> {
             ));
         }
         let newest = Fork::ALL.last().copied().unwrap_or(Fork::Phase0);
-        let of = gives.name(fork.unwrap_or(newest), None);
+        let of = gives.type_name(fork.unwrap_or(newest), None);
         of.ok_or_else(|| format!("{name} returns several types: name the type"))
     }
 
     /// Finds the type in a fork; `None` if it depends on the fork and none is set.
-    fn find(&self, fork: Option<Fork>) -> Result<Option<ResolvedType>, String> {
+    fn find_in_fork(&self, fork: Option<Fork>) -> Result<Option<ResolvedType>, String> {
         let (preset, name) = (self.preset()?, self.type_name(fork)?);
         let fork = match fork {
             Some(fork) => fork,
@@ -105,20 +107,20 @@ impl SszTypeName<'_> {
             None => return Ok(None),
         };
         let known = Schema::for_fork(fork, preset);
-        if let Some(ty) = known.find(name) {
-            let schema = Types::Named(known);
+        if let Some(ty) = known.find_type(name) {
+            let schema = TypeSchema::Named(known);
             return Ok(Some(ResolvedType { schema, ty }));
         }
         let wrong = |bad| format!("{fork}, {preset}: {bad}");
-        let mut schema = Schema::with_limits(fork, preset, &[]).map_err(wrong)?;
-        let ty = schema.parse(name).map_err(wrong)?;
-        let schema = Types::Written(Box::new(schema));
+        let mut schema = Schema::with_constants(fork, preset, &[]).map_err(wrong)?;
+        let ty = schema.parse_type(name).map_err(wrong)?;
+        let schema = TypeSchema::Written(Box::new(schema));
         Ok(Some(ResolvedType { schema, ty }))
     }
 
-    fn resolve(&self) -> Result<ResolvedType, String> {
+    fn resolve_type(&self) -> Result<ResolvedType, String> {
         let missing = || format!("{} differs between forks: name the fork", self.name);
-        self.find(self.fork()?)?.ok_or_else(missing)
+        self.find_in_fork(self.fork()?)?.ok_or_else(missing)
     }
 }
 
@@ -130,32 +132,36 @@ fn error_text(error: SszError) -> String {
 ///
 /// # Errors
 /// The error in the JSON, in `type_name` or in `form`.
-pub fn to_ssz(type_name: &SszTypeName<'_>, form: &str, json: &[u8]) -> Result<Vec<u8>, String> {
+pub fn json_value_to_ssz(
+    type_name: &SszTypeName<'_>,
+    form: &str,
+    json: &[u8],
+) -> Result<Vec<u8>, String> {
     let (form, fork) = (parse_form(form)?, type_name.fork()?);
-    let Some(ResolvedType { schema, ty }) = type_name.find(fork)? else {
-        return by_version(type_name, form, json);
+    let Some(ResolvedType { schema, ty }) = type_name.find_in_fork(fork)? else {
+        return response_to_ssz(type_name, form, json);
     };
-    let mut reader = ToSsz::new(&schema, ty, form);
-    let read = reader.push(json);
-    if let (Some(fork), Some(version)) = (fork, reader.version()) {
+    let mut reader = JsonToSsz::new(&schema, ty, form);
+    let read = reader.push_piece(json);
+    if let (Some(fork), Some(version)) = (fork, reader.envelope_version()) {
         if version != fork.name() {
             return Err(format!("the response's version is {version:?}, not {fork}"));
         }
     }
     read.map_err(error_text)?;
-    reader.end().map_err(error_text)
+    reader.finish().map_err(error_text)
 }
 
 /// Converts a response to SSZ in the fork that it names, at any position.
-fn by_version(
+fn response_to_ssz(
     type_name: &SszTypeName<'_>,
     form: InputForm,
     json: &[u8],
 ) -> Result<Vec<u8>, String> {
     if form == InputForm::Bare {
-        return type_name.resolve().map(|_| Vec::new());
+        return type_name.resolve_type().map(|_| Vec::new());
     }
-    let version = version(json).map_err(|error| match error.problem() {
+    let version = read_envelope_version(json).map_err(|error| match error.error_kind() {
         SszErrorKind::NoValue => format!("{error}; a value without its envelope needs a fork"),
         _ => error_text(error),
     })?;
@@ -167,20 +173,24 @@ fn by_version(
         type_name.type_name(Some(fork))?,
         Schema::for_fork(fork, type_name.preset()?),
     );
-    let ty = schema.find(name);
+    let ty = schema.find_type(name);
     let ty = ty.ok_or_else(|| format!("{fork} has no type {name}"))?;
-    let mut reader = ToSsz::new(schema, ty, InputForm::Enveloped);
-    reader.push(json).map_err(error_text)?;
-    reader.end().map_err(error_text)
+    let mut reader = JsonToSsz::new(schema, ty, InputForm::Enveloped);
+    reader.push_piece(json).map_err(error_text)?;
+    reader.finish().map_err(error_text)
 }
 
 /// Converts a value, or its part at a path, from SSZ to JSON.
 ///
 /// # Errors
 /// The error in the SSZ, in `type_name` or in the path.
-pub fn to_json(type_name: &SszTypeName<'_>, path: &str, ssz: &[u8]) -> Result<Vec<u8>, String> {
-    let ResolvedType { schema, ty } = type_name.resolve()?;
-    let (ty, range) = select(&schema, ty, ssz, path).map_err(error_text)?;
+pub fn ssz_value_to_json(
+    type_name: &SszTypeName<'_>,
+    path: &str,
+    ssz: &[u8],
+) -> Result<Vec<u8>, String> {
+    let ResolvedType { schema, ty } = type_name.resolve_type()?;
+    let (ty, range) = select_path(&schema, ty, ssz, path).map_err(error_text)?;
     let part = ssz.get(range).unwrap_or_default();
     json_of(&schema, ty, part).map_err(error_text)
 }
@@ -189,8 +199,8 @@ pub fn to_json(type_name: &SszTypeName<'_>, path: &str, ssz: &[u8]) -> Result<Ve
 ///
 /// # Errors
 /// The error in the SSZ, or in `type_name`.
-pub fn check(type_name: &SszTypeName<'_>, ssz: &[u8]) -> Result<(), String> {
-    let ResolvedType { schema, ty } = type_name.resolve()?;
+pub fn check_ssz_value(type_name: &SszTypeName<'_>, ssz: &[u8]) -> Result<(), String> {
+    let ResolvedType { schema, ty } = type_name.resolve_type()?;
     check_ssz(&schema, ty, ssz).map_err(error_text)
 }
 
@@ -198,9 +208,13 @@ pub fn check(type_name: &SszTypeName<'_>, ssz: &[u8]) -> Result<(), String> {
 ///
 /// # Errors
 /// The errors of [`to_json`].
-pub fn root(type_name: &SszTypeName<'_>, path: &str, ssz: &[u8]) -> Result<String, String> {
-    let ResolvedType { schema, ty } = type_name.resolve()?;
-    let (ty, range) = select(&schema, ty, ssz, path).map_err(error_text)?;
+pub fn ssz_value_root(
+    type_name: &SszTypeName<'_>,
+    path: &str,
+    ssz: &[u8],
+) -> Result<String, String> {
+    let ResolvedType { schema, ty } = type_name.resolve_type()?;
+    let (ty, range) = select_path(&schema, ty, ssz, path).map_err(error_text)?;
     let part = ssz.get(range).unwrap_or_default();
     let root = hash_tree_root(&schema, ty, part).map_err(error_text)?;
     Ok(format!("0x{}", const_hex::encode(root)))
@@ -208,7 +222,9 @@ pub fn root(type_name: &SszTypeName<'_>, path: &str, ssz: &[u8]) -> Result<Strin
 
 #[cfg(test)]
 mod tests {
-    use super::{check, root, to_json, to_ssz, SszTypeName};
+    use super::{
+        check_ssz_value, json_value_to_ssz, ssz_value_root, ssz_value_to_json, SszTypeName,
+    };
 
     const JSON: &str = r#"{"epoch":"7","root":"0x1111111111111111111111111111111111111111111111111111111111111111"}"#;
 
@@ -225,21 +241,27 @@ mod tests {
             fork: "electra",
             ..type_named("Checkpoint")
         };
-        let ssz = to_ssz(&checkpoint, "", JSON.as_bytes()).unwrap();
+        let ssz = json_value_to_ssz(&checkpoint, "", JSON.as_bytes()).unwrap();
         assert_eq!(ssz.len(), 40);
-        assert_eq!(to_json(&checkpoint, "", &ssz).unwrap(), JSON.as_bytes());
-        assert_eq!(to_json(&checkpoint, "epoch", &ssz).unwrap(), br#""7""#);
-        assert_eq!(check(&checkpoint, &ssz), Ok(()));
-        assert!(check(&checkpoint, &ssz[1..]).is_err());
-        let whole = root(&checkpoint, "", &ssz).unwrap();
+        assert_eq!(
+            ssz_value_to_json(&checkpoint, "", &ssz).unwrap(),
+            JSON.as_bytes()
+        );
+        assert_eq!(
+            ssz_value_to_json(&checkpoint, "epoch", &ssz).unwrap(),
+            br#""7""#
+        );
+        assert_eq!(check_ssz_value(&checkpoint, &ssz), Ok(()));
+        assert!(check_ssz_value(&checkpoint, &ssz[1..]).is_err());
+        let whole = ssz_value_root(&checkpoint, "", &ssz).unwrap();
         assert_eq!(whole.len(), 66);
-        let part = root(&checkpoint, "root", &ssz).unwrap();
+        let part = ssz_value_root(&checkpoint, "root", &ssz).unwrap();
         assert_eq!(part, format!("0x{}", "11".repeat(32)));
         let list = SszTypeName {
             name: "List[Checkpoint, 4]",
             ..checkpoint
         };
-        let two = to_ssz(&list, "value", format!("[{JSON},{JSON}]").as_bytes()).unwrap();
+        let two = json_value_to_ssz(&list, "value", format!("[{JSON},{JSON}]").as_bytes()).unwrap();
         assert_eq!(two, [ssz.clone(), ssz].concat());
     }
 
@@ -247,24 +269,24 @@ mod tests {
     fn fork_is_read_from_the_response_and_type_from_the_method() {
         let answer = format!(r#"{{"data":{JSON},"version":"deneb"}}"#);
         assert_eq!(
-            to_ssz(&type_named("Checkpoint"), "", answer.as_bytes())
+            json_value_to_ssz(&type_named("Checkpoint"), "", answer.as_bytes())
                 .unwrap()
                 .len(),
             40
         );
         let code = r#"{"jsonrpc":"2.0","id":1,"result":"0x0102"}"#;
         for name in ["eth_getCode", "ByteString"] {
-            let ssz = to_ssz(&type_named(name), "answer", code.as_bytes()).unwrap();
+            let ssz = json_value_to_ssz(&type_named(name), "answer", code.as_bytes()).unwrap();
             assert_eq!(ssz, [1, 2], "{name}");
             assert_eq!(
-                to_json(&type_named(name), "", &ssz).unwrap(),
+                ssz_value_to_json(&type_named(name), "", &ssz).unwrap(),
                 br#""0x0102""#
             );
         }
         let route = "/eth/v1/beacon/states/head/pending_consolidations";
         let json = r#"{"version":"electra","data":[{"source_index":"1","target_index":"2"}]}"#;
         assert_eq!(
-            to_ssz(&type_named(route), "", json.as_bytes())
+            json_value_to_ssz(&type_named(route), "", json.as_bytes())
                 .unwrap()
                 .len(),
             16
@@ -275,7 +297,7 @@ mod tests {
     fn invalid_type_or_form_is_reported() {
         let of = |name, fork, preset, form| {
             let type_name = SszTypeName { name, fork, preset };
-            to_ssz(&type_name, form, JSON.as_bytes()).unwrap_err()
+            json_value_to_ssz(&type_name, form, JSON.as_bytes()).unwrap_err()
         };
         for (error, why) in [
             (of("Checkpoint", "", "", "value"), "name the fork"),
@@ -305,8 +327,8 @@ mod tests {
             fork: "electra",
             ..type_named("Checkpoint")
         };
-        let error = to_ssz(&electra, "", answer.as_bytes()).unwrap_err();
+        let error = json_value_to_ssz(&electra, "", answer.as_bytes()).unwrap_err();
         assert!(error.contains("not electra"), "{error}");
-        assert!(root(&type_named("Checkpoint"), "", b"").is_err());
+        assert!(ssz_value_root(&type_named("Checkpoint"), "", b"").is_err());
     }
 }

@@ -7,25 +7,25 @@
 
 use std::sync::Arc;
 
-use crate::bytes::Bytes;
+use crate::bytes::SharedBytes;
 use crate::cache::class::Class;
 use crate::cache::entry::store_attributes::StoreAttributes;
-use crate::cache::entry::{CacheEntry, EntryMeta, Envelope, Payload};
-use crate::cache::link::{purge_request, request_text, Head, OwnerRequest};
+use crate::cache::entry::{CacheEntry, EntryMeta, EntryPayload, EnvelopeBytes};
+use crate::cache::link::{purge_request, request_text, OwnerRequest, ReplyHead};
 use crate::cache::process::owner_client::OwnerClient;
-use crate::cache::process::Shared;
+use crate::cache::process::ProcessState;
 use crate::cache::vary_key::namespace_for_name;
 use crate::cache::Key;
 use crate::memory;
 
 /// Namespace of all stored values, as an operator purges it.
-pub const NAMESPACE: &str = "sszip.lua";
+pub const STORED_VALUES_NAMESPACE: &str = "sszip.lua";
 
 /// Process name with which values are stored: no process has a lease for them.
-const PROCESS: &str = "lua";
+const SCRIPT_PROCESS_NAME: &str = "lua";
 
 /// Hash key that separates the keys of values from the keys of responses.
-const KEY: &[u8; 32] = b"sszip: values that scripts keep.";
+const VALUE_HASH_KEY: &[u8; 32] = b"sszip: values that scripts keep.";
 
 /// Maximum lifetime of a value: a hundred years, in milliseconds.
 const MAX_TTL_MS: u64 = 100 * 365 * 86_400_000;
@@ -52,7 +52,7 @@ pub enum StoredValueError {
 
 /// Returns the cache key of a value's name.
 pub fn value_key(name: &[u8]) -> Key {
-    *blake3::keyed_hash(KEY, name).as_bytes()
+    *blake3::keyed_hash(VALUE_HASH_KEY, name).as_bytes()
 }
 
 /// Returns the named value from memory. `now` is in milliseconds of the lookups' clock, here and
@@ -60,8 +60,12 @@ pub fn value_key(name: &[u8]) -> Key {
 ///
 /// # Errors
 /// The reason as [`StoredValueError`].
-pub fn get(shared: &Shared, name: &[u8], now: u64) -> Result<Option<Bytes>, StoredValueError> {
-    let hot = shared.hot().ok_or(StoredValueError::Cache)?;
+pub fn get(
+    shared: &ProcessState,
+    name: &[u8],
+    now: u64,
+) -> Result<Option<SharedBytes>, StoredValueError> {
+    let hot = shared.hot_tier().ok_or(StoredValueError::Cache)?;
     if !shared.may_send_from_memory(now) {
         return Ok(None);
     }
@@ -80,16 +84,16 @@ pub fn get(shared: &Shared, name: &[u8], now: u64) -> Result<Option<Bytes>, Stor
 /// # Errors
 /// The reason as [`StoredValueError`]. No value has that name in memory then, unless only the
 /// request to the owner failed: in that case the value is stored in memory.
-pub fn set(
-    shared: &Shared,
+pub fn set_stored_value(
+    shared: &ProcessState,
     name: &[u8],
     value: &[u8],
     ttl: u64,
     now: u64,
 ) -> Result<Option<Vec<u8>>, StoredValueError> {
-    let hot = shared.hot().ok_or(StoredValueError::Cache)?;
+    let hot = shared.hot_tier().ok_or(StoredValueError::Cache)?;
     let key = value_key(name);
-    let copied = (!memory::is_short()).then(|| Bytes::copy_of(value));
+    let copied = (!memory::is_memory_short()).then(|| SharedBytes::try_copy_from(value));
     let Some(value) = copied.flatten() else {
         drop(hot.remove(&key));
         return Err(StoredValueError::Memory);
@@ -99,18 +103,22 @@ pub fn set(
         class: Class::Resource,
         ..EntryMeta::default()
     };
-    let entry = CacheEntry::new(Envelope::none(), Payload::Raw(value), meta);
-    let entry = Arc::new(entry.stored(now, ttl.min(MAX_TTL_MS)));
+    let entry = CacheEntry::new(
+        EnvelopeBytes::for_whole_body(),
+        EntryPayload::Raw(value),
+        meta,
+    );
+    let entry = Arc::new(entry.with_lifetime(now, ttl.min(MAX_TTL_MS)));
     if !hot.insert(key, Arc::clone(&entry)) {
         return Err(StoredValueError::Room);
     }
     let Some(owner) = reachable_owner(shared)? else {
         return Ok(None);
     };
-    let namespace = namespace_for_name(NAMESPACE.as_bytes());
-    let about = StoreAttributes::for_entry(&entry, namespace, None, owner.generation())
+    let namespace = namespace_for_name(STORED_VALUES_NAMESPACE.as_bytes());
+    let about = StoreAttributes::for_entry(&entry, namespace, None, owner.purge_generation())
         .ok_or(StoredValueError::Memory)?;
-    let message = OwnerRequest::store(&key, &entry, &about, None, PROCESS, now);
+    let message = OwnerRequest::store_request(&key, &entry, &about, None, SCRIPT_PROCESS_NAME, now);
     let text = message
         .and_then(request_text)
         .ok_or(StoredValueError::Memory)?;
@@ -122,8 +130,11 @@ pub fn set(
 ///
 /// # Errors
 /// The reason as [`StoredValueError`].
-pub fn delete(shared: &Shared, name: &[u8]) -> Result<Option<Vec<u8>>, StoredValueError> {
-    let hot = shared.hot().ok_or(StoredValueError::Cache)?;
+pub fn delete_stored_value(
+    shared: &ProcessState,
+    name: &[u8],
+) -> Result<Option<Vec<u8>>, StoredValueError> {
+    let hot = shared.hot_tier().ok_or(StoredValueError::Cache)?;
     let key = value_key(name);
     drop(hot.remove(&key));
     if reachable_owner(shared)?.is_none() {
@@ -139,7 +150,7 @@ pub fn delete(shared: &Shared, name: &[u8]) -> Result<Option<Vec<u8>>, StoredVal
 ///
 /// # Errors
 /// The error in the query, or [`StoredValueError`] as a text.
-pub fn purge(shared: &Shared, query: &[u8]) -> Result<Option<Vec<u8>>, String> {
+pub fn scope_purge_request(shared: &ProcessState, query: &[u8]) -> Result<Option<Vec<u8>>, String> {
     let body = purge_request(query, None).map_err(|bad| bad.to_string())?;
     if reachable_owner(shared)
         .map_err(|lack| lack.to_string())?
@@ -154,8 +165,8 @@ pub fn purge(shared: &Shared, query: &[u8]) -> Result<Option<Vec<u8>>, String> {
 
 /// Returns the client of the owner, if there is an owner. Errors: it is down; no connection is
 /// attempted for each value.
-fn reachable_owner(shared: &Shared) -> Result<Option<&dyn OwnerClient>, StoredValueError> {
-    match shared.owner() {
+fn reachable_owner(shared: &ProcessState) -> Result<Option<&dyn OwnerClient>, StoredValueError> {
+    match shared.owner_client() {
         Some(owner) if !owner.is_up() => Err(StoredValueError::Down),
         owner => Ok(owner),
     }
@@ -166,14 +177,14 @@ fn reachable_owner(shared: &Shared) -> Result<Option<&dyn OwnerClient>, StoredVa
 ///
 /// # Errors
 /// The reason as [`StoredValueError`].
-pub fn lookup_request(
-    shared: &Shared,
+pub fn value_lookup_request(
+    shared: &ProcessState,
     name: &[u8],
 ) -> Result<Option<(Vec<u8>, u64)>, StoredValueError> {
     let Some(owner) = reachable_owner(shared)? else {
         return Ok(None);
     };
-    let generation = owner.generation();
+    let generation = owner.purge_generation();
     let text = request_text(OwnerRequest::lookup_request(&value_key(name), None))
         .ok_or(StoredValueError::Memory)?;
     Ok(Some((text, generation)))
@@ -184,14 +195,14 @@ pub fn lookup_request(
 ///
 /// # Errors
 /// The reason as [`StoredValueError`].
-pub fn accept_reply(
-    shared: &Shared,
+pub fn accept_lookup_reply(
+    shared: &ProcessState,
     name: &[u8],
     (head, body): (&[u8], &[u8]),
     generation: u64,
     now: u64,
-) -> Result<Option<Bytes>, StoredValueError> {
-    let head = Head::parse(head)
+) -> Result<Option<SharedBytes>, StoredValueError> {
+    let head = ReplyHead::parse(head)
         .ok()
         .flatten()
         .ok_or(StoredValueError::Owner)?;
@@ -209,20 +220,22 @@ pub fn accept_reply(
         .map_err(|_| StoredValueError::Memory)?;
     answer.body.extend_from_slice(body);
     // an invalid entry is treated as a missing one
-    let entry = answer.entry(now).filter(|entry| !entry.is_unchecked());
+    let entry = answer
+        .into_cache_entry(now)
+        .filter(|entry| !entry.is_unchecked());
     let Some(entry) = entry.map(Arc::new) else {
         return Ok(None);
     };
-    if entry.inflates() > 0 {
+    if entry.bytes_to_decode() > 0 {
         // values are stored uncompressed: the decoded length of this one has no limit
         return Err(StoredValueError::Owner);
     }
     let value = entry.identity_payload().ok_or(StoredValueError::Memory)?;
-    if let Some(hot) = shared.hot() {
+    if let Some(hot) = shared.hot_tier() {
         let key = value_key(name);
-        if shared.generation() == generation && hot.insert(key, Arc::clone(&entry)) {
+        if shared.purge_generation() == generation && hot.insert(key, Arc::clone(&entry)) {
             // a purge may have happened in between
-            if shared.generation() != generation {
+            if shared.purge_generation() != generation {
                 hot.remove_if_same(&key, &entry);
             }
         }
@@ -234,14 +247,19 @@ pub fn accept_reply(
 mod tests {
     use std::sync::Arc;
 
-    use super::{accept_reply, delete, get, lookup_request, set, value_key, StoredValueError};
-    use crate::cache::entry::wire::Encoded;
-    use crate::cache::entry::{CacheEntry, CompressionGate, EntryMeta, Envelope, Payload};
-    use crate::cache::process::Shared;
+    use super::{
+        accept_lookup_reply, delete_stored_value, get, set_stored_value, value_key,
+        value_lookup_request, StoredValueError,
+    };
+    use crate::cache::entry::wire::EncodedEntry;
+    use crate::cache::entry::{
+        CacheEntry, CompressionGate, EntryMeta, EntryPayload, EnvelopeBytes,
+    };
+    use crate::cache::process::ProcessState;
 
-    fn shared() -> Shared {
-        let shared = Shared::default();
-        shared.start(1 << 20, 1 << 20, 1);
+    fn shared() -> ProcessState {
+        let shared = ProcessState::default();
+        shared.start_hot_tier(1 << 20, 1 << 20, 1);
         shared
     }
 
@@ -250,24 +268,24 @@ mod tests {
         let shared = shared();
         assert_eq!(get(&shared, b"a", 0), Ok(None));
         for value in [&b"one"[..], b"", b"\0\xff\0"] {
-            assert_eq!(set(&shared, b"a", value, 5000, 1000), Ok(None));
+            assert_eq!(set_stored_value(&shared, b"a", value, 5000, 1000), Ok(None));
             assert_eq!(&get(&shared, b"a", 5999).unwrap().unwrap()[..], value);
             assert_eq!(get(&shared, b"b", 5999), Ok(None));
         }
         assert_eq!(get(&shared, b"a", 6000), Ok(None));
-        set(&shared, b"a", b"x", u64::MAX, 1000).unwrap();
+        set_stored_value(&shared, b"a", b"x", u64::MAX, 1000).unwrap();
         assert!(get(&shared, b"a", 1 << 40).unwrap().is_some());
-        assert_eq!(delete(&shared, b"a"), Ok(None));
+        assert_eq!(delete_stored_value(&shared, b"a"), Ok(None));
         assert_eq!(get(&shared, b"a", 1000), Ok(None));
     }
 
     #[test]
     fn value_that_is_too_long_removes_the_previous_one() {
         let shared = shared();
-        set(&shared, b"a", b"old", 5000, 0).unwrap();
+        set_stored_value(&shared, b"a", b"old", 5000, 0).unwrap();
         let long = vec![b'x'; 1 << 20];
         assert_eq!(
-            set(&shared, b"a", &long, 5000, 0),
+            set_stored_value(&shared, b"a", &long, 5000, 0),
             Err(StoredValueError::Room)
         );
         assert_eq!(get(&shared, b"a", 0), Ok(None));
@@ -275,11 +293,17 @@ mod tests {
 
     #[test]
     fn values_are_rejected_without_a_cache() {
-        let shared = Shared::default();
-        assert_eq!(set(&shared, b"a", b"b", 1, 0), Err(StoredValueError::Cache));
+        let shared = ProcessState::default();
+        assert_eq!(
+            set_stored_value(&shared, b"a", b"b", 1, 0),
+            Err(StoredValueError::Cache)
+        );
         assert_eq!(get(&shared, b"a", 0), Err(StoredValueError::Cache));
-        assert_eq!(delete(&shared, b"a"), Err(StoredValueError::Cache));
-        assert!(lookup_request(&shared, b"a").unwrap().is_none());
+        assert_eq!(
+            delete_stored_value(&shared, b"a"),
+            Err(StoredValueError::Cache)
+        );
+        assert!(value_lookup_request(&shared, b"a").unwrap().is_none());
     }
 
     #[test]
@@ -290,7 +314,7 @@ mod tests {
 
     /// Returns head and body of an owner's reply with an entry.
     fn owner_reply(entry: CacheEntry) -> (Vec<u8>, Vec<u8>) {
-        let body = Encoded::from_entry(&Arc::new(entry)).unwrap().to_vec();
+        let body = EncodedEntry::from_entry(&Arc::new(entry)).unwrap().to_vec();
         let head = format!(
             "HTTP/1.1 200 OK\r\nsszip-generation: 7\r\nsszip-fresh: 500\r\n\
              content-length: {}\r\nage: 2\r\n\r\n",
@@ -307,11 +331,15 @@ mod tests {
             level: 1,
         };
         let long = vec![b'v'; 5000];
-        let coded =
-            CacheEntry::compress_payload(Envelope::none(), &long, gate, EntryMeta::default())
-                .unwrap();
+        let coded = CacheEntry::compress_payload(
+            EnvelopeBytes::for_whole_body(),
+            &long,
+            gate,
+            EntryMeta::default(),
+        )
+        .unwrap();
         let (head, body) = owner_reply(coded);
-        let result = accept_reply(&shared, b"a", (&head, &body), 0, 100);
+        let result = accept_lookup_reply(&shared, b"a", (&head, &body), 0, 100);
         assert_eq!(result, Err(StoredValueError::Owner));
         assert_eq!(get(&shared, b"a", 100), Ok(None));
     }
@@ -320,29 +348,32 @@ mod tests {
     fn owner_entry_is_stored_unless_purged_since() {
         let shared = shared();
         let entry = CacheEntry::new(
-            Envelope::none(),
-            Payload::Raw(b"value".to_vec().into()),
+            EnvelopeBytes::for_whole_body(),
+            EntryPayload::Raw(b"value".to_vec().into()),
             EntryMeta::default(),
         );
         let (head, body) = owner_reply(entry);
-        let found = accept_reply(&shared, b"a", (&head, &body), 9, 100);
+        let found = accept_lookup_reply(&shared, b"a", (&head, &body), 9, 100);
         assert_eq!(&found.unwrap().unwrap()[..], b"value");
         // the present generation is 0
         assert_eq!(get(&shared, b"a", 100), Ok(None));
-        accept_reply(&shared, b"a", (&head, &body), 0, 100).unwrap();
+        accept_lookup_reply(&shared, b"a", (&head, &body), 0, 100).unwrap();
         assert_eq!(&get(&shared, b"a", 599).unwrap().unwrap()[..], b"value");
         assert_eq!(get(&shared, b"a", 600), Ok(None));
-        let damaged = accept_reply(&shared, b"a", (&head, &body[1..]), 0, 100);
+        let damaged = accept_lookup_reply(&shared, b"a", (&head, &body[1..]), 0, 100);
         assert_eq!(damaged, Ok(None));
         let none = b"HTTP/1.1 404 Not Found\r\nsszip-generation: 7\r\ncontent-length: 0\r\n\r\n";
-        assert_eq!(accept_reply(&shared, b"a", (none, b""), 0, 0), Ok(None));
+        assert_eq!(
+            accept_lookup_reply(&shared, b"a", (none, b""), 0, 0),
+            Ok(None)
+        );
         for other in [
             &b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"[..],
             b"HTTP/1.1 503 Busy\r\nsszip-generation: 7\r\ncontent-length: 0\r\n\r\n",
             b"HTTP/1.1 200",
             b"no HTTP\r\n\r\n",
         ] {
-            let result = accept_reply(&shared, b"a", (other, b""), 0, 0);
+            let result = accept_lookup_reply(&shared, b"a", (other, b""), 0, 0);
             assert_eq!(result, Err(StoredValueError::Owner));
         }
     }

@@ -4,28 +4,28 @@
 use std::ops::Range;
 
 use super::error::{SszError, SszErrorKind};
-use super::schema::{Container, Kind, Limit, Schema, TypeId, OFFSET};
+use super::schema::{ContainerLayout, ListLimit, Schema, TypeId, TypeKind, OFFSET_LENGTH};
 
 /// Checks that `ssz` is a value of the type.
 ///
 /// # Errors
 /// The position and the reason if it is not. Positions count bytes of `ssz`.
-pub fn check(schema: &Schema, ty: TypeId, ssz: &[u8]) -> Result<(), SszError> {
+pub fn check_ssz(schema: &Schema, ty: TypeId, ssz: &[u8]) -> Result<(), SszError> {
     if u32::try_from(ssz.len()).is_err() {
         return Err(SszError::from_message(0, "too long for offsets of 32 bits"));
     }
-    Check { schema, ssz }.value(ty, 0..ssz.len())
+    SszChecker { schema, ssz }.check_value(ty, 0..ssz.len())
 }
 
 /// The walker that validates the values in `ssz` recursively; ranges are positions in `ssz`.
-struct Check<'s> {
+struct SszChecker<'s> {
     schema: &'s Schema,
     ssz: &'s [u8],
 }
 
-impl Check<'_> {
+impl SszChecker<'_> {
     /// Checks the value of the type `ty` that occupies `range`.
-    fn value(&self, ty: TypeId, range: Range<usize>) -> Result<(), SszError> {
+    fn check_value(&self, ty: TypeId, range: Range<usize>) -> Result<(), SszError> {
         let ty = self.schema.get(ty);
         let at = range.start;
         if let Some(size) = ty.size {
@@ -38,60 +38,65 @@ impl Check<'_> {
         }
         let bytes = &self.ssz[range.clone()];
         match &ty.kind {
-            Kind::Uint(_) | Kind::Quantity(_) | Kind::ByteVector(_) => Ok(()),
-            Kind::Boolean => match bytes {
+            TypeKind::Uint(_) | TypeKind::Quantity(_) | TypeKind::ByteVector(_) => Ok(()),
+            TypeKind::Boolean => match bytes {
                 [0 | 1] => Ok(()),
                 _ => Err(SszError::from_message(at, "a boolean must be 0 or 1")),
             },
-            Kind::Enum(words) => match bytes {
+            TypeKind::Enum(words) => match bytes {
                 [word] if usize::from(*word) < words.len() => Ok(()),
                 _ => Err(SszError::from_message(
                     at,
                     format!("not one of {}", words.join(", ")),
                 )),
             },
-            Kind::Bitvector(bits) => {
-                bitvector(bytes, *bits).map_err(|why| SszError::from_message(at, why))
+            TypeKind::Bitvector(bits) => {
+                check_bitvector(bytes, *bits).map_err(|why| SszError::from_message(at, why))
             }
-            Kind::Bitlist(limit) => {
-                bitlist(bytes, *limit).map_err(|why| SszError::from_message(at, why))
+            TypeKind::Bitlist(limit) => {
+                check_bitlist(bytes, *limit).map_err(|why| SszError::from_message(at, why))
             }
-            Kind::ByteList(limit) => check_limit(at, bytes.len(), *limit),
-            Kind::Text(limit) => {
-                check_limit(at, bytes.len(), Limit::AtMost(*limit))?;
+            TypeKind::ByteList(limit) => check_limit(at, bytes.len(), *limit),
+            TypeKind::Text(limit) => {
+                check_limit(at, bytes.len(), ListLimit::AtMost(*limit))?;
                 match std::str::from_utf8(bytes) {
                     Ok(_) => Ok(()),
                     Err(bad) => Err(SszError::from_message(at + bad.valid_up_to(), "not UTF-8")),
                 }
             }
-            Kind::Vector(of, len) => match self.schema.get(*of).size {
-                Some(size) => self.fixed(*of, size, range),
-                None => self.variable(*of, range, Limit::AtMost(*len as u64), Some(*len)),
+            TypeKind::Vector(of, len) => match self.schema.get(*of).size {
+                Some(size) => self.check_fixed_elements(*of, size, range),
+                None => self.check_variable_elements(
+                    *of,
+                    range,
+                    ListLimit::AtMost(*len as u64),
+                    Some(*len),
+                ),
             },
-            Kind::List(of, limit) => self.list(*of, *limit, range),
-            Kind::Optional(of) => self.list(*of, Limit::AtMost(1), range),
-            Kind::Union(options) => {
+            TypeKind::List(of, limit) => self.check_list(*of, *limit, range),
+            TypeKind::Optional(of) => self.check_list(*of, ListLimit::AtMost(1), range),
+            TypeKind::Union(options) => {
                 let Some(selector) = bytes.first() else {
                     return Err(SszError::from_message(at, "the union has no selector"));
                 };
                 match options.iter().find(|(option, _)| option == selector) {
-                    Some((_, of)) => self.value(*of, at + 1..range.end),
+                    Some((_, of)) => self.check_value(*of, at + 1..range.end),
                     None => Err(SszError::from_message(
                         at,
                         format!("the union has no option {selector}"),
                     )),
                 }
             }
-            Kind::Container(container) => {
+            TypeKind::Container(container) => {
                 if let Some(checked) = self.check_container_fast(container, &range) {
                     return checked;
                 }
                 let mut failed = None;
-                let parts = Parts::new(self.schema, container, self.ssz, range)?;
+                let parts = ContainerFields::new(self.schema, container, self.ssz, range)?;
                 for (field, part) in container.fields.iter().zip(parts) {
                     let part = part.and_then(|part| match self.schema.get(field.ty).is_plain {
                         true => Ok(()),
-                        false => self.value(field.ty, part),
+                        false => self.check_value(field.ty, part),
                     });
                     if let Err(error) = part {
                         failed = Some(error.in_field(&field.name));
@@ -108,7 +113,7 @@ impl Check<'_> {
     /// field is invalid, and the slow path reports it.
     fn check_container_fast(
         &self,
-        container: &Container,
+        container: &ContainerLayout,
         range: &Range<usize>,
     ) -> Option<Result<(), SszError>> {
         let bytes = &self.ssz[range.clone()];
@@ -140,7 +145,7 @@ impl Check<'_> {
             }
             let field = &container.fields[*field];
             let part = range.start + begin..range.start + end;
-            if let Err(error) = self.value(field.ty, part) {
+            if let Err(error) = self.check_value(field.ty, part) {
                 return Some(Err(error.in_field(&field.name)));
             }
             begin = end;
@@ -149,7 +154,12 @@ impl Check<'_> {
     }
 
     /// Checks a list: its number of elements against `limit`, then each element.
-    fn list(&self, of: TypeId, limit: Limit, range: Range<usize>) -> Result<(), SszError> {
+    fn check_list(
+        &self,
+        of: TypeId,
+        limit: ListLimit,
+        range: Range<usize>,
+    ) -> Result<(), SszError> {
         match self.schema.get(of).size {
             Some(size) => {
                 let (at, len) = (range.start, range.len());
@@ -157,14 +167,19 @@ impl Check<'_> {
                     return Err(length_error(at, len, &format!("a multiple of {size}")));
                 }
                 check_limit(at, len / size, limit)?;
-                self.fixed(of, size, range)
+                self.check_fixed_elements(of, size, range)
             }
-            None => self.variable(of, range, limit, None),
+            None => self.check_variable_elements(of, range, limit, None),
         }
     }
 
-    /// Checks the elements of a list or vector, each of which has `size` bytes.
-    fn fixed(&self, of: TypeId, size: usize, range: Range<usize>) -> Result<(), SszError> {
+    /// Checks the elements of a list or vector whose elements have `size` bytes each.
+    fn check_fixed_elements(
+        &self,
+        of: TypeId,
+        size: usize,
+        range: Range<usize>,
+    ) -> Result<(), SszError> {
         let ty = self.schema.get(of);
         if ty.is_plain {
             return Ok(());
@@ -178,7 +193,7 @@ impl Check<'_> {
         }
         // one by one, to report the position and the reason
         for (n, at) in range.step_by(size).enumerate() {
-            self.value(of, at..at + size)
+            self.check_value(of, at..at + size)
                 .map_err(|error| error.in_element(n))?;
         }
         Ok(())
@@ -186,14 +201,14 @@ impl Check<'_> {
 
     /// Checks the elements of a list or vector whose type has no fixed size, and their number: at
     /// most `limit`, and `exactly` the length of a vector.
-    fn variable(
+    fn check_variable_elements(
         &self,
         of: TypeId,
         range: Range<usize>,
-        limit: Limit,
+        limit: ListLimit,
         exactly: Option<usize>,
     ) -> Result<(), SszError> {
-        let elements = Elements::new(self.ssz, range.clone())?;
+        let elements = VariableElements::new(self.ssz, range.clone())?;
         let count = elements.len();
         if let Some(exactly) = exactly.filter(|exactly| *exactly != count) {
             return Err(SszError::from_message(
@@ -202,7 +217,7 @@ impl Check<'_> {
             ));
         }
         check_limit(range.start, count, limit)?;
-        if let Kind::ByteList(limit) = self.schema.get(of).kind {
+        if let TypeKind::ByteList(limit) = self.schema.get(of).kind {
             // the element type of witnesses and transactions
             for (n, element) in elements.enumerate() {
                 let checked =
@@ -212,7 +227,7 @@ impl Check<'_> {
             return Ok(());
         }
         for (n, element) in elements.enumerate() {
-            let checked = element.and_then(|range| self.value(of, range));
+            let checked = element.and_then(|range| self.check_value(of, range));
             checked.map_err(|error| error.in_element(n))?;
         }
         Ok(())
@@ -221,7 +236,7 @@ impl Check<'_> {
 
 /// Iterator over the elements of a list or vector with variable-size elements. The elements
 /// themselves are not validated.
-pub(super) struct Elements<'s> {
+pub(super) struct VariableElements<'s> {
     ssz: &'s [u8],
     range: Range<usize>,
     count: usize,
@@ -230,20 +245,20 @@ pub(super) struct Elements<'s> {
     begin: usize,
 }
 
-impl<'s> Elements<'s> {
+impl<'s> VariableElements<'s> {
     pub(super) fn new(ssz: &'s [u8], range: Range<usize>) -> Result<Self, SszError> {
         let mut count = 0;
         let mut begin = 0;
         if !range.is_empty() {
-            begin = offset(ssz, &range, 0)?;
-            if begin == 0 || begin % OFFSET != 0 {
-                let why = format!("the first offset is {begin}, not a multiple of {OFFSET}");
+            begin = read_offset(ssz, &range, 0)?;
+            if begin == 0 || begin % OFFSET_LENGTH != 0 {
+                let why = format!("the first offset is {begin}, not a multiple of {OFFSET_LENGTH}");
                 return Err(SszError::from_message(range.start, why));
             }
             if begin > range.len() {
                 return Err(offset_error(range.start, begin, &range));
             }
-            count = begin / OFFSET;
+            count = begin / OFFSET_LENGTH;
         }
         Ok(Self {
             ssz,
@@ -259,53 +274,53 @@ impl<'s> Elements<'s> {
     }
 
     /// Returns one element without reading the others.
-    pub(super) fn element(&self, n: usize) -> Result<Option<Range<usize>>, SszError> {
+    pub(super) fn element_range(&self, n: usize) -> Result<Option<Range<usize>>, SszError> {
         if n >= self.count {
             return Ok(None);
         }
-        let begin = offset(self.ssz, &self.range, n * OFFSET)?;
+        let begin = read_offset(self.ssz, &self.range, n * OFFSET_LENGTH)?;
         let end = match n + 1 < self.count {
-            true => offset(self.ssz, &self.range, (n + 1) * OFFSET)?,
+            true => read_offset(self.ssz, &self.range, (n + 1) * OFFSET_LENGTH)?,
             false => self.range.len(),
         };
-        let at = self.range.start + n * OFFSET;
-        part(&self.range, at, begin, end, self.count * OFFSET).map(Some)
+        let at = self.range.start + n * OFFSET_LENGTH;
+        range_between_offsets(&self.range, at, begin, end, self.count * OFFSET_LENGTH).map(Some)
     }
 }
 
-impl Iterator for Elements<'_> {
+impl Iterator for VariableElements<'_> {
     type Item = Result<Range<usize>, SszError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.next == self.count {
             return None;
         }
-        let at = self.next * OFFSET;
+        let at = self.next * OFFSET_LENGTH;
         self.next += 1;
         let end = match self.next < self.count {
-            true => offset(self.ssz, &self.range, at + OFFSET),
+            true => read_offset(self.ssz, &self.range, at + OFFSET_LENGTH),
             false => Ok(self.range.len()),
         };
         let begin = self.begin;
         Some(end.and_then(|end| {
             self.begin = end;
-            part(&self.range, self.range.start + at, begin, end, 0)
+            range_between_offsets(&self.range, self.range.start + at, begin, end, 0)
         }))
     }
 }
 
 /// Iterator over the positions of a container's fields, which checks their offsets.
-pub(super) struct Parts<'s> {
+pub(super) struct ContainerFields<'s> {
     schema: &'s Schema,
-    fields: std::slice::Iter<'s, super::schema::Field>,
+    fields: std::slice::Iter<'s, super::schema::ContainerField>,
     ssz: &'s [u8],
     range: Range<usize>,
 }
 
-impl<'s> Parts<'s> {
+impl<'s> ContainerFields<'s> {
     pub(super) fn new(
         schema: &'s Schema,
-        container: &'s Container,
+        container: &'s ContainerLayout,
         ssz: &'s [u8],
         range: Range<usize>,
     ) -> Result<Self, SszError> {
@@ -313,9 +328,10 @@ impl<'s> Parts<'s> {
             let wanted = format!("{} or more", container.fixed_size);
             return Err(length_error(range.start, range.len(), &wanted));
         }
-        let is_variable = |field: &&super::schema::Field| schema.get(field.ty).size.is_none();
+        let is_variable =
+            |field: &&super::schema::ContainerField| schema.get(field.ty).size.is_none();
         if let Some(first) = container.fields.iter().find(is_variable) {
-            let begin = offset(ssz, &range, first.offset)?;
+            let begin = read_offset(ssz, &range, first.offset)?;
             if begin != container.fixed_size {
                 let why = format!("the first offset is {begin}, not {}", container.fixed_size);
                 let at = range.start + first.offset;
@@ -331,7 +347,7 @@ impl<'s> Parts<'s> {
     }
 }
 
-impl Iterator for Parts<'_> {
+impl Iterator for ContainerFields<'_> {
     type Item = Result<Range<usize>, SszError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -345,19 +361,19 @@ impl Iterator for Parts<'_> {
             .as_slice()
             .iter()
             .find(|field| self.schema.get(field.ty).size.is_none());
-        let begin = offset(self.ssz, &self.range, field.offset);
+        let begin = read_offset(self.ssz, &self.range, field.offset);
         let end = match later {
-            Some(later) => offset(self.ssz, &self.range, later.offset),
+            Some(later) => read_offset(self.ssz, &self.range, later.offset),
             None => Ok(self.range.len()),
         };
-        Some(begin.and_then(|begin| part(&self.range, at, begin, end?, 0)))
+        Some(begin.and_then(|begin| range_between_offsets(&self.range, at, begin, end?, 0)))
     }
 }
 
 /// Returns the part of `range` between two offsets, which the caller has read; `at` is the position
 /// of the first offset, for errors. Errors: an offset is below `least`, exceeds the range, or
 /// exceeds the next one.
-fn part(
+fn range_between_offsets(
     range: &Range<usize>,
     at: usize,
     begin: usize,
@@ -386,7 +402,7 @@ fn part(
 }
 
 /// Reads the offset, of four bytes, that is stored `at` bytes into `range`.
-fn offset(ssz: &[u8], range: &Range<usize>, at: usize) -> Result<usize, SszError> {
+fn read_offset(ssz: &[u8], range: &Range<usize>, at: usize) -> Result<usize, SszError> {
     let bytes = ssz[range.clone()]
         .get(at..)
         .and_then(|rest| rest.first_chunk());
@@ -405,9 +421,9 @@ fn length_error(at: usize, len: usize, wanted: &str) -> SszError {
     SszError::from_message(at, format!("{len} bytes, not {wanted}"))
 }
 
-fn check_limit(at: usize, count: usize, limit: Limit) -> Result<(), SszError> {
+fn check_limit(at: usize, count: usize, limit: ListLimit) -> Result<(), SszError> {
     match limit {
-        Limit::AtMost(limit) if count as u64 > limit => Err(SszError::from_message(
+        ListLimit::AtMost(limit) if count as u64 > limit => Err(SszError::from_message(
             at,
             format!("{count} elements are more than {limit}"),
         )),
@@ -417,7 +433,7 @@ fn check_limit(at: usize, count: usize, limit: Limit) -> Result<(), SszError> {
 
 /// Checks that the unused bits in the last byte of a bitvector are 0; the length of `bytes` is
 /// valid already.
-pub(super) fn bitvector(bytes: &[u8], bits: usize) -> Result<(), String> {
+pub(super) fn check_bitvector(bytes: &[u8], bits: usize) -> Result<(), String> {
     let unused = bits % 8;
     match bytes.last() {
         Some(last) if unused != 0 && last >> unused != 0 => {
@@ -428,12 +444,12 @@ pub(super) fn bitvector(bytes: &[u8], bits: usize) -> Result<(), String> {
 }
 
 /// Checks that a bitlist has a delimiter, and no more bits than `limit`.
-pub(super) fn bitlist(bytes: &[u8], limit: Limit) -> Result<(), String> {
-    match bits(bytes) {
+pub(super) fn check_bitlist(bytes: &[u8], limit: ListLimit) -> Result<(), String> {
+    match bitlist_length(bytes) {
         None if bytes.is_empty() => Err("the bitlist is empty, and has no delimiter bit".into()),
         None => Err("the last byte has no delimiter bit".into()),
         Some(bits) => match limit {
-            Limit::AtMost(limit) if bits as u64 > limit => {
+            ListLimit::AtMost(limit) if bits as u64 > limit => {
                 Err(format!("{bits} bits are more than {limit}"))
             }
             _ => Ok(()),
@@ -442,7 +458,7 @@ pub(super) fn bitlist(bytes: &[u8], limit: Limit) -> Result<(), String> {
 }
 
 /// Counts the bits of a bitlist before its delimiter; `None` if it has no delimiter.
-pub(super) fn bits(bytes: &[u8]) -> Option<usize> {
+pub(super) fn bitlist_length(bytes: &[u8]) -> Option<usize> {
     let last = bytes.last().filter(|last| **last != 0)?;
     Some((bytes.len() - 1) * 8 + last.ilog2() as usize)
 }

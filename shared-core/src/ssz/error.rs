@@ -7,14 +7,14 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SszError {
     /// Path from the innermost value outwards.
-    steps: Vec<Step>,
-    at: u64,
-    problem: SszErrorKind,
+    steps: Vec<ErrorPathStep>,
+    byte_offset: u64,
+    error_kind: SszErrorKind,
 }
 
 /// One step of a path into a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum ErrorPathStep {
     /// A field of a container.
     Field(String),
     /// An element of a list or vector.
@@ -46,8 +46,8 @@ impl SszError {
     pub(crate) fn new(at: impl TryInto<u64>, problem: SszErrorKind) -> Self {
         Self {
             steps: Vec::new(),
-            at: at.try_into().unwrap_or(u64::MAX),
-            problem,
+            byte_offset: at.try_into().unwrap_or(u64::MAX),
+            error_kind: problem,
         }
     }
 
@@ -56,40 +56,40 @@ impl SszError {
     }
 
     /// Prepends a step to the path: the caller is the reader of the enclosing value.
-    pub(crate) fn inside(mut self, step: Step) -> Self {
+    pub(crate) fn prepend_step(mut self, step: ErrorPathStep) -> Self {
         self.steps.push(step);
         self
     }
 
     pub(crate) fn in_field(self, name: &str) -> Self {
-        self.inside(Step::Field(name.into()))
+        self.prepend_step(ErrorPathStep::Field(name.into()))
     }
 
     pub(crate) fn in_element(self, index: impl TryInto<u64>) -> Self {
-        self.inside(Step::Element(index.try_into().unwrap_or(u64::MAX)))
+        self.prepend_step(ErrorPathStep::Element(index.try_into().unwrap_or(u64::MAX)))
     }
 
     /// Returns the position in the input, in bytes, at which the value begins or the error is.
-    pub fn at(&self) -> u64 {
-        self.at
+    pub fn byte_offset(&self) -> u64 {
+        self.byte_offset
     }
 
     /// Returns the rule that is broken, without path and position.
-    pub fn problem(&self) -> &SszErrorKind {
-        &self.problem
+    pub fn error_kind(&self) -> &SszErrorKind {
+        &self.error_kind
     }
 
     /// Returns the path of the value, as `body.attestations[3].data`; empty for the whole value.
-    pub fn path(&self) -> String {
+    pub fn value_path(&self) -> String {
         let mut path = String::new();
         for step in self.steps.iter().rev() {
             match step {
-                Step::Field(name) if path.is_empty() => path.push_str(name),
-                Step::Field(name) => {
+                ErrorPathStep::Field(name) if path.is_empty() => path.push_str(name),
+                ErrorPathStep::Field(name) => {
                     path.push('.');
                     path.push_str(name);
                 }
-                Step::Element(index) => path.push_str(&format!("[{index}]")),
+                ErrorPathStep::Element(index) => path.push_str(&format!("[{index}]")),
             }
         }
         path
@@ -99,9 +99,9 @@ impl SszError {
 impl fmt::Display for SszError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.steps.is_empty() {
-            write!(f, "{}, ", self.path())?;
+            write!(f, "{}, ", self.value_path())?;
         }
-        write!(f, "byte {}: {}", self.at, self.problem)
+        write!(f, "byte {}: {}", self.byte_offset, self.error_kind)
     }
 }
 

@@ -22,11 +22,13 @@ pub mod schema;
 pub mod to_json;
 pub mod to_ssz;
 
-pub use self::check::check;
+pub use self::check::check_ssz;
 pub use self::error::{SszError, SszErrorKind};
-pub use self::path::select;
+pub use self::path::select_path;
 pub use self::rlp::blob_hashes;
 pub use self::root::hash_tree_root;
 pub use self::schema::{Fork, Preset, Schema, TypeId};
-pub use self::to_json::{to_json, ToJson};
-pub use self::to_ssz::{to_ssz, version, EnvelopeFlags, InputForm, Parts, ToSsz};
+pub use self::to_json::{to_json, SszToJson};
+pub use self::to_ssz::{
+    read_envelope_version, to_ssz, EnvelopeFlags, InputForm, JsonToSsz, SszParts,
+};

@@ -3,16 +3,16 @@
 
 use std::ops::Range;
 
-use super::check::{Elements, Parts};
+use super::check::{ContainerFields, VariableElements};
 use super::error::SszError;
-use super::schema::{Kind, Schema, TypeId};
+use super::schema::{Schema, TypeId, TypeKind};
 
 /// Returns the type and the position of the part of `ssz` at a path. The value is not
 /// [`check`](super::check())ed, except for the offsets along the path.
 ///
 /// # Errors
 /// The part does not exist, or an offset along the path is invalid.
-pub fn select(
+pub fn select_path(
     schema: &Schema,
     ty: TypeId,
     ssz: &[u8],
@@ -22,10 +22,11 @@ pub fn select(
     let mut rest = path;
     while !rest.is_empty() {
         let walked = &path[..path.len() - rest.len()];
-        let (found, after) = step(schema, here, ssz, rest).map_err(|error| match walked {
-            "" => error,
-            walked => error.in_field(walked),
-        })?;
+        let (found, after) =
+            resolve_path_step(schema, here, ssz, rest).map_err(|error| match walked {
+                "" => error,
+                walked => error.in_field(walked),
+            })?;
         here = found;
         rest = after;
     }
@@ -37,16 +38,16 @@ pub fn select(
 ///
 /// # Errors
 /// An offset is invalid. The iterator returns the error, unless it is the first offset.
-pub fn elements(
+pub fn variable_element_ranges(
     ssz: &[u8],
     list: Range<usize>,
 ) -> Result<impl Iterator<Item = Result<Range<usize>, SszError>> + '_, SszError> {
-    Elements::new(ssz, list)
+    VariableElements::new(ssz, list)
 }
 
 /// Resolves the first step of a path in a value, and returns the type and position of the part with
 /// the remaining steps.
-fn step<'p>(
+fn resolve_path_step<'p>(
     schema: &Schema,
     (ty, range): (TypeId, Range<usize>),
     ssz: &[u8],
@@ -68,8 +69,8 @@ fn step<'p>(
             ));
         };
         let (of, most) = match ty.kind {
-            Kind::List(of, _) | Kind::Optional(of) => (of, usize::MAX),
-            Kind::Vector(of, len) => (of, len),
+            TypeKind::List(of, _) | TypeKind::Optional(of) => (of, usize::MAX),
+            TypeKind::Vector(of, len) => (of, len),
             _ => {
                 return Err(SszError::from_message(
                     at,
@@ -85,8 +86,8 @@ fn step<'p>(
                 (range.len() / size, element)
             }
             None => {
-                let elements = Elements::new(ssz, range)?;
-                (elements.len(), elements.element(index)?)
+                let elements = VariableElements::new(ssz, range)?;
+                (elements.len(), elements.element_range(index)?)
             }
         };
         return match element.filter(|_| index < most) {
@@ -99,14 +100,14 @@ fn step<'p>(
     }
     let path = path.strip_prefix('.').unwrap_or(path);
     let (name, rest) = path.split_at(path.find(['.', '[']).unwrap_or(path.len()));
-    let Kind::Container(container) = &ty.kind else {
+    let TypeKind::Container(container) = &ty.kind else {
         return Err(SszError::from_message(
             at,
             format!("{} has no fields", ty.name),
         ));
     };
     let fields = container.fields.iter();
-    let parts = Parts::new(schema, container, ssz, range)?;
+    let parts = ContainerFields::new(schema, container, ssz, range)?;
     let found = fields
         .zip(parts)
         .find(|(field, _)| *field.name == *name || *field.json_name == *name);

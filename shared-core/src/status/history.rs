@@ -19,7 +19,7 @@ const SLOTS: usize = 64;
 const START: usize = 0;
 const HEAD: usize = 8;
 
-/// The ring of samples, each of which has `N` values, as a part of a board.
+/// The ring of samples of `N` values each, as a part of a board.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct History<const N: usize>(&'static [AtomicU64]);
 

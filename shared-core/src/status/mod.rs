@@ -9,19 +9,19 @@
 //! | `openmetrics` | the report as OpenMetrics, for Prometheus    |
 //! | `page.html`   | the status page, which polls the JSON        |
 
-pub mod board;
 pub mod histogram;
 mod history;
+pub mod metrics_board;
 mod openmetrics;
 pub mod report;
 
 use serde_json::Value;
 
-use self::report::Report;
+use self::report::StatusReport;
 
 /// The format in which the status location writes the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum ReportFormat {
     /// The status page.
     Page,
     /// The complete report.
@@ -31,13 +31,13 @@ pub enum Format {
 }
 
 /// Returns whether a counter is one of a family whose members differ by mode, reason or method.
-pub(crate) fn is_of_family(name: &str) -> bool {
-    report::split(name).1.is_some()
+pub(crate) fn is_counter_family_member(name: &str) -> bool {
+    report::split_counter_name(name).1.is_some()
 }
 
-const PAGE: &str = include_str!("page.html");
+const STATUS_PAGE: &str = include_str!("page.html");
 
-impl Format {
+impl ReportFormat {
     /// Returns the format in a query (`application/x-www-form-urlencoded`): `format=html`, which is
     /// the default, `json`, or `prometheus`.
     ///
@@ -67,20 +67,20 @@ impl Format {
     }
 
     /// Formats the report that `report` returns, which is not called for the page.
-    pub fn write(self, report: impl FnOnce() -> Report) -> String {
+    pub fn write_report(self, report: impl FnOnce() -> StatusReport) -> String {
         match self {
-            Self::Page => PAGE.into(),
-            Self::Json => report().json(),
-            Self::OpenMetrics => openmetrics::write(report()),
+            Self::Page => STATUS_PAGE.into(),
+            Self::Json => report().to_json(),
+            Self::OpenMetrics => openmetrics::write_openmetrics(report()),
         }
     }
 
     /// Formats the report of an owner alone, from its own JSON (docs/owner-protocol.md).
-    pub fn write_of_owner(self, owner: Value) -> String {
+    pub fn write_owner_report(self, owner: Value) -> String {
         match self {
-            Self::Page => PAGE.into(),
+            Self::Page => STATUS_PAGE.into(),
             Self::Json => format!("{owner:#}\n"),
-            Self::OpenMetrics => openmetrics::write_of_owner(owner),
+            Self::OpenMetrics => openmetrics::write_owner_openmetrics(owner),
         }
     }
 

@@ -9,13 +9,13 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 use serde_json::Value;
 
-use super::board::LatencyHistogram;
-use super::histogram::bound;
-use super::report::{encoder, split, Report, SOFTWARE};
-use crate::metrics::{names, LatencyKind, GAUGES};
+use super::histogram::bucket_upper_bound;
+use super::metrics_board::LatencyHistogram;
+use super::report::{oneshot_library_name, split_counter_name, StatusReport, SOFTWARE_VERSION};
+use crate::metrics::{all_counter_names, LatencyKind, GAUGES};
 
 /// Families of counters: name, metric, help and label.
-const FAMILIES: [(&str, &str, &str, &str); 9] = [
+const COUNTER_FAMILIES: [(&str, &str, &str, &str); 9] = [
     (
         "verified",
         "verified_hits",
@@ -68,7 +68,7 @@ const FAMILIES: [(&str, &str, &str, &str); 9] = [
 ];
 
 /// Single counters: name, metric, help and unit.
-const TOTALS: [(&str, &str, &str, Option<Unit>); 14] = [
+const SINGLE_COUNTERS: [(&str, &str, &str, Option<Unit>); 14] = [
     ("requests", "requests", "Requests", None),
     (
         "node.requests",
@@ -151,16 +151,16 @@ const TOTALS: [(&str, &str, &str, Option<Unit>); 14] = [
 ];
 
 /// Formats the report of the workers and the owner as OpenMetrics.
-pub fn write(report: Report) -> String {
-    collect(report)
+pub fn write_openmetrics(report: StatusReport) -> String {
+    encode_collector(report)
 }
 
 /// Formats the report of an owner alone as OpenMetrics.
-pub fn write_of_owner(owner: Value) -> String {
-    collect(Owner(owner))
+pub fn write_owner_openmetrics(owner: Value) -> String {
+    encode_collector(OwnerCollector(owner))
 }
 
-fn collect(collector: impl Collector) -> String {
+fn encode_collector(collector: impl Collector) -> String {
     let mut registry = Registry::with_prefix("sszip");
     registry.register_collector(Box::new(collector));
     let mut written = String::new();
@@ -171,32 +171,32 @@ fn collect(collector: impl Collector) -> String {
 
 /// The JSON of an owner's report, as a collector of metrics.
 #[derive(Debug)]
-struct Owner(Value);
+struct OwnerCollector(Value);
 
-impl Collector for Owner {
+impl Collector for OwnerCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         let up = "Whether the owner of the store responds";
-        gauge(&mut encoder, "owner_up", up, 1.0)?;
+        write_gauge(&mut encoder, "owner_up", up, 1.0)?;
         write_owner_metrics(&mut encoder, &self.0)
     }
 }
 
-impl Collector for Report {
+impl Collector for StatusReport {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         let to = &mut encoder;
         self.write_build_info(to)?;
-        let names: Vec<_> = names().map(Option::unwrap_or_default).collect();
+        let names: Vec<_> = all_counter_names().map(Option::unwrap_or_default).collect();
         let counts = || names.iter().map(String::as_str).zip(&self.sums.counters);
-        for (name, metric, help, unit) in TOTALS {
+        for (name, metric, help, unit) in SINGLE_COUNTERS {
             let count = counts().find_map(|(known, count)| (known == name).then_some(*count));
             let mut metric =
                 to.encode_descriptor(metric, help, unit.as_ref(), MetricType::Counter)?;
             write_count(&mut metric, count.unwrap_or(0))?;
         }
-        for (family, metric, help, label) in FAMILIES {
+        for (family, metric, help, label) in COUNTER_FAMILIES {
             let mut metric = to.encode_descriptor(metric, help, None, MetricType::Counter)?;
             for (name, count) in counts().filter(|(_, count)| **count > 0) {
-                if let (known, Some(which)) = split(name) {
+                if let (known, Some(which)) = split_counter_name(name) {
                     if known == family {
                         write_count(&mut metric.encode_family(&[(label, which)])?, *count)?;
                     }
@@ -207,18 +207,18 @@ impl Collector for Report {
         let unit = Some(&Unit::Seconds);
         let mut metric = to.encode_descriptor("node_rpc", help, unit, MetricType::Counter)?;
         for (name, count) in counts().filter(|(_, count)| **count > 0) {
-            if let ("rpc_microseconds", Some(method)) = split(name) {
+            if let ("rpc_microseconds", Some(method)) = split_counter_name(name) {
                 let seconds = *count as f64 / 1e6;
                 metric
                     .encode_family(&[("method", method)])?
                     .encode_counter::<NoLabelSet, _, u64>(&seconds, None)?;
             }
         }
-        self.times(to)?;
+        self.write_latency_histograms(to)?;
         for (name, now) in GAUGES.iter().zip(self.sums.gauges) {
             let name = name.replace('.', "_");
             let help = "Sum over all workers (docs/observability.md)";
-            gauge(to, &name, help, now as f64)?;
+            write_gauge(to, &name, help, now as f64)?;
         }
         match &self.owner {
             Some(owner) => write_owner_metrics(to, owner),
@@ -227,14 +227,14 @@ impl Collector for Report {
     }
 }
 
-impl Report {
+impl StatusReport {
     fn write_build_info(&self, to: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
-        let version = SOFTWARE.trim_start_matches("sszip/");
-        let host = escaped(&self.host);
+        let version = SOFTWARE_VERSION.trim_start_matches("sszip/");
+        let host = escape_label(&self.host);
         let labels = [
             ("version", version),
             ("host", &host),
-            ("encoder", encoder()),
+            ("encoder", oneshot_library_name()),
         ];
         let help = "Version, host and encoder";
         let mut metric = to.encode_descriptor("build", help, None, MetricType::Info)?;
@@ -242,33 +242,34 @@ impl Report {
         let help = "Whether the owner of the store responds";
         let is_up = f64::from(u8::from(self.owner.is_some()));
         match self.has_owner {
-            true => gauge(to, "owner_up", help, is_up),
+            true => write_gauge(to, "owner_up", help, is_up),
             false => Ok(()),
         }
     }
 
-    fn times(&self, to: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+    fn write_latency_histograms(&self, to: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let help = "Time from a request's head to the end of its response";
         let unit = Some(&Unit::Seconds);
         let mut metric =
             to.encode_descriptor("request_duration", help, unit, MetricType::Histogram)?;
         for (time, times) in LatencyKind::ALL.iter().zip(&self.sums.times) {
-            let label = [("cache", time.name())];
-            histogram(&mut metric.encode_family(&label)?, times, 1e6)?;
+            let label = [("cache", time.metrics_name())];
+            write_histogram(&mut metric.encode_family(&label)?, times, 1e6)?;
         }
         let help = "Age of the entries of hits";
         let mut metric = to.encode_descriptor("hit_age", help, unit, MetricType::Histogram)?;
-        histogram(&mut metric, &self.sums.ages, 10.0)
+        write_histogram(&mut metric, &self.sums.ages, 10.0)
     }
 }
 
 /// Writes a histogram, whose values count `of_a_second` units per second.
-fn histogram(
+fn write_histogram(
     metric: &mut MetricEncoder<'_>,
     times: &LatencyHistogram,
     of_a_second: f64,
 ) -> Result<(), Error> {
-    let seconds = |bucket| bound(bucket).map_or(f64::MAX, |it| it as f64 / of_a_second);
+    let seconds =
+        |bucket| bucket_upper_bound(bucket).map_or(f64::MAX, |it| it as f64 / of_a_second);
     let buckets = times.buckets.iter().enumerate();
     let buckets: Vec<_> = buckets.map(|(at, count)| (seconds(at), *count)).collect();
     let count = times.buckets.iter().sum();
@@ -280,7 +281,12 @@ fn write_count(metric: &mut MetricEncoder<'_>, count: u64) -> Result<(), Error> 
     metric.encode_counter::<NoLabelSet, _, u64>(&count, None)
 }
 
-fn gauge(to: &mut DescriptorEncoder<'_>, name: &str, help: &str, now: f64) -> Result<(), Error> {
+fn write_gauge(
+    to: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    now: f64,
+) -> Result<(), Error> {
     to.encode_descriptor(name, help, None, MetricType::Gauge)?
         .encode_gauge(&now)
 }
@@ -388,7 +394,7 @@ fn write_owner_metrics(to: &mut DescriptorEncoder<'_>, owner: &Value) -> Result<
     ];
     for (pointer, name, help) in GAUGES {
         if let Some(now) = owner.pointer(pointer).and_then(Value::as_f64) {
-            gauge(to, name, help, now)?;
+            write_gauge(to, name, help, now)?;
         }
     }
     for (pointer, name, help) in COUNTERS {
@@ -400,35 +406,35 @@ fn write_owner_metrics(to: &mut DescriptorEncoder<'_>, owner: &Value) -> Result<
     let off = owner
         .pointer("/store/off")
         .is_some_and(|off| !off.is_null());
-    gauge(
+    write_gauge(
         to,
         "store_off",
         "Whether the store accepts no writes",
         f64::from(u8::from(off)),
     )?;
     let chains = owner["chains"].as_array().map_or(&[][..], Vec::as_slice);
-    chain_gauge(
+    write_chain_gauge(
         to,
         chains,
         "chain_head",
         "Number of the head block, or its slot",
         |chain| chain["head"].as_f64(),
     )?;
-    chain_gauge(
+    write_chain_gauge(
         to,
         chains,
         "chain_final",
         "Number of the newest finalized block, or its slot",
         |chain| chain["final"].as_f64(),
     )?;
-    chain_gauge(
+    write_chain_gauge(
         to,
         chains,
         "chain_head_age_seconds",
         "Seconds since the last new head",
         |chain| chain["head_age"].as_f64(),
     )?;
-    chain_gauge(
+    write_chain_gauge(
         to,
         chains,
         "chain_up",
@@ -440,7 +446,7 @@ fn write_owner_metrics(to: &mut DescriptorEncoder<'_>, owner: &Value) -> Result<
     for chain in chains {
         if let (Some(name), Some(reorgs)) = (chain["name"].as_str(), chain["reorgs"].as_u64()) {
             write_count(
-                &mut metric.encode_family(&[("chain", escaped(name))])?,
+                &mut metric.encode_family(&[("chain", escape_label(name))])?,
                 reorgs,
             )?;
         }
@@ -449,13 +455,13 @@ fn write_owner_metrics(to: &mut DescriptorEncoder<'_>, owner: &Value) -> Result<
 }
 
 /// Escapes the value of a label, which the library does not (OpenMetrics, ABNF).
-fn escaped(text: &str) -> String {
+fn escape_label(text: &str) -> String {
     text.replace('\\', "\\\\")
         .replace('"', "\\\"")
         .replace('\n', "\\n")
 }
 
-fn chain_gauge(
+fn write_chain_gauge(
     to: &mut DescriptorEncoder<'_>,
     chains: &[Value],
     name: &str,
@@ -465,7 +471,7 @@ fn chain_gauge(
     let mut metric = to.encode_descriptor(name, help, None, MetricType::Gauge)?;
     for chain in chains {
         if let (Some(name), Some(now)) = (chain["name"].as_str(), of(chain)) {
-            let label = [("chain", escaped(name))];
+            let label = [("chain", escape_label(name))];
             metric.encode_family(&label)?.encode_gauge(&now)?;
         }
     }

@@ -2,14 +2,14 @@
 
 use serde_json::{json, Map, Value};
 
-use super::board::{IntervalMetrics, LatencyHistogram, MetricsTotals};
-use super::histogram::quantile;
-use crate::metrics::{names, LatencyKind, GAUGES, OTHER};
+use super::histogram::estimate_quantile;
+use super::metrics_board::{IntervalMetrics, LatencyHistogram, MetricsTotals};
+use crate::metrics::{all_counter_names, LatencyKind, GAUGES, OTHER_METHODS_NAME};
 use crate::time_constants::history_interval;
 
 /// All metrics that the status location shows, of the workers and the owner.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct StatusReport {
     /// The host and its version: `nginx/1.22.1`.
     pub host: String,
     /// Present time in seconds since 1970.
@@ -25,7 +25,7 @@ pub struct Report {
 }
 
 /// Returns the name of the codec library that compresses at level 1, the default.
-pub fn encoder() -> &'static str {
+pub fn oneshot_library_name() -> &'static str {
     match crate::gzip::has_isal() {
         true => "igzip",
         false => "libdeflate",
@@ -33,11 +33,11 @@ pub fn encoder() -> &'static str {
 }
 
 /// Name and version of this software.
-pub const SOFTWARE: &str = concat!("sszip/", env!("CARGO_PKG_VERSION"));
+pub const SOFTWARE_VERSION: &str = concat!("sszip/", env!("CARGO_PKG_VERSION"));
 
 /// Splits the name of a counter into its family and its member; the family is empty for single
 /// counters.
-pub(super) fn split(name: &str) -> (&str, Option<&str>) {
+pub(super) fn split_counter_name(name: &str) -> (&str, Option<&str>) {
     const FAMILIES: [&str; 10] = [
         "verified",
         "mode",
@@ -72,10 +72,10 @@ struct MethodReport {
     microseconds: u64,
 }
 
-impl Report {
+impl StatusReport {
     /// Returns the report as JSON (docs/observability.md).
-    pub fn json(&self) -> String {
-        let names: Vec<_> = names().collect();
+    pub fn to_json(&self) -> String {
+        let names: Vec<_> = all_counter_names().collect();
         let named = names.iter().zip(&self.sums.counters);
         let (mut families, mut totals) = (Map::new(), Map::new());
         let mut methods: Vec<(&str, MethodReport)> = Vec::new();
@@ -90,7 +90,7 @@ impl Report {
                     methods.len() - 1
                 })
             };
-            match (split(name), *count) {
+            match (split_counter_name(name), *count) {
                 (("", _), count) => drop(totals.insert(name.into(), count.into())),
                 (_, 0) => {}
                 (("rpc", Some(method)), count) => {
@@ -132,17 +132,17 @@ impl Report {
         let times: Map<_, _> = LatencyKind::ALL
             .iter()
             .zip(&self.sums.times)
-            .map(|(time, times)| (time.name().into(), histogram_json(times)))
+            .map(|(time, times)| (time.metrics_name().into(), histogram_json(times)))
             .collect();
         let report = json!({
-            "software": SOFTWARE,
+            "software": SOFTWARE_VERSION,
             "host": self.host,
-            "encoder": encoder(),
+            "encoder": oneshot_library_name(),
             "now": self.now,
             "since": self.sums.since,
             "requests": total("requests"),
             "hits": hits,
-            "hit_ratio": ratio(hits, hits + misses),
+            "hit_ratio": rounded_ratio(hits, hits + misses),
             "node": {
                 "requests": total("node.requests"),
                 "calls_saved": total("node.calls_saved"),
@@ -202,37 +202,37 @@ fn history_json(history: &[Option<IntervalMetrics>]) -> Value {
         .map(|(at, time)| {
             let latency = |part| {
                 series(history, move |interval| {
-                    quantile(&interval.times[at].buckets, part)
+                    estimate_quantile(&interval.times[at].buckets, part)
                 })
             };
             let percentiles = json!({ "p50": latency(0.5), "p99": latency(0.99) });
-            (time.name().into(), percentiles)
+            (time.metrics_name().into(), percentiles)
         })
         .collect();
     json!({
         "interval_seconds": history_interval() as f64 / 1000.0,
         "requests": series(history, |interval| interval.requests),
         "node_requests": series(history, |interval| interval.node_requests),
-        "hit_ratio": series(history, |it| ratio(it.hits, it.hits + it.misses)),
+        "hit_ratio": series(history, |it| rounded_ratio(it.hits, it.hits + it.misses)),
         "microseconds": times,
     })
 }
 
 fn histogram_json(times: &LatencyHistogram) -> Value {
     let count: u64 = times.buckets.iter().sum();
-    let half = quantile(&times.buckets, 0.5);
-    let most = quantile(&times.buckets, 0.99);
+    let half = estimate_quantile(&times.buckets, 0.5);
+    let most = estimate_quantile(&times.buckets, 0.99);
     json!({ "count": count, "sum": times.sum, "p50": half, "p99": most })
 }
 
 fn ages_json(ages: &LatencyHistogram) -> Value {
     let seconds = |tenths: u64| tenths as f64 / 10.0;
-    let part = |part: f64| quantile(&ages.buckets, part).map(seconds);
+    let part = |part: f64| estimate_quantile(&ages.buckets, part).map(seconds);
     let count: u64 = ages.buckets.iter().sum();
     json!({ "count": count, "sum": seconds(ages.sum), "p50": part(0.5), "p99": part(0.99) })
 }
 
-fn ratio(part: u64, all: u64) -> Option<f64> {
+fn rounded_ratio(part: u64, all: u64) -> Option<f64> {
     (all > 0).then(|| (part as f64 / all as f64 * 10_000.0).round() / 10_000.0)
 }
 
@@ -245,7 +245,7 @@ fn seconds_saved(methods: &[(&str, MethodReport)], miss: &LatencyHistogram, save
     };
     let all = mean(miss.sum, miss.buckets.iter().sum());
     let of_methods = methods.iter().map(|(name, method)| {
-        let is_known = *name != OTHER && method.node > 0;
+        let is_known = *name != OTHER_METHODS_NAME && method.node > 0;
         let each = if is_known {
             mean(method.microseconds, method.node)
         } else {

@@ -4,15 +4,15 @@ use std::sync::Barrier;
 
 use serde_json::{json, Value};
 
-use super::board::MetricsBoard;
-use super::report::Report;
-use super::Format;
+use super::metrics_board::MetricsBoard;
+use super::report::StatusReport;
+use super::ReportFormat;
 use crate::cache::process::upstream_errors::UpstreamError;
-use crate::cache::process::{Process, Shared};
+use crate::cache::process::{ProcessHandle, ProcessState};
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
 use crate::metrics::{BatchCallMetrics, ExchangeMetrics, ExchangeTally, GAUGES};
-use crate::mode::Mode;
+use crate::response_mode::ResponseMode;
 use crate::time_constants::history_interval;
 
 /// Milliseconds of the monotonic clock at which the board starts.
@@ -22,16 +22,16 @@ fn board() -> MetricsBoard {
     let numbers = (0..MetricsBoard::LENGTH)
         .map(|_| Default::default())
         .collect::<Vec<_>>();
-    MetricsBoard::init(Vec::leak(numbers), 5, NOW).unwrap()
+    MetricsBoard::init_shared(Vec::leak(numbers), 5, NOW).unwrap()
 }
 
 fn answered_exchange(method: &[u8], status: CacheStatus) -> ExchangeMetrics<'_> {
     let is_forwarded = status == CacheStatus::Miss;
     ExchangeMetrics {
         mode: if is_forwarded {
-            Mode::Oneshot
+            ResponseMode::Oneshot
         } else {
-            Mode::Hit
+            ResponseMode::Hit
         },
         is_compressed: true,
         received: 30_000,
@@ -51,11 +51,11 @@ fn answered_exchange(method: &[u8], status: CacheStatus) -> ExchangeMetrics<'_> 
     }
 }
 
-fn report(board: MetricsBoard, owner: Option<Value>) -> Report {
-    Report {
+fn report(board: MetricsBoard, owner: Option<Value>) -> StatusReport {
+    StatusReport {
         host: "test/1".into(),
         now: 10,
-        sums: board.totals(),
+        sums: board.sum_over_workers(),
         history: board.history(NOW),
         has_owner: owner.is_some(),
         owner,
@@ -65,13 +65,13 @@ fn report(board: MetricsBoard, owner: Option<Value>) -> Report {
 fn board_with_counts() -> MetricsBoard {
     let board = board();
     for worker in 0..100 {
-        board.count(
+        board.add_exchange(
             worker,
             &ExchangeTally::from_exchange(&answered_exchange(b"eth_call", CacheStatus::Miss)),
             NOW,
         );
         for _ in 0..3 {
-            board.count(
+            board.add_exchange(
                 worker,
                 &ExchangeTally::from_exchange(&answered_exchange(b"eth_call", CacheStatus::Hit)),
                 NOW,
@@ -80,12 +80,12 @@ fn board_with_counts() -> MetricsBoard {
         let mut tally =
             ExchangeTally::from_exchange(&answered_exchange(b"\"><b>\n", CacheStatus::Miss));
         tally.add_evicted(2);
-        board.count(worker, &tally, NOW);
+        board.add_exchange(worker, &tally, NOW);
         let each = [
             BatchCallMetrics::new(b"eth_chainId", true),
             BatchCallMetrics::new(b"eth_call", false),
         ];
-        board.count(
+        board.add_exchange(
             worker,
             &ExchangeTally::from_exchange(&ExchangeMetrics {
                 calls: Some(2),
@@ -102,7 +102,8 @@ fn board_with_counts() -> MetricsBoard {
 
 #[test]
 fn report_sums_the_counters_of_all_workers() {
-    let written: Value = serde_json::from_str(&report(board_with_counts(), None).json()).unwrap();
+    let written: Value =
+        serde_json::from_str(&report(board_with_counts(), None).to_json()).unwrap();
     assert_eq!(written["requests"], 600);
     assert_eq!(written["hits"], 300);
     assert_eq!(written["hit_ratio"], 0.5);
@@ -136,7 +137,7 @@ fn report_sums_the_counters_of_all_workers() {
 /// Counts one exchange, which the node has answered or the cache.
 fn count(board: MetricsBoard, worker: usize, status: CacheStatus, now: u64) {
     let exchange = answered_exchange(b"eth_call", status);
-    board.count(worker, &ExchangeTally::from_exchange(&exchange), now);
+    board.add_exchange(worker, &ExchangeTally::from_exchange(&exchange), now);
 }
 
 #[test]
@@ -153,11 +154,11 @@ fn history_has_the_rates_hit_ratio_and_latency_of_all_workers_by_interval() {
         }
     }
     let history = |now| {
-        let report = Report {
+        let report = StatusReport {
             history: board.history(now),
             ..report(board, None)
         };
-        let written: Value = serde_json::from_str(&report.json()).unwrap();
+        let written: Value = serde_json::from_str(&report.to_json()).unwrap();
         written["history"].clone()
     };
     let last = |series: &Value, number: usize| {
@@ -197,10 +198,10 @@ fn history_starts_again_if_another_version_wrote_the_board() {
     let (board, every) = (board(), history_interval());
     count(board, 0, CacheStatus::Miss, NOW + every);
     let known = |board: MetricsBoard, now| board.history(now).iter().flatten().count();
-    let again = MetricsBoard::init(board.numbers(), 7, NOW + 2 * every).unwrap();
+    let again = MetricsBoard::init_shared(board.numbers(), 7, NOW + 2 * every).unwrap();
     assert_eq!(known(again, NOW + 2 * every), 2);
     board.numbers()[0].store(1, std::sync::atomic::Ordering::Relaxed);
-    let reset = MetricsBoard::init(board.numbers(), 7, NOW + 2 * every).unwrap();
+    let reset = MetricsBoard::init_shared(board.numbers(), 7, NOW + 2 * every).unwrap();
     assert_eq!(known(reset, NOW + 2 * every), 0);
     assert_eq!(known(reset, NOW + 3 * every), 1);
     let sums = reset.history(NOW + 3 * every);
@@ -234,12 +235,12 @@ fn samples_of_concurrent_workers_lose_no_request() {
 
 #[test]
 fn request_gauges_are_set_under_their_names() {
-    let (board, process) = (board(), Process::default());
-    let _first = process.budget.reserve(700, 1_000).unwrap();
-    let _second = process.budget.reserve(7, 1_000).unwrap();
-    let _transcoded = process.transcodings.reserve(3, 8).unwrap();
+    let (board, process) = (board(), ProcessHandle::default());
+    let _first = process.budget.reserve_bytes(700, 1_000).unwrap();
+    let _second = process.budget.reserve_bytes(7, 1_000).unwrap();
+    let _transcoded = process.transcodings.reserve_bytes(3, 8).unwrap();
     board.set_request_gauges(1, &process);
-    let shown = GAUGES.iter().zip(board.totals().gauges);
+    let shown = GAUGES.iter().zip(board.sum_over_workers().gauges);
     let shown: Vec<_> = shown.filter(|(_, now)| *now > 0).collect();
     let expected = [
         (&"memory.bytes", 707),
@@ -253,14 +254,18 @@ fn request_gauges_are_set_under_their_names() {
 #[test]
 fn counts_are_kept_unless_another_version_wrote_them() {
     let board = board_with_counts();
-    let before = board.totals();
-    let again = MetricsBoard::init(board.numbers(), 7, NOW).unwrap();
-    assert_eq!(again.totals().counters, before.counters);
+    let before = board.sum_over_workers();
+    let again = MetricsBoard::init_shared(board.numbers(), 7, NOW).unwrap();
+    assert_eq!(again.sum_over_workers().counters, before.counters);
     // written by another version
     board.numbers()[0].store(1, std::sync::atomic::Ordering::Relaxed);
-    let reset = MetricsBoard::init(board.numbers(), 7, NOW).unwrap();
-    assert!(reset.totals().counters.iter().all(|count| *count == 0));
-    assert_eq!((before.since, reset.totals().since), (5, 7));
+    let reset = MetricsBoard::init_shared(board.numbers(), 7, NOW).unwrap();
+    assert!(reset
+        .sum_over_workers()
+        .counters
+        .iter()
+        .all(|count| *count == 0));
+    assert_eq!((before.since, reset.sum_over_workers().since), (5, 7));
 }
 
 #[test]
@@ -273,7 +278,7 @@ fn openmetrics_contains_counters_with_bounded_labels() {
             {"name": "a\"b\\c\nd", "state": "following", "head": 9, "final": null, "reorgs": 2},
         ],
     });
-    let text = Format::OpenMetrics.write(|| report(board_with_counts(), Some(owner)));
+    let text = ReportFormat::OpenMetrics.write_report(|| report(board_with_counts(), Some(owner)));
     for line in [
         r#"sszip_rpc_calls_total{method="eth_call"} 500"#,
         r#"sszip_rpc_calls_total{method="other"} 100"#,
@@ -305,27 +310,32 @@ fn openmetrics_contains_counters_with_bounded_labels() {
 
 #[test]
 fn format_is_read_from_the_query() {
-    assert_eq!(Format::from_query(b""), Ok(Format::Page));
-    assert_eq!(Format::from_query(b"format=json"), Ok(Format::Json));
+    assert_eq!(ReportFormat::from_query(b""), Ok(ReportFormat::Page));
     assert_eq!(
-        Format::from_query(b"format=prometheus"),
-        Ok(Format::OpenMetrics)
+        ReportFormat::from_query(b"format=json"),
+        Ok(ReportFormat::Json)
     );
-    let error = Format::from_query(b"format=xml").unwrap_err();
+    assert_eq!(
+        ReportFormat::from_query(b"format=prometheus"),
+        Ok(ReportFormat::OpenMetrics)
+    );
+    let error = ReportFormat::from_query(b"format=xml").unwrap_err();
     assert_eq!(error, "format must be html, json or prometheus");
-    assert!(Format::from_query(b"a=b").unwrap_err().contains("\"a\""));
-    let page = Format::Page.write(|| unreachable!("the page asks for it itself"));
+    assert!(ReportFormat::from_query(b"a=b")
+        .unwrap_err()
+        .contains("\"a\""));
+    let page = ReportFormat::Page.write_report(|| unreachable!("the page asks for it itself"));
     assert!(page.contains("format=json") && !page.contains("http"));
 }
 
 #[test]
 fn upstream_failures_are_counted_by_kind_and_not_as_responses() {
     let board = board();
-    let shared = Shared::default();
-    shared.upstream_errors.record(UpstreamError::Timeout);
+    let shared = ProcessState::default();
+    shared.upstream_errors.count_error(UpstreamError::Timeout);
     shared
         .upstream_errors
-        .record(UpstreamError::RpcMethodNotFound);
+        .count_error(UpstreamError::RpcMethodNotFound);
     let failed = ExchangeMetrics {
         node_status: None,
         is_cut: false,
@@ -333,17 +343,17 @@ fn upstream_failures_are_counted_by_kind_and_not_as_responses() {
     };
     let mut tally = ExchangeTally::from_exchange(&failed);
     tally.add_process(&shared);
-    board.count(0, &tally, NOW);
+    board.add_exchange(0, &tally, NOW);
     for (status, is_cut) in [(503, false), (200, true)] {
         let answered = ExchangeMetrics {
             node_status: Some(status),
             is_cut,
             ..answered_exchange(b"eth_call", CacheStatus::Miss)
         };
-        board.count(1, &ExchangeTally::from_exchange(&answered), NOW);
+        board.add_exchange(1, &ExchangeTally::from_exchange(&answered), NOW);
     }
     assert!(ExchangeTally::from_process(&shared).is_none());
-    let written: Value = serde_json::from_str(&report(board, None).json()).unwrap();
+    let written: Value = serde_json::from_str(&report(board, None).to_json()).unwrap();
     assert_eq!(
         (&written["requests"], &written["node"]["requests"]),
         (&json!(3), &json!(1))
@@ -352,6 +362,6 @@ fn upstream_failures_are_counted_by_kind_and_not_as_responses() {
     let errors = json!({"timeout": 1, "rpc-method-not-found": 1, "cut": 1});
     assert_eq!(written["node"]["errors"], errors);
     assert_eq!(written["methods"][0]["node"], 1);
-    let text = Format::OpenMetrics.write(|| report(board, None));
+    let text = ReportFormat::OpenMetrics.write_report(|| report(board, None));
     assert!(text.contains("sszip_node_errors_total{kind=\"rpc-method-not-found\"} 1\n"));
 }

@@ -17,11 +17,11 @@ pub type ForkDigest = [u8; 4];
 const MAX_BLOB_LIMITS: usize = 64;
 
 /// Epoch of a fork that is not scheduled.
-const FAR_FUTURE: u64 = u64::MAX;
+const FAR_FUTURE_EPOCH: u64 = u64::MAX;
 
 /// The facts about a node's chain that a conversion needs: its preset and its fork digests.
 #[derive(Clone, Debug)]
-pub struct Chain {
+pub struct ChainParameters {
     /// The preset of the chain.
     pub preset: Preset,
     /// The fork digests, or `None` if they are not known.
@@ -60,7 +60,7 @@ pub struct ForkDigests {
 impl NodeSpec {
     /// Reads the body of a node's response to `/eth/v1/config/spec`. Returns `None` if it is not a
     /// spec, or if its constants contradict its preset.
-    pub fn read(body: &[u8]) -> Option<Self> {
+    pub fn parse_body(body: &[u8]) -> Option<Self> {
         let body: Value = serde_json::from_slice(body).ok()?;
         let spec = body.get("data")?;
         let preset: Preset = spec.get("PRESET_BASE")?.as_str()?.parse().ok()?;
@@ -70,25 +70,28 @@ impl NodeSpec {
             Preset::Minimal => (8, 32),
             Preset::Gnosis => (16, 512),
         };
-        let is = |name, expected| spec.get(name).is_none_or(|it| number(it) == Some(expected));
+        let is = |name, expected| {
+            spec.get(name)
+                .is_none_or(|it| parse_number(it) == Some(expected))
+        };
         let agrees = is("SLOTS_PER_EPOCH", slots) && is("SYNC_COMMITTEE_SIZE", committee);
         agrees.then(|| Self {
             preset,
-            forks: ForkSchedule::read(spec, slots),
+            forks: ForkSchedule::parse_spec(spec, slots),
         })
     }
 }
 
 /// Reads the genesis validators root from the body of a node's response to
 /// `/eth/v1/beacon/genesis`.
-pub fn genesis_root(body: &[u8]) -> Option<[u8; 32]> {
+pub fn parse_genesis_root(body: &[u8]) -> Option<[u8; 32]> {
     let body: Value = serde_json::from_slice(body).ok()?;
-    bytes(body.get("data")?.get("genesis_validators_root")?)
+    parse_hex_bytes(body.get("data")?.get("genesis_validators_root")?)
 }
 
 impl ForkSchedule {
     /// Reads the fork schedule from a spec; `None` if it lacks a value.
-    fn read(spec: &Value, slots_per_epoch: u64) -> Option<Self> {
+    fn parse_spec(spec: &Value, slots_per_epoch: u64) -> Option<Self> {
         let mut scheduled: Vec<(u64, Fork, [u8; 4])> = Vec::new();
         for fork in Fork::ALL {
             let name = match fork {
@@ -97,22 +100,22 @@ impl ForkSchedule {
             };
             let epoch = match (fork, spec.get(format!("{name}_FORK_EPOCH"))) {
                 (Fork::Phase0, _) => 0,
-                (_, Some(epoch)) => number(epoch)?,
+                (_, Some(epoch)) => parse_number(epoch)?,
                 // the node does not know this fork
-                (_, None) => FAR_FUTURE,
+                (_, None) => FAR_FUTURE_EPOCH,
             };
-            if epoch == FAR_FUTURE {
+            if epoch == FAR_FUTURE_EPOCH {
                 continue;
             }
             if scheduled.last().is_some_and(|(before, ..)| *before > epoch) {
                 return None;
             }
-            let version = bytes(spec.get(format!("{name}_FORK_VERSION"))?)?;
+            let version = parse_hex_bytes(spec.get(format!("{name}_FORK_VERSION"))?)?;
             scheduled.push((epoch, *fork, version));
         }
         let mut blobs = Vec::new();
         if scheduled.iter().any(|(_, fork, _)| *fork >= Fork::Fulu) {
-            let of = |name| spec.get(name).and_then(number);
+            let of = |name| spec.get(name).and_then(parse_number);
             // the limit before the first entry of the schedule
             blobs.push((
                 of("ELECTRA_FORK_EPOCH")?,
@@ -123,7 +126,7 @@ impl ForkSchedule {
                 return None;
             }
             for entry in schedule {
-                let of = |name| entry.get(name).and_then(number);
+                let of = |name| entry.get(name).and_then(parse_number);
                 blobs.push((of("EPOCH")?, of("MAX_BLOBS_PER_BLOCK")?));
             }
             blobs[1..].sort_unstable();
@@ -137,15 +140,15 @@ impl ForkSchedule {
 
     /// Computes the fork digests of the chain with the genesis validators root `genesis_root`.
     /// `None` if the schedule is not sufficient.
-    pub fn digests(&self, genesis_root: &[u8; 32]) -> Option<ForkDigests> {
+    pub fn compute_digests(&self, genesis_root: &[u8; 32]) -> Option<ForkDigests> {
         let fulu = self
             .scheduled
             .iter()
             .find(|(_, fork, _)| *fork >= Fork::Fulu);
-        let fulu = fulu.map_or(FAR_FUTURE, |(epoch, ..)| *epoch);
+        let fulu = fulu.map_or(FAR_FUTURE_EPOCH, |(epoch, ..)| *epoch);
         let mut epochs: BTreeSet<u64> = self.scheduled.iter().map(|(epoch, ..)| *epoch).collect();
         let blobs = self.blobs.iter().map(|(epoch, _)| *epoch);
-        epochs.extend(blobs.filter(|epoch| *epoch >= fulu && *epoch < FAR_FUTURE));
+        epochs.extend(blobs.filter(|epoch| *epoch >= fulu && *epoch < FAR_FUTURE_EPOCH));
         let mut since = Vec::new();
         for epoch in epochs {
             let mut so_far = self
@@ -155,7 +158,7 @@ impl ForkSchedule {
                 .skip_while(|(at, ..)| *at > epoch);
             let (_, fork, version) = so_far.next()?;
             let limit = (epoch >= fulu).then(|| self.blob_limit(epoch)).flatten();
-            since.push((epoch, *fork, digest(*version, genesis_root, limit)?));
+            since.push((epoch, *fork, fork_digest(*version, genesis_root, limit)?));
         }
         Some(ForkDigests {
             slots_per_epoch: self.slots_per_epoch,
@@ -174,14 +177,14 @@ impl ForkSchedule {
 
 impl ForkDigests {
     /// Returns the fork that is active at a slot, and its digest.
-    pub fn at_slot(&self, slot: u64) -> Option<(Fork, ForkDigest)> {
+    pub fn digest_at_slot(&self, slot: u64) -> Option<(Fork, ForkDigest)> {
         let epoch = slot / self.slots_per_epoch;
         let mut so_far = self.since.iter().rev().skip_while(|(at, ..)| *at > epoch);
         so_far.next().map(|(_, fork, digest)| (*fork, *digest))
     }
 
     /// Returns the fork that a digest identifies on this chain; `None` if none does.
-    pub fn fork(&self, digest: ForkDigest) -> Option<Fork> {
+    pub fn fork_of_digest(&self, digest: ForkDigest) -> Option<Fork> {
         let found = self.since.iter().find(|(.., known)| *known == digest);
         found.map(|(_, fork, _)| *fork)
     }
@@ -189,14 +192,14 @@ impl ForkDigests {
 
 /// Computes a fork digest (consensus-specs, `compute_fork_digest`). From fulu on it includes the
 /// blob limit and the limit's first epoch.
-fn digest(
+fn fork_digest(
     version: [u8; 4],
     genesis_root: &[u8; 32],
     limit: Option<(u64, u64)>,
 ) -> Option<ForkDigest> {
     let schema = Schema::for_fork(Fork::Phase0, Preset::Mainnet);
     let of_fork = [&version[..], genesis_root].concat();
-    let root = hash_tree_root(schema, schema.find("ForkData")?, &of_fork).ok()?;
+    let root = hash_tree_root(schema, schema.find_type("ForkData")?, &of_fork).ok()?;
     let mut digest = *root.first_chunk()?;
     if let Some((epoch, most)) = limit {
         let of_limit = [epoch.to_le_bytes(), most.to_le_bytes()].concat();
@@ -210,7 +213,7 @@ fn digest(
 
 /// Reads a number that is a decimal string, as in the Beacon API, or a JSON number, as in the blob
 /// schedule of some nodes.
-fn number(value: &Value) -> Option<u64> {
+fn parse_number(value: &Value) -> Option<u64> {
     match value {
         Value::String(text) => text.parse().ok(),
         value => value.as_u64(),
@@ -218,14 +221,14 @@ fn number(value: &Value) -> Option<u64> {
 }
 
 /// Decodes a member with `0x` and hex digits to exactly `LENGTH` bytes.
-fn bytes<const LENGTH: usize>(value: &Value) -> Option<[u8; LENGTH]> {
+fn parse_hex_bytes<const LENGTH: usize>(value: &Value) -> Option<[u8; LENGTH]> {
     let hex = value.as_str()?.strip_prefix("0x")?;
     const_hex::decode_to_array(hex).ok()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{genesis_root, number, Fork, ForkDigests, NodeSpec, Value};
+    use super::{parse_genesis_root, parse_number, Fork, ForkDigests, NodeSpec, Value};
     use crate::ssz::Preset;
     use serde_json::json;
 
@@ -252,16 +255,16 @@ mod tests {
     }
 
     fn read(spec: &Value) -> Option<NodeSpec> {
-        NodeSpec::read(spec.to_string().as_bytes())
+        NodeSpec::parse_body(spec.to_string().as_bytes())
     }
 
     fn root() -> [u8; 32] {
         let body = json!({"data": {"genesis_time": "1", "genesis_validators_root": ROOT}});
-        genesis_root(body.to_string().as_bytes()).unwrap()
+        parse_genesis_root(body.to_string().as_bytes()).unwrap()
     }
 
     fn digests(spec: &Value) -> Option<ForkDigests> {
-        read(spec)?.forks?.digests(&root())
+        read(spec)?.forks?.compute_digests(&root())
     }
 
     /// The expected digests are computed by the specification's code (tests/ssz/test_updates.py).
@@ -279,17 +282,17 @@ mod tests {
             (419_072, Fork::Fulu, [0x8c, 0x9f, 0x62, 0xfe]),
         ] {
             let slot = epoch * 32;
-            assert_eq!(digests.at_slot(slot), Some((fork, digest)));
-            assert_eq!(digests.at_slot(slot + 31), Some((fork, digest)));
-            assert_ne!(digests.at_slot(slot - 1), Some((fork, digest)));
-            assert_eq!(digests.fork(digest), Some(fork));
+            assert_eq!(digests.digest_at_slot(slot), Some((fork, digest)));
+            assert_eq!(digests.digest_at_slot(slot + 31), Some((fork, digest)));
+            assert_ne!(digests.digest_at_slot(slot - 1), Some((fork, digest)));
+            assert_eq!(digests.fork_of_digest(digest), Some(fork));
         }
         assert_eq!(
-            digests.at_slot(u64::MAX),
+            digests.digest_at_slot(u64::MAX),
             Some((Fork::Fulu, [0x8c, 0x9f, 0x62, 0xfe]))
         );
-        assert_eq!(digests.at_slot(0).unwrap().0, Fork::Phase0);
-        assert_eq!(digests.fork([0; 4]), None);
+        assert_eq!(digests.digest_at_slot(0).unwrap().0, Fork::Phase0);
+        assert_eq!(digests.fork_of_digest([0; 4]), None);
     }
 
     #[test]
@@ -299,9 +302,9 @@ mod tests {
             spec["data"][format!("{fork}_FORK_EPOCH")] = json!(0);
         }
         let digests = digests(&spec).unwrap();
-        assert_eq!(digests.at_slot(0).unwrap().0, Fork::Electra);
-        assert_eq!(digests.at_slot(31).unwrap().0, Fork::Electra);
-        assert_eq!(digests.at_slot(411_392 * 32).unwrap().0, Fork::Fulu);
+        assert_eq!(digests.digest_at_slot(0).unwrap().0, Fork::Electra);
+        assert_eq!(digests.digest_at_slot(31).unwrap().0, Fork::Electra);
+        assert_eq!(digests.digest_at_slot(411_392 * 32).unwrap().0, Fork::Fulu);
     }
 
     /// The preset is read nevertheless.
@@ -342,7 +345,7 @@ mod tests {
             data.remove(name);
         }
         let digests = digests(&spec).unwrap();
-        assert_eq!(digests.at_slot(u64::MAX).unwrap().0, Fork::Electra);
+        assert_eq!(digests.digest_at_slot(u64::MAX).unwrap().0, Fork::Electra);
     }
 
     #[test]
@@ -357,7 +360,7 @@ mod tests {
                     "PRESET_BASE": name, "SLOTS_PER_EPOCH": slots.to_string(),
                     "SYNC_COMMITTEE_SIZE": committee.to_string(),
                 }}));
-                read.map(|spec| spec.preset.name())
+                read.map(|spec| spec.preset.preset_name())
             };
             assert_eq!(spec(slots, committee), Some(name));
             assert_eq!(spec(slots + 1, committee), None);
@@ -377,10 +380,10 @@ mod tests {
             "{\"PRESET_BASE\":\"mainnet\"}",
             "<html>",
         ] {
-            assert_eq!(NodeSpec::read(body.as_bytes()), None, "{body}");
-            assert_eq!(genesis_root(body.as_bytes()), None, "{body}");
+            assert_eq!(NodeSpec::parse_body(body.as_bytes()), None, "{body}");
+            assert_eq!(parse_genesis_root(body.as_bytes()), None, "{body}");
         }
-        assert_eq!(number(&json!("1.5")), None);
-        assert_eq!(number(&json!(-1)), None);
+        assert_eq!(parse_number(&json!("1.5")), None);
+        assert_eq!(parse_number(&json!(-1)), None);
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::chain_spec::ForkDigest;
 use crate::cache::reason::Reason;
-use crate::mode::Mode;
+use crate::response_mode::ResponseMode;
 use crate::ssz::{Fork, SszError, SszErrorKind};
 
 /// The reason why a body is not available in the other format, as logs, metrics and 406 responses
@@ -49,23 +49,23 @@ pub enum TranscodeError {
 
 impl TranscodeError {
     /// Returns the mode that logs and metrics show for the error.
-    pub fn mode(&self) -> Mode {
+    pub fn metrics_mode(&self) -> ResponseMode {
         match self {
-            TranscodeError::NoVersion | TranscodeError::ExtraJson => Mode::SszVersion,
-            TranscodeError::Fork(_) | TranscodeError::TwoVersions(..) => Mode::SszFork,
+            TranscodeError::NoVersion | TranscodeError::ExtraJson => ResponseMode::SszVersion,
+            TranscodeError::Fork(_) | TranscodeError::TwoVersions(..) => ResponseMode::SszFork,
             TranscodeError::NoDigests
             | TranscodeError::Digest(_)
-            | TranscodeError::ForkNotActive(..) => Mode::SszFork,
-            TranscodeError::Invalid(_) => Mode::SszInvalid,
+            | TranscodeError::ForkNotActive(..) => ResponseMode::SszFork,
+            TranscodeError::Invalid(_) => ResponseMode::SszInvalid,
             TranscodeError::NoValue | TranscodeError::Untyped | TranscodeError::Status(_) => {
-                Mode::SszNothing
+                ResponseMode::SszNothing
             }
-            TranscodeError::Length(_) => Mode::SszLength,
-            TranscodeError::Coding => Mode::Encoded,
-            TranscodeError::NoTransform => Mode::NoTransform,
-            TranscodeError::Memory => Mode::Memory,
-            TranscodeError::Busy => Mode::SszBusy,
-            TranscodeError::Failed => Mode::Failed,
+            TranscodeError::Length(_) => ResponseMode::SszLength,
+            TranscodeError::Coding => ResponseMode::Encoded,
+            TranscodeError::NoTransform => ResponseMode::NoTransform,
+            TranscodeError::Memory => ResponseMode::Memory,
+            TranscodeError::Busy => ResponseMode::SszBusy,
+            TranscodeError::Failed => ResponseMode::Failed,
         }
     }
 
@@ -75,7 +75,7 @@ impl TranscodeError {
     }
 
     /// Returns the reason for which a response with this error is not stored.
-    pub fn reason(&self) -> Reason {
+    pub fn not_cached_reason(&self) -> Reason {
         match self {
             TranscodeError::NoVersion | TranscodeError::ExtraJson => Reason::SszVersion,
             TranscodeError::Fork(_) | TranscodeError::TwoVersions(..) => Reason::SszFork,
@@ -96,7 +96,7 @@ impl TranscodeError {
 
 impl From<SszError> for TranscodeError {
     fn from(error: SszError) -> Self {
-        match error.problem() {
+        match error.error_kind() {
             SszErrorKind::NoMemory(_) => TranscodeError::Memory,
             SszErrorKind::NoVersion => TranscodeError::NoVersion,
             SszErrorKind::Error | SszErrorKind::Null => TranscodeError::NoValue,

@@ -3,32 +3,32 @@
 use crate::negotiate::media_type;
 
 /// Media type of SSZ.
-pub const OCTETS: &[u8] = b"application/octet-stream";
+pub const SSZ_MEDIA_TYPE: &[u8] = b"application/octet-stream";
 
 /// Header that names a fork of the consensus layer.
-pub const VERSION: &str = "Eth-Consensus-Version";
+pub const CONSENSUS_VERSION_HEADER: &str = "Eth-Consensus-Version";
 
 /// Header that names the type of a result. It is this project's own (docs/transcoding.md).
-pub const TYPE: &str = "Sszip-Type";
+pub const SSZ_TYPE_HEADER: &str = "Sszip-Type";
 
 /// Media type of JSON.
-pub const JSON: &[u8] = b"application/json";
+pub const JSON_MEDIA_TYPE: &[u8] = b"application/json";
 
 /// The format of a value in a body: JSON or SSZ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum BodyFormat {
     /// The value in an envelope.
     Json,
     /// The value alone.
     Ssz,
 }
 
-impl Format {
+impl BodyFormat {
     /// Returns the format that a `Content-Type` declares, or `None` if it is neither.
     pub fn from_content_type(content_type: &[u8]) -> Option<Self> {
         match () {
-            () if media_type::names_json(content_type) => Some(Format::Json),
-            () if media_type::is_octets(content_type) => Some(Format::Ssz),
+            () if media_type::names_any_json(content_type) => Some(BodyFormat::Json),
+            () if media_type::is_octet_stream(content_type) => Some(BodyFormat::Ssz),
             () => None,
         }
     }
@@ -36,8 +36,8 @@ impl Format {
     /// Returns the media type of the format, for `Content-Type` and `Accept`.
     pub fn media_type(self) -> &'static [u8] {
         match self {
-            Format::Json => JSON,
-            Format::Ssz => OCTETS,
+            BodyFormat::Json => JSON_MEDIA_TYPE,
+            BodyFormat::Ssz => SSZ_MEDIA_TYPE,
         }
     }
 }

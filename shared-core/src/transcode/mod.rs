@@ -16,16 +16,16 @@
 //!
 //! Nothing here depends on exchanges or caches: they decide what to do with a converted body.
 
-pub mod call;
+pub mod call_types;
 pub mod chain_spec;
 pub mod engine;
 pub mod error;
 mod format;
-pub mod root;
+mod light_client_updates;
+pub mod requested_root;
 pub mod ssz_routes;
 pub mod submission;
 pub mod transcoder;
-mod updates;
 mod values;
 
 #[cfg(test)]
@@ -33,15 +33,17 @@ mod operations;
 
 use self::ssz_routes::ResponseType;
 use crate::beacon;
-use crate::negotiate::accept::{Accept, FormatPreference};
+use crate::negotiate::accept::{AcceptPreferences, FormatPreference};
 use crate::negotiate::{cache_control, media_type};
 use crate::ssz::{Fork, Preset, Schema};
 
 pub use self::error::TranscodeError;
-pub use self::format::{Format, JSON, OCTETS, TYPE, VERSION};
+pub use self::format::{
+    BodyFormat, CONSENSUS_VERSION_HEADER, JSON_MEDIA_TYPE, SSZ_MEDIA_TYPE, SSZ_TYPE_HEADER,
+};
 pub use self::submission::Submission;
 pub use self::transcoder::Transcoder;
-pub use self::values::{ReserveBytes, Transcoded};
+pub use self::values::{ReserveCallback, TranscodedBody};
 
 /// A request whose response may be transcoded: the type of its response, and the format that the
 /// client prefers.
@@ -56,13 +58,13 @@ pub struct TranscodeRequest {
 impl TranscodeRequest {
     /// Reads the head of a request. Returns `None` if the route has no SSZ responses, or if the
     /// response must not be transformed.
-    pub fn read<'a>(
+    pub fn from_head<'a>(
         method: &[u8],
         target: &[u8],
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
     ) -> Option<Self> {
-        let gives = ssz_routes::response_type(method, target)?;
-        let mut accept = Accept::default();
+        let gives = ssz_routes::ssz_response_type(method, target)?;
+        let mut accept = AcceptPreferences::default();
         for (name, value) in fields {
             if name.eq_ignore_ascii_case(b"accept") {
                 accept.read_line(value);
@@ -84,27 +86,27 @@ impl TranscodeRequest {
         target: &[u8],
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
     ) -> Option<Self> {
-        let is_read = matches!(method, b"GET" | b"HEAD") && beacon::is_route(target);
-        if !is_read || ssz_routes::response_type(method, target).is_some() {
+        let is_read = matches!(method, b"GET" | b"HEAD") && beacon::is_beacon_route(target);
+        if !is_read || ssz_routes::ssz_response_type(method, target).is_some() {
             return None;
         }
-        let mut accept = Accept::default();
+        let mut accept = AcceptPreferences::default();
         for (name, value) in fields {
             if name.eq_ignore_ascii_case(b"accept") {
                 accept.read_line(value);
             }
         }
-        let (gives, wish) = (&ssz_routes::UNTYPED, accept.format_preference());
+        let (gives, wish) = (&ssz_routes::UNTYPED_RESPONSE, accept.format_preference());
         let takes_one = matches!(wish, FormatPreference::SszOnly | FormatPreference::JsonOnly);
         takes_one.then_some(Self { gives, wish })
     }
 
     /// Returns the format that the client is to receive, or `None` for the format that the node
     /// sends.
-    pub fn format(self) -> Option<Format> {
+    pub fn client_format(self) -> Option<BodyFormat> {
         match self.wish {
-            FormatPreference::Ssz | FormatPreference::SszOnly => Some(Format::Ssz),
-            FormatPreference::Json | FormatPreference::JsonOnly => Some(Format::Json),
+            FormatPreference::Ssz | FormatPreference::SszOnly => Some(BodyFormat::Ssz),
+            FormatPreference::Json | FormatPreference::JsonOnly => Some(BodyFormat::Json),
             FormatPreference::Other => None,
         }
     }
@@ -113,11 +115,11 @@ impl TranscodeRequest {
     /// because errors are JSON only.
     pub fn accepts_other_format(self) -> bool {
         // a response of REST is none of JSON-RPC in either format
-        !self.is_reply() && self.accepts_either_format()
+        !self.is_rest_reply() && self.accepts_either_format()
     }
 
     fn accepts_either_format(self) -> bool {
-        self.gives.is_result()
+        self.gives.is_call_result()
             || matches!(self.wish, FormatPreference::Ssz | FormatPreference::Json)
     }
 
@@ -128,7 +130,7 @@ impl TranscodeRequest {
 
     /// Whether the client of a route of the Beacon API accepts one format only.
     pub fn accepts_one_format_only(self) -> bool {
-        let is_route = !self.is_call() && !self.is_bridged() && !self.is_reply();
+        let is_route = !self.is_call() && !self.is_bridged() && !self.is_rest_reply();
         is_route
             && matches!(
                 self.wish,
@@ -137,7 +139,7 @@ impl TranscodeRequest {
     }
 
     /// Whether the response has an SSZ type, so that one format can be converted to the other.
-    pub fn is_typed(self) -> bool {
+    pub fn is_convertible(self) -> bool {
         *self.gives != ResponseType::Untyped
     }
 
@@ -149,7 +151,7 @@ impl TranscodeRequest {
 
     /// Whether the request is a JSON-RPC call.
     pub fn is_call(self) -> bool {
-        self.gives.is_result()
+        self.gives.is_call_result()
     }
 
     /// Whether the client uses REST and the node JSON-RPC.
@@ -158,49 +160,55 @@ impl TranscodeRequest {
     }
 
     /// Whether the client uses JSON-RPC and the node REST.
-    pub fn is_reply(self) -> bool {
+    pub fn is_rest_reply(self) -> bool {
         matches!(self.gives, ResponseType::Reply(..))
     }
 
     /// Returns the value of the header [`TYPE`] for an SSZ response, or `None` where the route
     /// determines the type.
     pub fn ssz_type_header(self) -> Option<String> {
-        self.gives.label()
+        self.gives.type_label()
     }
 
     /// Returns the format to which a response with the given `Content-Type` is converted, or `None`
     /// if it is sent unchanged. For clients that accept one format only, a response without a media
     /// type or with another one is converted too.
-    pub fn target_format(self, content_type: Option<&[u8]>) -> Option<Format> {
+    pub fn target_format(self, content_type: Option<&[u8]>) -> Option<BodyFormat> {
         let content_type = content_type.unwrap_or_default();
-        if self.is_reply() {
+        if self.is_rest_reply() {
             let wants_ssz = matches!(self.wish, FormatPreference::Ssz | FormatPreference::SszOnly);
-            let format = if wants_ssz { Format::Ssz } else { Format::Json };
+            let format = if wants_ssz {
+                BodyFormat::Ssz
+            } else {
+                BodyFormat::Json
+            };
             return match () {
-                () if media_type::is_octets(content_type) => Some(format),
-                () if media_type::is_problem(content_type) => Some(Format::Json),
+                () if media_type::is_octet_stream(content_type) => Some(format),
+                () if media_type::is_problem_json(content_type) => Some(BodyFormat::Json),
                 () => None,
             };
         }
-        let wanted = self.format()?;
-        let is_other = match (wanted, Format::from_content_type(content_type)) {
+        let wanted = self.client_format()?;
+        let is_other = match (wanted, BodyFormat::from_content_type(content_type)) {
             (wanted, Some(actual)) => wanted != actual,
             (_, None) if !self.accepts_one_format_only() => false,
-            (wanted, None) if content_type.is_empty() => self.is_typed() || wanted == Format::Ssz,
+            (wanted, None) if content_type.is_empty() => {
+                self.is_convertible() || wanted == BodyFormat::Ssz
+            }
             // no client reads an event stream as SSZ
-            (Format::Ssz, None) => !media_type::is_event_stream(content_type),
-            (Format::Json, None) => self.is_typed() && !is_read_as_text(content_type),
+            (BodyFormat::Ssz, None) => !media_type::is_event_stream(content_type),
+            (BodyFormat::Json, None) => self.is_convertible() && !is_read_as_text(content_type),
         };
         is_other.then_some(wanted)
     }
 
     /// Returns the `Accept` that the node receives, so that a node with only the other format does
     /// not refuse. `None`: the client's own `Accept` is forwarded.
-    pub fn accept(self) -> Option<&'static [u8]> {
+    pub fn upstream_accept(self) -> Option<&'static [u8]> {
         match self.wish {
             // nodes have no other format for it
-            _ if self.is_reply() => Some(OCTETS),
-            _ if self.gives.is_result() || self.is_bridged() => Some(JSON),
+            _ if self.is_rest_reply() => Some(SSZ_MEDIA_TYPE),
+            _ if self.gives.is_call_result() || self.is_bridged() => Some(JSON_MEDIA_TYPE),
             FormatPreference::Ssz | FormatPreference::SszOnly => {
                 Some(b"application/octet-stream;q=1.0,application/json;q=0.9")
             }
@@ -214,11 +222,11 @@ impl TranscodeRequest {
 
 /// Whether a client that accepts JSON will not read a response with that `Content-Type` as SSZ.
 fn is_read_as_text(content_type: &[u8]) -> bool {
-    media_type::is_text(content_type) || media_type::is_problem(content_type)
+    media_type::is_text_type(content_type) || media_type::is_problem_json(content_type)
 }
 
 /// Compiles the schemas of all forks of a preset, which takes milliseconds.
-pub fn prepare(preset: Preset) {
+pub fn prepare_schemas(preset: Preset) {
     for fork in Fork::ALL {
         Schema::for_fork(*fork, preset);
     }

@@ -17,12 +17,12 @@ struct Operation {
 
 impl Operation {
     /// Returns a target whose path matches the operation, with its parameters replaced.
-    fn target(&self) -> String {
+    fn example_target(&self) -> String {
         format!("{}?a=b", self.path.replace('*', "1"))
     }
 }
 
-fn operations() -> Vec<Operation> {
+fn parse_operations() -> Vec<Operation> {
     let lines = TABLE.lines().filter(|line| !line.starts_with('#'));
     let operation = |line: &'static str| {
         let columns: Vec<&str> = line.split('\t').collect();
@@ -46,12 +46,12 @@ fn operations() -> Vec<Operation> {
 
 #[test]
 fn operations_with_ssz_responses_have_a_type() {
-    for operation in operations() {
-        let target = operation.target();
-        let gives = ssz_routes::response_type(operation.method.as_bytes(), target.as_bytes());
+    for operation in parse_operations() {
+        let target = operation.example_target();
+        let gives = ssz_routes::ssz_response_type(operation.method.as_bytes(), target.as_bytes());
         let (method, expected) = (operation.method, operation.gives_ssz);
         assert_eq!(gives.is_some(), expected, "{method} {target}");
-        assert!(beacon::is_route(target.as_bytes()), "{target}");
+        assert!(beacon::is_beacon_route(target.as_bytes()), "{target}");
     }
 }
 
@@ -62,17 +62,17 @@ fn operations_with_ssz_requests_have_a_type() {
         (b"Eth-Consensus-Version", b"gloas"),
         (b"Eth-Blob-Data-Included", b"false"),
     ];
-    for operation in operations() {
-        let target = operation.target();
+    for operation in parse_operations() {
+        let target = operation.example_target();
         let method = operation.method.as_bytes();
-        let submitted = Submission::read(method, target.as_bytes(), fields.into_iter());
+        let submitted = Submission::from_head(method, target.as_bytes(), fields.into_iter());
         assert_eq!(submitted.is_some(), operation.takes_ssz, "{target}");
     }
 }
 
 #[test]
 fn routes_with_a_type_are_operations_of_the_specification() {
-    let operations = operations();
+    let operations = parse_operations();
     let is_one = |method: &str, route: &str, takes: bool| {
         let path = format!("/eth/{route}");
         operations.iter().any(|operation| {

@@ -1,6 +1,6 @@
 //! Routes of the Beacon API with SSZ responses, and their types (beacon-APIs).
 
-use super::updates::UPDATE;
+use super::light_client_updates::UPDATE_TYPE;
 use crate::beacon;
 use crate::ssz::Fork;
 
@@ -14,9 +14,9 @@ pub enum ResponseType {
     Same(&'static str, Fork),
     /// A signed block, blinded from bellatrix on.
     Blinded,
-    /// A block to be signed: the response's head says whether it is blinded.
+    /// A block to be signed: the head of the response shows whether it is blinded.
     Produced,
-    /// A block to be signed without a payload of its own: the response's head says whether the
+    /// A block to be signed without a payload of its own: the head of the response shows whether the
     /// payload is included next to it.
     ProducedSeparatePayload,
     /// Light client updates, a list in which each update has its own fork.
@@ -33,10 +33,10 @@ pub enum ResponseType {
 }
 
 /// Response of a route of the Beacon API that is not in the tables.
-pub static UNTYPED: ResponseType = ResponseType::Untyped;
+pub static UNTYPED_RESPONSE: ResponseType = ResponseType::Untyped;
 
-const BLINDED: &str = "Eth-Execution-Payload-Blinded";
-const INCLUDED: &str = "Eth-Execution-Payload-Included";
+const BLINDED_HEADER: &str = "Eth-Execution-Payload-Blinded";
+const PAYLOAD_INCLUDED_HEADER: &str = "Eth-Execution-Payload-Included";
 
 const PTC_DATA: ResponseType = ResponseType::Same("PayloadAttestationData", Fork::Gloas);
 
@@ -147,13 +147,13 @@ pub(super) const POST_ROUTES: &[(&str, ResponseType)] = &[
 ];
 
 /// Returns the response type for a target (path and query), or `None` if the route has no SSZ.
-pub fn response_type(method: &[u8], target: &[u8]) -> Option<&'static ResponseType> {
+pub fn ssz_response_type(method: &[u8], target: &[u8]) -> Option<&'static ResponseType> {
     let routes = match method {
         b"GET" | b"HEAD" => GET_ROUTES,
         b"POST" => POST_ROUTES,
         _ => return None,
     };
-    let (version, segments) = beacon::path(target)?;
+    let (version, segments) = beacon::split_api_path(target)?;
     let mut routes = routes.iter();
     let route = routes.find(|(route, _)| beacon::matches_route(route, version, segments.clone()));
     route.map(|(_, response)| response)
@@ -164,22 +164,22 @@ impl ResponseType {
     /// `None` for other types.
     pub fn block_kind_header(self) -> Option<&'static str> {
         match self {
-            ResponseType::Produced => Some(BLINDED),
-            ResponseType::ProducedSeparatePayload => Some(INCLUDED),
+            ResponseType::Produced => Some(BLINDED_HEADER),
+            ResponseType::ProducedSeparatePayload => Some(PAYLOAD_INCLUDED_HEADER),
             _ => None,
         }
     }
 
     /// Returns the name of the SSZ type in a fork; `None` if the fork has no such type. `kind` is
     /// the value of [that header](Self::block_kind_header).
-    pub fn name(self, fork: Fork, kind: Option<bool>) -> Option<&'static str> {
+    pub fn type_name(self, fork: Fork, kind: Option<bool>) -> Option<&'static str> {
         match self {
             ResponseType::Type(name)
             | ResponseType::Same(name, _)
             | ResponseType::Result(name, _)
             | ResponseType::Status(name, ..)
             | ResponseType::Reply(name, _) => Some(name),
-            ResponseType::Updates => Some(UPDATE),
+            ResponseType::Updates => Some(UPDATE_TYPE),
             ResponseType::Blinded if fork < Fork::Bellatrix => Some("SignedBeaconBlock"),
             ResponseType::Blinded => Some("SignedBlindedBeaconBlock"),
             // v3 and v4 serve different forks
@@ -229,13 +229,13 @@ impl ResponseType {
     }
 
     /// Whether the response is the result of a JSON-RPC call.
-    pub(super) fn is_result(self) -> bool {
+    pub(super) fn is_call_result(self) -> bool {
         matches!(self, ResponseType::Result(..))
     }
 
     /// Returns the value of the header `Sszip-Type` for a response, or `None` where the route
     /// determines the type (RFC 9651).
-    pub(super) fn label(self) -> Option<String> {
+    pub(super) fn type_label(self) -> Option<String> {
         match self {
             ResponseType::Result(name, version)
             | ResponseType::Status(_, name, version)
@@ -264,12 +264,12 @@ impl ResponseType {
 
 #[cfg(test)]
 mod tests {
-    use super::{response_type, ResponseType, GET_ROUTES, POST_ROUTES};
+    use super::{ssz_response_type, ResponseType, GET_ROUTES, POST_ROUTES};
     use crate::ssz::{Fork, Preset, Schema};
 
     #[test]
     fn routes_are_matched_by_method_and_whole_path() {
-        let of = |target: &str| response_type(b"GET", target.as_bytes()).copied();
+        let of = |target: &str| ssz_response_type(b"GET", target.as_bytes()).copied();
         assert_eq!(
             of("/eth/v2/beacon/blocks/head?x=1"),
             Some(ResponseType::Type("SignedBeaconBlock"))
@@ -301,10 +301,13 @@ mod tests {
             assert_eq!(of(target), None, "{target}");
         }
         let identities = b"/eth/v1/beacon/states/head/validator_identities";
-        assert_eq!(response_type(b"GET", identities), None);
-        assert!(response_type(b"POST", identities).is_some());
-        assert_eq!(response_type(b"POST", b"/eth/v2/beacon/blocks/head"), None);
-        assert_eq!(response_type(b"PUT", identities), None);
+        assert_eq!(ssz_response_type(b"GET", identities), None);
+        assert!(ssz_response_type(b"POST", identities).is_some());
+        assert_eq!(
+            ssz_response_type(b"POST", b"/eth/v2/beacon/blocks/head"),
+            None
+        );
+        assert_eq!(ssz_response_type(b"PUT", identities), None);
         for target in [
             "/eth/v1/validator/payload_attestation_data?slot=7",
             "/eth/v1/validator/payload_attestation_data/7",
@@ -314,10 +317,13 @@ mod tests {
         }
         let block = b"/eth/v4/validator/blocks/7?randao_reveal=0x00&include_payload=true";
         assert_eq!(
-            response_type(b"POST", block),
+            ssz_response_type(b"POST", block),
             Some(&ResponseType::ProducedSeparatePayload)
         );
-        assert_eq!(response_type(b"POST", b"/eth/v3/validator/blocks/7"), None);
+        assert_eq!(
+            ssz_response_type(b"POST", b"/eth/v3/validator/blocks/7"),
+            None
+        );
     }
 
     /// A misspelled type name would make the response unavailable as SSZ.
@@ -325,9 +331,9 @@ mod tests {
     fn response_types_exist_in_their_forks() {
         for (pattern, gives) in GET_ROUTES.iter().chain(POST_ROUTES) {
             let is_known = |fork: &Fork| {
-                let name = gives.name(*fork, Some(false));
+                let name = gives.type_name(*fork, Some(false));
                 let schema = Schema::for_fork(*fork, Preset::Mainnet);
-                name.is_some_and(|name| schema.find(name).is_some())
+                name.is_some_and(|name| schema.find_type(name).is_some())
             };
             assert!(Fork::ALL.iter().any(is_known), "{pattern}");
             if let ResponseType::Same(_, fork) = gives {
@@ -340,21 +346,30 @@ mod tests {
     #[test]
     fn block_type_is_none_without_its_kind() {
         let gives = ResponseType::Produced;
-        assert_eq!(gives.name(Fork::Electra, None), None);
+        assert_eq!(gives.type_name(Fork::Electra, None), None);
         assert_eq!(
-            gives.name(Fork::Electra, Some(false)),
+            gives.type_name(Fork::Electra, Some(false)),
             Some("BlockContents")
         );
-        assert_eq!(gives.name(Fork::Capella, Some(false)), Some("BeaconBlock"));
         assert_eq!(
-            gives.name(Fork::Electra, Some(true)),
+            gives.type_name(Fork::Capella, Some(false)),
+            Some("BeaconBlock")
+        );
+        assert_eq!(
+            gives.type_name(Fork::Electra, Some(true)),
             Some("BlindedBeaconBlock")
         );
-        assert_eq!(gives.name(Fork::Gloas, Some(false)), None);
+        assert_eq!(gives.type_name(Fork::Gloas, Some(false)), None);
         let gives = ResponseType::ProducedSeparatePayload;
-        assert_eq!(gives.name(Fork::Fulu, Some(true)), None);
-        assert_eq!(gives.name(Fork::Gloas, None), None);
-        assert_eq!(gives.name(Fork::Gloas, Some(true)), Some("BlockContents"));
-        assert_eq!(gives.name(Fork::Gloas, Some(false)), Some("BeaconBlock"));
+        assert_eq!(gives.type_name(Fork::Fulu, Some(true)), None);
+        assert_eq!(gives.type_name(Fork::Gloas, None), None);
+        assert_eq!(
+            gives.type_name(Fork::Gloas, Some(true)),
+            Some("BlockContents")
+        );
+        assert_eq!(
+            gives.type_name(Fork::Gloas, Some(false)),
+            Some("BeaconBlock")
+        );
     }
 }

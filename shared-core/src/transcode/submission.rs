@@ -1,14 +1,14 @@
 //! Request bodies in SSZ, converted for a node that accepts JSON only (beacon-APIs).
 
 use super::error::TranscodeError;
-use super::format::VERSION;
-use super::values::{named_type, parse_bool, parse_fork, write_json, ReserveBytes};
+use super::format::CONSENSUS_VERSION_HEADER;
+use super::values::{find_type_in_fork, parse_bool, parse_fork, write_json, ReserveCallback};
 use crate::beacon;
 use crate::negotiate::{cache_control, media_type};
 use crate::ssz::{Fork, Preset};
 
 /// Header that declares whether the blobs of an envelope are included.
-const BLOB_DATA: &str = "Eth-Blob-Data-Included";
+const BLOB_DATA_HEADER: &str = "Eth-Blob-Data-Included";
 
 /// The SSZ type of the bodies that a route accepts, as far as the route determines it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ enum SubmissionType {
 }
 
 /// POST routes below `/eth`; `*` matches one segment.
-const ROUTES: &[(&str, SubmissionType)] = &[
+const SUBMISSION_ROUTES: &[(&str, SubmissionType)] = &[
     ("v2/beacon/blocks", SubmissionType::Block),
     ("v1/beacon/blocks", SubmissionType::Block),
     ("v2/beacon/blinded_blocks", SubmissionType::BlindedBlock),
@@ -77,16 +77,16 @@ const ROUTES: &[(&str, SubmissionType)] = &[
 /// The routes that accept SSZ.
 #[cfg(test)]
 pub(super) fn routes() -> impl Iterator<Item = &'static str> {
-    ROUTES.iter().map(|(route, _)| *route)
+    SUBMISSION_ROUTES.iter().map(|(route, _)| *route)
 }
 
 /// The index of a route is a bit of a `u32`.
-const _: () = assert!(ROUTES.len() <= u32::BITS as usize);
+const _: () = assert!(SUBMISSION_ROUTES.len() <= u32::BITS as usize);
 
 /// A request with a body in SSZ, as its head declares: its route, and the type of its body.
 #[derive(Clone, Copy, Debug)]
 pub struct Submission {
-    route: usize,
+    route_index: usize,
     /// The name of the body's type in `fork`.
     name: &'static str,
     fork: Fork,
@@ -96,7 +96,7 @@ impl Submission {
     /// Reads the head of a request. Returns `None` if the route accepts no SSZ, if the body is no
     /// SSZ or must not be transformed, or if the head does not determine the type: the node then
     /// validates the request.
-    pub fn read<'a>(
+    pub fn from_head<'a>(
         method: &[u8],
         target: &[u8],
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
@@ -104,31 +104,35 @@ impl Submission {
         if method != b"POST" {
             return None;
         }
-        let (version, segments) = beacon::path(target)?;
-        let mut routes = ROUTES.iter();
+        let (version, segments) = beacon::split_api_path(target)?;
+        let mut routes = SUBMISSION_ROUTES.iter();
         let route = routes
             .position(|(route, _)| beacon::matches_route(route, version, segments.clone()))?;
         let (mut is_ssz, mut fork, mut has_blobs) = (false, None, None);
         for (name, value) in fields {
             let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
             if is("content-type") {
-                is_ssz = media_type::is_octets(value);
+                is_ssz = media_type::is_octet_stream(value);
             } else if is("cache-control") && cache_control::has_no_transform(value) {
                 return None;
-            } else if is(VERSION) {
+            } else if is(CONSENSUS_VERSION_HEADER) {
                 fork = Some(parse_fork(value).ok()?);
-            } else if is(BLOB_DATA) {
+            } else if is(BLOB_DATA_HEADER) {
                 has_blobs = Some(parse_bool(value)?);
             }
         }
-        let (_, takes) = &ROUTES[route];
-        let (name, fork) = takes.name(fork, has_blobs)?;
-        is_ssz.then_some(Self { route, name, fork })
+        let (_, takes) = &SUBMISSION_ROUTES[route];
+        let (name, fork) = takes.type_and_fork(fork, has_blobs)?;
+        is_ssz.then_some(Self {
+            route_index: route,
+            name,
+            fork,
+        })
     }
 
     /// Returns the index of the route in the table, below 32, which identifies the kind of body.
-    pub fn route(self) -> usize {
-        self.route
+    pub fn route_index(self) -> usize {
+        self.route_index
     }
 
     /// Returns the name of the body's SSZ type, for messages.
@@ -145,9 +149,9 @@ impl Submission {
         self,
         preset: Preset,
         ssz: &[u8],
-        may_take: ReserveBytes<'_>,
+        may_take: ReserveCallback<'_>,
     ) -> Result<Vec<u8>, TranscodeError> {
-        let (schema, ty) = named_type(self.name, self.fork, preset)?;
+        let (schema, ty) = find_type_in_fork(self.name, self.fork, preset)?;
         let mut body = Vec::new();
         write_json(schema, ty, ssz, &mut body, may_take)?;
         Ok(body)
@@ -157,7 +161,11 @@ impl Submission {
 impl SubmissionType {
     /// Returns the name of the body's type and its fork, or `None` if the head does not determine
     /// them.
-    fn name(self, fork: Option<Fork>, has_blobs: Option<bool>) -> Option<(&'static str, Fork)> {
+    fn type_and_fork(
+        self,
+        fork: Option<Fork>,
+        has_blobs: Option<bool>,
+    ) -> Option<(&'static str, Fork)> {
         let fork = match self {
             SubmissionType::Same(name, first) => return Some((name, first)),
             _ => fork?,
@@ -181,14 +189,14 @@ impl SubmissionType {
 
 #[cfg(test)]
 mod tests {
-    use super::{Submission, SubmissionType, ROUTES};
+    use super::{Submission, SubmissionType, SUBMISSION_ROUTES};
     use crate::ssz::{Fork, Preset, Schema};
 
     const OCTETS: (&[u8], &[u8]) = (b"Content-Type", b"application/octet-stream");
 
     fn read(target: &str, fields: &[(&str, &str)]) -> Option<Submission> {
         let fields = fields.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes()));
-        Submission::read(
+        Submission::from_head(
             b"POST",
             target.as_bytes(),
             [OCTETS].into_iter().chain(fields),
@@ -242,7 +250,7 @@ mod tests {
         let electra = (&b"Eth-Consensus-Version"[..], &b"electra"[..]);
         let read = |method: &str, target: &str, fields: &[(&'static [u8], &'static [u8])]| {
             let fields = fields.iter().copied();
-            Submission::read(method.as_bytes(), target.as_bytes(), fields)
+            Submission::from_head(method.as_bytes(), target.as_bytes(), fields)
         };
         let blocks = "/eth/v2/beacon/blocks";
         assert!(read("POST", blocks, &[OCTETS, electra]).is_some());
@@ -259,11 +267,13 @@ mod tests {
     /// A misspelled type name would make the body unavailable as JSON.
     #[test]
     fn submission_types_exist_in_their_forks() {
-        for (path, takes) in ROUTES {
+        for (path, takes) in SUBMISSION_ROUTES {
             for has_blobs in [false, true] {
                 let is_known = |fork: &&Fork| {
-                    let (name, fork) = takes.name(Some(**fork), Some(has_blobs)).unwrap();
-                    Schema::for_fork(fork, Preset::Mainnet).find(name).is_some()
+                    let (name, fork) = takes.type_and_fork(Some(**fork), Some(has_blobs)).unwrap();
+                    Schema::for_fork(fork, Preset::Mainnet)
+                        .find_type(name)
+                        .is_some()
                 };
                 assert!(Fork::ALL.iter().any(|fork| is_known(&fork)), "{path}");
                 if *takes == SubmissionType::Block {

@@ -4,23 +4,23 @@
 //! JSON is read while it arrives. SSZ is not: the positions of its parts are known when all of it
 //! is present, so the caller buffers the body and passes it at the end.
 
-use super::chain_spec::Chain;
+use super::chain_spec::ChainParameters;
 use super::engine::status;
 use super::error::TranscodeError;
-use super::format::{Format, VERSION};
-use super::root::{self, Root};
+use super::format::{BodyFormat, CONSENSUS_VERSION_HEADER};
+use super::light_client_updates;
+use super::requested_root::{self, HashTreeRoot};
 use super::ssz_routes::ResponseType;
-use super::updates;
 use super::values::{
-    estimated_json_length, make_room, named_type, parse_bool, parse_fork, write_json, ReserveBytes,
-    Transcoded,
+    estimated_json_length, find_type_in_fork, parse_bool, parse_fork, reserve_json, write_json,
+    ReserveCallback, TranscodedBody,
 };
-use crate::ssz::{EnvelopeFlags, Fork, InputForm, Preset, Schema, ToSsz, TypeId};
+use crate::ssz::{EnvelopeFlags, Fork, InputForm, JsonToSsz, Preset, Schema, TypeId};
 
 /// The conversion of one body to the other format, which receives the body as it arrives.
 #[derive(Debug)]
 pub struct Transcoder {
-    way: Direction,
+    way: ConversionDirection,
     /// The fork that the response's head names. `None` if the envelope is to name it, or if there
     /// is none.
     fork: Option<Fork>,
@@ -29,43 +29,43 @@ pub struct Transcoder {
     /// The first fork that has the type, if it is the same in all later forks.
     first_fork: Option<Fork>,
     /// The type of the SSZ, as far as the head determines it.
-    of: ValueType,
+    of: SszValueType,
     /// Whether the value is a payload's status, which REST nests.
     nests: bool,
     /// The id of the call that is answered.
     id: Vec<u8>,
     /// The root that SSZ must have to be stored.
-    root: Option<(ResponseType, Root)>,
+    root: Option<(ResponseType, HashTreeRoot)>,
     max_size: u64,
 }
 
 /// The formats from which and to which a body is converted, and the progress of the conversion.
 #[derive(Debug)]
-enum Direction {
-    ToSsz(Box<ToSsz<'static>>),
+enum ConversionDirection {
+    ToSsz(Box<JsonToSsz<'static>>),
     /// SSZ to JSON, with the number of bytes received.
     ToJson(&'static Schema, TypeId, u64),
     /// Response of REST to the result of a JSON-RPC call, with the number of bytes received.
-    Reply(Format, Preset, u64),
+    Reply(BodyFormat, Preset, u64),
     /// Light client updates to the given format, with the number of bytes received.
-    Updates(Format, Chain, u64),
+    Updates(BodyFormat, ChainParameters, u64),
 }
 
 /// The SSZ type of the body's value, as far as the head of the response determines it.
 #[derive(Clone, Copy, Debug)]
-enum ValueType {
+enum SszValueType {
     Type(&'static Schema, TypeId),
     /// The named type in the fork that the envelope will name.
     Name(&'static str, Preset),
 }
 
-impl ValueType {
+impl SszValueType {
     /// Returns the type in a fork; `None` if it depends on the fork, and the fork is unknown or
     /// lacks it.
     fn in_fork(self, fork: Option<Fork>) -> Option<(&'static Schema, TypeId)> {
         match self {
-            ValueType::Type(schema, ty) => Some((schema, ty)),
-            ValueType::Name(name, preset) => named_type(name, fork?, preset).ok(),
+            SszValueType::Type(schema, ty) => Some((schema, ty)),
+            SszValueType::Name(name, preset) => find_type_in_fork(name, fork?, preset).ok(),
         }
     }
 }
@@ -78,15 +78,15 @@ impl Transcoder {
     /// The head shows that the response can't be converted.
     pub fn new<'a>(
         gives: ResponseType,
-        format: Format,
-        chain: &Chain,
+        format: BodyFormat,
+        chain: &ChainParameters,
         max_size: u64,
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
     ) -> Result<Self, TranscodeError> {
         let (mut version, mut kind) = (None, None);
         let kind_header = gives.block_kind_header();
         for (name, value) in fields {
-            if name.eq_ignore_ascii_case(VERSION.as_bytes()) {
+            if name.eq_ignore_ascii_case(CONSENSUS_VERSION_HEADER.as_bytes()) {
                 version = Some(value);
             } else if kind_header.is_some_and(|it| name.eq_ignore_ascii_case(it.as_bytes())) {
                 kind = parse_bool(value);
@@ -106,36 +106,39 @@ impl Transcoder {
                 return Err(TranscodeError::NoDigests)
             }
             _ if gives.names_forks() => {
-                let way = Direction::Updates(format, chain.clone(), 0);
-                (way, ValueType::Name(updates::UPDATE, preset))
+                let way = ConversionDirection::Updates(format, chain.clone(), 0);
+                (
+                    way,
+                    SszValueType::Name(light_client_updates::UPDATE_TYPE, preset),
+                )
             }
-            (_, Format::Json) if gives.has_extra_json_members() => {
+            (_, BodyFormat::Json) if gives.has_extra_json_members() => {
                 return Err(TranscodeError::ExtraJson)
             }
             (Some(fork), _) => {
                 let (schema, ty) = response_type_in_fork(gives, fork, preset, kind)?;
                 let way = match format {
-                    format if is_reply => Direction::Reply(format, preset, 0),
-                    Format::Ssz => {
-                        let reader = ToSsz::new(schema, ty, InputForm::Enveloped);
+                    format if is_reply => ConversionDirection::Reply(format, preset, 0),
+                    BodyFormat::Ssz => {
+                        let reader = JsonToSsz::new(schema, ty, InputForm::Enveloped);
                         let lead = if nests { status::RESERVED_BYTES } else { 0 };
-                        Direction::ToSsz(Box::new(reader.with_prefix(lead)?))
+                        ConversionDirection::ToSsz(Box::new(reader.with_prefix(lead)?))
                     }
-                    Format::Json => Direction::ToJson(schema, ty, 0),
+                    BodyFormat::Json => ConversionDirection::ToJson(schema, ty, 0),
                 };
-                (way, ValueType::Type(schema, ty))
+                (way, SszValueType::Type(schema, ty))
             }
-            (None, Format::Ssz) => {
+            (None, BodyFormat::Ssz) => {
                 let name = gives
                     .fork_independent_name()
                     .ok_or(TranscodeError::NoVersion)?;
-                let reader = ToSsz::by_version(preset, name);
+                let reader = JsonToSsz::by_version(preset, name);
                 (
-                    Direction::ToSsz(Box::new(reader)),
-                    ValueType::Name(name, preset),
+                    ConversionDirection::ToSsz(Box::new(reader)),
+                    SszValueType::Name(name, preset),
                 )
             }
-            (None, Format::Json) => return Err(TranscodeError::NoVersion),
+            (None, BodyFormat::Json) => return Err(TranscodeError::NoVersion),
         };
         let fork = match first_fork {
             // the type does not need a fork, an envelope does
@@ -165,7 +168,7 @@ impl Transcoder {
     }
 
     /// Sets the root by which the client requested the value, if it did.
-    pub fn with_requested_root(mut self, gives: ResponseType, root: Option<Root>) -> Self {
+    pub fn with_requested_root(mut self, gives: ResponseType, root: Option<HashTreeRoot>) -> Self {
         self.root = root.map(|root| (gives, root));
         self
     }
@@ -178,9 +181,9 @@ impl Transcoder {
     /// Reserves memory for the SSZ that `length` bytes of JSON are likely converted to, so that the
     /// buffer need not grow. If the memory is refused, the buffer grows instead.
     pub fn reserve_output(&mut self, length: usize) {
-        if let Direction::ToSsz(reader) = &mut self.way {
-            let more = estimated_ssz_length(length).saturating_sub(reader.written());
-            let _ = reader.make_room(more);
+        if let ConversionDirection::ToSsz(reader) = &mut self.way {
+            let more = estimated_ssz_length(length).saturating_sub(reader.written_bytes());
+            let _ = reader.reserve_ssz(more);
         }
     }
 
@@ -188,22 +191,23 @@ impl Transcoder {
     ///
     /// # Errors
     /// The reason why the body can't be converted.
-    pub fn feed(&mut self, piece: &[u8]) -> Result<(), TranscodeError> {
+    pub fn push_piece(&mut self, piece: &[u8]) -> Result<(), TranscodeError> {
         let ssz = match &mut self.way {
-            Direction::ToSsz(reader) => {
-                reader.push(piece)?;
-                reader.written() as u64
+            ConversionDirection::ToSsz(reader) => {
+                reader.push_piece(piece)?;
+                reader.written_bytes() as u64
             }
-            Direction::ToJson(_, _, received) | Direction::Reply(_, _, received) => {
+            ConversionDirection::ToJson(_, _, received)
+            | ConversionDirection::Reply(_, _, received) => {
                 *received += piece.len() as u64;
                 *received
             }
-            Direction::Updates(to, _, received) => {
+            ConversionDirection::Updates(to, _, received) => {
                 *received += piece.len() as u64;
                 match to {
-                    Format::Json => *received,
+                    BodyFormat::Json => *received,
                     // its length in SSZ is known at the end
-                    Format::Ssz => 0,
+                    BodyFormat::Ssz => 0,
                 }
             }
         };
@@ -217,35 +221,43 @@ impl Transcoder {
     pub fn needs_original(&self) -> bool {
         matches!(
             self.way,
-            Direction::ToJson(..) | Direction::Reply(..) | Direction::Updates(..)
+            ConversionDirection::ToJson(..)
+                | ConversionDirection::Reply(..)
+                | ConversionDirection::Updates(..)
         )
     }
 
     /// Returns the number of bytes of output that are written so far, or estimated.
-    pub fn written(&self) -> usize {
+    pub fn written_bytes(&self) -> usize {
         match &self.way {
-            Direction::ToSsz(reader) => reader.written(),
-            Direction::ToJson(_, _, received) | Direction::Reply(Format::Json, _, received) => {
+            ConversionDirection::ToSsz(reader) => reader.written_bytes(),
+            ConversionDirection::ToJson(_, _, received)
+            | ConversionDirection::Reply(BodyFormat::Json, _, received) => {
                 estimated_json_length(*received)
             }
-            Direction::Reply(Format::Ssz, _, received) => {
+            ConversionDirection::Reply(BodyFormat::Ssz, _, received) => {
                 usize::try_from(*received).unwrap_or(usize::MAX)
             }
-            Direction::Updates(to, _, received) => estimated_updates_length(*to, *received),
+            ConversionDirection::Updates(to, _, received) => {
+                estimated_updates_length(*to, *received)
+            }
         }
     }
 
     /// Returns the number of bytes of memory that the output occupies, or is estimated to occupy.
-    pub fn room(&self) -> usize {
+    pub fn occupied_memory(&self) -> usize {
         match &self.way {
-            Direction::ToSsz(reader) => reader.room(),
-            Direction::ToJson(_, _, received) | Direction::Reply(Format::Json, _, received) => {
+            ConversionDirection::ToSsz(reader) => reader.occupied_memory(),
+            ConversionDirection::ToJson(_, _, received)
+            | ConversionDirection::Reply(BodyFormat::Json, _, received) => {
                 estimated_json_length(*received)
             }
-            Direction::Reply(Format::Ssz, _, received) => {
+            ConversionDirection::Reply(BodyFormat::Ssz, _, received) => {
                 usize::try_from(*received).unwrap_or(usize::MAX)
             }
-            Direction::Updates(to, _, received) => estimated_updates_length(*to, *received),
+            ConversionDirection::Updates(to, _, received) => {
+                estimated_updates_length(*to, *received)
+            }
         }
     }
 
@@ -256,23 +268,26 @@ impl Transcoder {
     /// # Errors
     /// The body was incomplete or invalid, its envelope names another fork than its head, or memory
     /// is refused.
-    pub fn finish(
+    pub fn finish_conversion(
         self,
         all: &[u8],
-        may_take: ReserveBytes<'_>,
-    ) -> Result<Transcoded, TranscodeError> {
+        may_take: ReserveCallback<'_>,
+    ) -> Result<TranscodedBody, TranscodeError> {
         let reader = match self.way {
-            Direction::ToSsz(reader) => reader,
-            Direction::ToJson(schema, ty, _) => {
-                let is_it = |(gives, root)| root::has_root((schema, ty), all, gives, &root);
-                return Ok(Transcoded {
+            ConversionDirection::ToSsz(reader) => reader,
+            ConversionDirection::ToJson(schema, ty, _) => {
+                let is_it = |(gives, root)| {
+                    requested_root::has_hash_tree_root((schema, ty), all, gives, &root)
+                };
+                return Ok(TranscodedBody {
                     has_requested_root: self.root.is_none_or(is_it),
-                    ..json(schema, ty, self.fork, all, may_take)?
+                    ..write_enveloped_json(schema, ty, self.fork, all, may_take)?
                 });
             }
-            Direction::Reply(format, preset, _) => {
-                return Ok(Transcoded {
-                    body: status::result(preset, &self.id, format, all, may_take)?.into(),
+            ConversionDirection::Reply(format, preset, _) => {
+                return Ok(TranscodedBody {
+                    body: status::route_status_to_result(preset, &self.id, format, all, may_take)?
+                        .into(),
                     format,
                     fork: None,
                     flags: EnvelopeFlags::default(),
@@ -280,12 +295,16 @@ impl Transcoder {
                     has_requested_root: true,
                 });
             }
-            Direction::Updates(format, chain, _) => {
+            ConversionDirection::Updates(format, chain, _) => {
                 let body = match format {
-                    Format::Ssz => updates::to_ssz(&chain, self.max_size, all)?,
-                    Format::Json => updates::to_json(&chain, all, may_take)?,
+                    BodyFormat::Ssz => {
+                        light_client_updates::updates_to_ssz(&chain, self.max_size, all)?
+                    }
+                    BodyFormat::Json => {
+                        light_client_updates::updates_to_json(&chain, all, may_take)?
+                    }
                 };
-                return Ok(Transcoded {
+                return Ok(TranscodedBody {
                     body: body.into(),
                     format,
                     fork: None,
@@ -295,9 +314,9 @@ impl Transcoder {
                 });
             }
         };
-        let version = reader.version().map(str::to_owned);
-        let flags = reader.flags();
-        let mut body = reader.end_in_parts()?;
+        let version = reader.envelope_version().map(str::to_owned);
+        let flags = reader.envelope_flags();
+        let mut body = reader.finish_in_parts()?;
         if self.nests {
             status::to_route_status(body.raw_bytes()).ok_or(TranscodeError::Failed)?;
         }
@@ -314,9 +333,9 @@ impl Transcoder {
             (None, Some(named), _) => Some(named?),
             _ => None,
         };
-        Ok(Transcoded {
+        Ok(TranscodedBody {
             body,
-            format: Format::Ssz,
+            format: BodyFormat::Ssz,
             fork: fork.map(Fork::name),
             flags,
             of: self.of.in_fork(fork).filter(|_| !self.nests),
@@ -332,25 +351,25 @@ pub(crate) const fn estimated_ssz_length(json: usize) -> usize {
 
 /// Estimates the length in the format `to` of light client updates after `received` bytes
 /// arrived.
-fn estimated_updates_length(to: Format, received: u64) -> usize {
+fn estimated_updates_length(to: BodyFormat, received: u64) -> usize {
     match to {
-        Format::Json => estimated_json_length(received),
+        BodyFormat::Json => estimated_json_length(received),
         // nearly all of the JSON is hex
-        Format::Ssz => usize::try_from(received / 2).unwrap_or(usize::MAX),
+        BodyFormat::Ssz => usize::try_from(received / 2).unwrap_or(usize::MAX),
     }
 }
 
 /// Writes a value as JSON, in the envelope of its route. The envelope has no `finalized`, which SSZ
 /// does not have either.
-fn json(
+fn write_enveloped_json(
     schema: &'static Schema,
     ty: TypeId,
     fork: Option<Fork>,
     ssz: &[u8],
-    may_take: ReserveBytes<'_>,
-) -> Result<Transcoded, TranscodeError> {
+    may_take: ReserveCallback<'_>,
+) -> Result<TranscodedBody, TranscodeError> {
     let mut body = Vec::new();
-    make_room(&mut body, estimated_json_length(ssz.len() as u64), may_take)?;
+    reserve_json(&mut body, estimated_json_length(ssz.len() as u64), may_take)?;
     body.push(b'{');
     if let Some(fork) = fork {
         body.extend_from_slice(b"\"version\":\"");
@@ -360,9 +379,9 @@ fn json(
     body.extend_from_slice(b"\"data\":");
     write_json(schema, ty, ssz, &mut body, may_take)?;
     body.push(b'}');
-    Ok(Transcoded {
+    Ok(TranscodedBody {
         body: body.into(),
-        format: Format::Json,
+        format: BodyFormat::Json,
         fork: None,
         flags: EnvelopeFlags::default(),
         of: None,
@@ -376,13 +395,16 @@ fn response_type_in_fork(
     preset: Preset,
     kind: Option<bool>,
 ) -> Result<(&'static Schema, TypeId), TranscodeError> {
-    let name = gives.name(fork, kind);
+    let name = gives.type_name(fork, kind);
     let name = name.ok_or_else(|| TranscodeError::Fork(fork.name().into()))?;
-    named_type(name, fork, preset)
+    find_type_in_fork(name, fork, preset)
 }
 
 /// Returns the SSZ types that a route's response has, one for each fork that has one.
-pub fn types(gives: ResponseType, preset: Preset) -> Vec<(&'static Schema, TypeId)> {
+pub fn response_types_by_fork(
+    gives: ResponseType,
+    preset: Preset,
+) -> Vec<(&'static Schema, TypeId)> {
     let forks = Fork::ALL.iter();
     forks
         .filter_map(|fork| response_type_in_fork(gives, *fork, preset, None).ok())

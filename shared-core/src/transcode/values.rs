@@ -1,23 +1,23 @@
 //! Values of one SSZ type: the type's name, and the conversion to JSON.
 
 use super::error::TranscodeError;
-use super::format::Format;
-use crate::ssz::to_json::MIN_ROOM;
-use crate::ssz::{EnvelopeFlags, Fork, Parts, Preset, Schema, ToJson, TypeId};
+use super::format::BodyFormat;
+use crate::ssz::to_json::MIN_JSON_BUFFER;
+use crate::ssz::{EnvelopeFlags, Fork, Preset, Schema, SszParts, SszToJson, TypeId};
 
 /// A callback of the host, which returns whether a buffer may grow to the given number of bytes.
-pub type ReserveBytes<'a> = &'a mut dyn FnMut(usize) -> bool;
+pub type ReserveCallback<'a> = &'a mut dyn FnMut(usize) -> bool;
 
 /// Bytes of JSON that are written at a time.
-const PIECE: usize = 16 << 10;
+const JSON_PIECE_LENGTH: usize = 16 << 10;
 
 /// The result of a conversion: the body in the other format, and the facts that its envelope named.
 #[derive(Debug)]
-pub struct Transcoded {
+pub struct TranscodedBody {
     /// The body.
-    pub body: Parts,
+    pub body: SszParts,
     /// The format of the body.
-    pub format: Format,
+    pub format: BodyFormat,
     /// The fork that only the envelope has named, and that the response's head is to name.
     pub fork: Option<&'static str>,
     /// The flags of the envelope.
@@ -35,7 +35,7 @@ pub(super) fn estimated_json_length(ssz: u64) -> usize {
     let ssz = usize::try_from(ssz).unwrap_or(usize::MAX);
     ssz.saturating_mul(2)
         .saturating_add(ssz / 4)
-        .saturating_add(PIECE)
+        .saturating_add(JSON_PIECE_LENGTH)
 }
 
 /// Appends the JSON of a value, without an envelope, to `body`, and leaves room for one byte.
@@ -44,27 +44,27 @@ pub(super) fn write_json(
     ty: TypeId,
     ssz: &[u8],
     body: &mut Vec<u8>,
-    may_take: ReserveBytes<'_>,
+    may_take: ReserveCallback<'_>,
 ) -> Result<(), TranscodeError> {
-    let writer = ToJson::new(schema, ty, ssz)?;
+    let writer = SszToJson::new(schema, ty, ssz)?;
     if body.capacity() == 0 {
-        make_room(body, estimated_json_length(ssz.len() as u64), may_take)?;
+        reserve_json(body, estimated_json_length(ssz.len() as u64), may_take)?;
     }
-    write(writer, body, may_take)
+    write_json_rest(writer, body, may_take)
 }
 
 /// Appends the rest of the JSON of a value, which may be written in part, and leaves room for one
 /// byte.
-pub(super) fn write(
-    mut writer: ToJson<'_, &[u8]>,
+pub(super) fn write_json_rest(
+    mut writer: SszToJson<'_, &[u8]>,
     body: &mut Vec<u8>,
-    may_take: ReserveBytes<'_>,
+    may_take: ReserveCallback<'_>,
 ) -> Result<(), TranscodeError> {
-    const _: () = assert!(PIECE >= MIN_ROOM);
-    let mut piece = [0; PIECE];
+    const _: () = assert!(JSON_PIECE_LENGTH >= MIN_JSON_BUFFER);
+    let mut piece = [0; JSON_PIECE_LENGTH];
     loop {
-        let written = writer.write(&mut piece)?;
-        make_room(body, written + 1, may_take)?;
+        let written = writer.write_next(&mut piece)?;
+        reserve_json(body, written + 1, may_take)?;
         if written == 0 {
             return Ok(());
         }
@@ -74,10 +74,10 @@ pub(super) fn write(
 
 /// Reserves memory for `more` bytes, if the host permits, and grows the buffer by at least a
 /// quarter.
-pub(super) fn make_room(
+pub(super) fn reserve_json(
     body: &mut Vec<u8>,
     more: usize,
-    may_take: ReserveBytes<'_>,
+    may_take: ReserveCallback<'_>,
 ) -> Result<(), TranscodeError> {
     let needed = body.len().saturating_add(more);
     if needed <= body.capacity() {
@@ -108,13 +108,13 @@ pub(super) fn parse_bool(value: &[u8]) -> Option<bool> {
 }
 
 /// Finds the type `name` in a fork. Errors: the fork has no such type.
-pub(super) fn named_type(
+pub(super) fn find_type_in_fork(
     name: &str,
     fork: Fork,
     preset: Preset,
 ) -> Result<(&'static Schema, TypeId), TranscodeError> {
     let schema = Schema::for_fork(fork, preset);
-    let ty = schema.find(name);
+    let ty = schema.find_type(name);
     let ty = ty.ok_or_else(|| TranscodeError::Fork(fork.name().into()))?;
     Ok((schema, ty))
 }

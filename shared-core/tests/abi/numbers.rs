@@ -7,7 +7,7 @@ use std::ptr::{null, null_mut};
 use rustix::mm::{mmap_anonymous, mprotect, munmap, MapFlags, MprotectFlags, ProtFlags};
 use sszip_core::ffi::sszip_status::*;
 use sszip_core::ffi::*;
-use sszip_core::variable::Variable;
+use sszip_core::log_variable::LogVariable;
 
 fn text(text: &'static str) -> sszip_str {
     sszip_str {
@@ -297,7 +297,7 @@ fn link_refuses_an_unknown_connection_result() {
 fn unknown_variable_number_has_no_name() {
     for number in (0..=99).chain([usize::MAX]) {
         let name = sszip_variable_name(number);
-        let is_one = number < Variable::ALL.len();
+        let is_one = number < LogVariable::ALL.len();
         assert_eq!(name.data.is_null(), !is_one, "{number}");
         assert_eq!(name.len == 0, !is_one, "{number}");
     }

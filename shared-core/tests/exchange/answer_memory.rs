@@ -5,10 +5,10 @@ use std::io::Read;
 use std::sync::Arc;
 
 use sszip_core::config::RouteConfig;
-use sszip_core::exchange::drive::{BodyLength, Driver, RequestBody, Step};
+use sszip_core::exchange::drive::{BodyLength, ExchangeDriver, HostStep, RequestBody};
 use sszip_core::exchange::LookupRequest;
-use sszip_core::memory::Budget;
-use sszip_core::mode::Mode;
+use sszip_core::memory::MemoryBudget;
+use sszip_core::response_mode::ResponseMode;
 
 use crate::driven::{client_body, run_job, sent, End};
 use crate::setup::{self, request_head, response_head, JSON};
@@ -18,21 +18,21 @@ const MIB: usize = 1 << 20;
 /// Bytes reserved for a response without received bytes, and for its compressed form.
 const FIRST: usize = 2 * 64 * KIB;
 
-fn config(lines: &[&str]) -> (Arc<RouteConfig>, Budget) {
+fn config(lines: &[&str]) -> (Arc<RouteConfig>, MemoryBudget) {
     let config = setup::config(&[&["comp_level 1"], lines].concat());
     let budget = config.process.budget.clone();
     (config, budget)
 }
 
-fn requested(config: &Arc<RouteConfig>, method: &[u8]) -> Driver {
-    let mut driver = Driver::new(Arc::clone(config));
+fn requested(config: &Arc<RouteConfig>, method: &[u8]) -> ExchangeDriver {
+    let mut driver = ExchangeDriver::new(Arc::clone(config));
     let fields = [JSON, (b"Accept-Encoding", b"gzip")];
     driver.request_head(request_head(method, &fields)).unwrap();
     driver
 }
 
 /// Reads a head in which the node announces `length` bytes.
-fn announced(driver: &mut Driver, length: usize, coding: Option<&[u8]>) -> Step {
+fn announced(driver: &mut ExchangeDriver, length: usize, coding: Option<&[u8]>) -> HostStep {
     let coding = coding.map(|coding| (&b"Content-Encoding"[..], coding));
     let fields: Vec<_> = [JSON].into_iter().chain(coding).collect();
     let head = response_head(200, Some(length as u64), &fields);
@@ -59,21 +59,31 @@ fn announced_lengths_reserve_no_memory() {
         let mut driver = requested(&config, b"GET");
         assert!(matches!(
             announced(&mut driver, 16 * MIB, None),
-            Step::Buffer
+            HostStep::Buffer
         ));
-        assert!(matches!(driver.piece(b"{").unwrap(), Step::Await));
+        assert!(matches!(
+            driver.handle_body_piece(b"{").unwrap(),
+            HostStep::Await
+        ));
         drivers.push(driver);
     }
-    assert!(budget.used() <= 100 * FIRST, "{}", budget.used());
+    assert!(
+        budget.reserved_bytes() <= 100 * FIRST,
+        "{}",
+        budget.reserved_bytes()
+    );
     // memory is left for other responses
     let whole = body(8 * MIB);
     let mut driver = requested(&config, b"GET");
     let step = announced(&mut driver, whole.len(), None);
     let got = client_body(&mut driver, step, whole.chunks(16 * KIB), End::Whole);
     assert!(gunzipped(&got.unwrap().unwrap()) == whole);
-    assert_eq!(driver.exchange().unwrap().mode(), Mode::Oneshot);
+    assert_eq!(
+        driver.available_exchange().unwrap().response_mode(),
+        ResponseMode::Oneshot
+    );
     drop((driver, drivers));
-    assert_eq!(budget.used(), 0);
+    assert_eq!(budget.reserved_bytes(), 0);
 }
 
 #[test]
@@ -83,19 +93,26 @@ fn reserved_memory_grows_with_the_received_bytes() {
     let mut driver = requested(&config, b"GET");
     assert!(matches!(
         announced(&mut driver, whole.len(), None),
-        Step::Buffer
+        HostStep::Buffer
     ));
     let mut received = 0;
     for piece in whole.chunks(10_000) {
-        assert!(matches!(driver.piece(piece).unwrap(), Step::Await));
+        assert!(matches!(
+            driver.handle_body_piece(piece).unwrap(),
+            HostStep::Await
+        ));
         received += piece.len();
         let most = (4 * received).max(FIRST).min(2 * whole.len());
-        assert!(budget.used() <= most, "{} of {received}", budget.used());
+        assert!(
+            budget.reserved_bytes() <= most,
+            "{} of {received}",
+            budget.reserved_bytes()
+        );
     }
     // including the compressed form
-    assert_eq!(budget.used(), 2 * whole.len());
-    let step = driver.end().unwrap();
-    assert!(matches!(run_job(&mut driver, step), Step::Send));
+    assert_eq!(budget.reserved_bytes(), 2 * whole.len());
+    let step = driver.handle_body_end().unwrap();
+    assert!(matches!(run_job(&mut driver, step), HostStep::Send));
     assert!(gunzipped(&sent(&driver)) == whole);
 }
 
@@ -104,34 +121,41 @@ fn response_is_streamed_when_its_memory_is_refused() {
     let (config, budget) = config(&["memory 8m"]);
     let whole = body(3 * MIB);
     for taken in [0, 2, 4, 6, 7] {
-        let others = budget.reserve(taken * MIB, 8 * MIB).unwrap();
+        let others = budget.reserve_bytes(taken * MIB, 8 * MIB).unwrap();
         let mut driver = requested(&config, b"GET");
         let step = announced(&mut driver, whole.len(), None);
         let got = client_body(&mut driver, step, whole.chunks(10_000), End::Whole);
         assert!(gunzipped(&got.unwrap().unwrap()) == whole);
         let expected = match taken {
-            0 | 2 => Mode::Oneshot,
-            _ => Mode::Stream,
+            0 | 2 => ResponseMode::Oneshot,
+            _ => ResponseMode::Stream,
         };
-        assert_eq!(driver.exchange().unwrap().mode(), expected, "{taken}");
+        assert_eq!(
+            driver.available_exchange().unwrap().response_mode(),
+            expected,
+            "{taken}"
+        );
         drop((driver, others));
-        assert_eq!(budget.used(), 0);
+        assert_eq!(budget.reserved_bytes(), 0);
     }
 }
 
 #[test]
 fn compressed_response_passes_unchanged_when_its_memory_is_refused() {
     let (config, budget) = config(&["memory 2m"]);
-    let mut driver = Driver::new(Arc::clone(&config));
+    let mut driver = ExchangeDriver::new(Arc::clone(&config));
     driver.request_head(request_head(b"GET", &[])).unwrap();
     let whole = body(MIB);
-    let others = budget.reserve(MIB, 2 * MIB).unwrap();
+    let others = budget.reserve_bytes(MIB, 2 * MIB).unwrap();
     let step = announced(&mut driver, whole.len(), Some(b"gzip"));
     let got = client_body(&mut driver, step, whole.chunks(10_000), End::Whole);
     assert!(got.unwrap().unwrap() == whole);
-    assert_eq!(driver.exchange().unwrap().mode(), Mode::Memory);
+    assert_eq!(
+        driver.available_exchange().unwrap().response_mode(),
+        ResponseMode::Memory
+    );
     drop((driver, others));
-    assert_eq!(budget.used(), 0);
+    assert_eq!(budget.reserved_bytes(), 0);
 }
 
 #[test]
@@ -146,14 +170,21 @@ fn announced_length_of_a_split_batch_reserves_no_memory() {
         ..LookupRequest::default()
     };
     let step = driver
-        .lookup(RequestBody::Whole(batch), lookup_request)
+        .lookup_under_policy(RequestBody::Whole(batch), lookup_request)
         .unwrap();
-    assert!(matches!(step, Step::ForwardRewritten));
-    let before = budget.used();
+    assert!(matches!(step, HostStep::ForwardRewritten));
+    let before = budget.reserved_bytes();
     assert!(matches!(
         announced(&mut driver, 16 * MIB, None),
-        Step::Buffer
+        HostStep::Buffer
     ));
-    assert!(matches!(driver.piece(b"[").unwrap(), Step::Await));
-    assert!(budget.used() <= before + FIRST, "{}", budget.used());
+    assert!(matches!(
+        driver.handle_body_piece(b"[").unwrap(),
+        HostStep::Await
+    ));
+    assert!(
+        budget.reserved_bytes() <= before + FIRST,
+        "{}",
+        budget.reserved_bytes()
+    );
 }

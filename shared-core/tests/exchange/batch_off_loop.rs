@@ -3,20 +3,20 @@
 
 use std::sync::Arc;
 
-use sszip_core::cache::process::Process;
+use sszip_core::cache::process::ProcessHandle;
 use sszip_core::config::RouteConfig;
-use sszip_core::exchange::transitions::State;
+use sszip_core::exchange::transitions::ExchangeState;
 use sszip_core::exchange::{
-    EndAction, Exchange, HeadAction, LookupAction, LookupRequest, PieceAction,
+    BodyEndAction, BodyPieceAction, Exchange, LookupAction, LookupRequest, ResponseHeadAction,
 };
-use sszip_core::mode::Mode;
+use sszip_core::response_mode::ResponseMode;
 
 use crate::setup::{self, config_of_process, posted, response_head, JSON};
 use crate::support::gunzip;
 
 fn config() -> Arc<RouteConfig> {
-    let process = Process::default();
-    process.shared.start(64 << 20, 64 << 20, 1);
+    let process = ProcessHandle::default();
+    process.shared.start_hot_tier(64 << 20, 64 << 20, 1);
     config_of_process(process, &["cache on"])
 }
 
@@ -46,7 +46,7 @@ fn look_up(config: &Arc<RouteConfig>, body: &str, gzip: bool) -> (Exchange, Look
         coding_allowed: true,
         ..LookupRequest::default()
     };
-    let found = exchange.lookup(lookup_request).unwrap();
+    let found = exchange.lookup_in_cache(lookup_request).unwrap();
     (exchange, found)
 }
 
@@ -56,23 +56,26 @@ fn answer(exchange: &mut Exchange, body: &str) -> bool {
         .response_head(response_head(200, Some(body.len() as u64), &[JSON]))
         .unwrap();
     let off_loop = match action {
-        HeadAction::Buffer => {
-            assert_eq!(exchange.piece(body.as_bytes()), Ok(PieceAction::Buffered));
-            let Ok(EndAction::Code { off_loop }) = exchange.end() else {
+        ResponseHeadAction::Buffer => {
+            assert_eq!(
+                exchange.body_piece(body.as_bytes()),
+                Ok(BodyPieceAction::Buffered)
+            );
+            let Ok(BodyEndAction::Code { off_loop }) = exchange.body_end() else {
                 panic!("it is whole");
             };
-            exchange.compress().unwrap();
+            exchange.run_body_stages().unwrap();
             off_loop
         }
-        HeadAction::Tee => {
-            exchange.observe(body.as_bytes()).unwrap();
+        ResponseHeadAction::Tee => {
+            exchange.observe_passed_piece(body.as_bytes()).unwrap();
             false
         }
         other => panic!("{other:?}"),
     };
     if let Some(mut fill) = exchange.take_fill() {
-        fill.build();
-        fill.publish(1000);
+        fill.build_collected_entries();
+        fill.publish_entries(1000);
     }
     off_loop
 }
@@ -118,9 +121,9 @@ fn long_stored_responses_are_decompressed_off_the_loop() {
         let (mut exchange, found) = look_up(&config, &batch((0..count).map(call)), gzip);
         assert_eq!(found, expected, "{count} of {length}, gzip: {gzip}");
         if found == LookupAction::RespondOffLoop {
-            exchange.compress().unwrap();
+            exchange.run_body_stages().unwrap();
         }
-        assert_eq!(exchange.status(), 200);
+        assert_eq!(exchange.stored_response_status(), 200);
         let whole = batch((0..count).map(|block| node_response(block, length)));
         assert!(body(&exchange) == whole, "{count} of {length}");
     }
@@ -132,9 +135,15 @@ fn stored_batch_is_fetched_when_its_decompression_fails() {
     let config = stored(0..3, 140_000);
     let (mut exchange, found) = look_up(&config, &batch((0..3).map(call)), false);
     assert_eq!(found, LookupAction::RespondOffLoop);
-    exchange.send_original(Mode::Failed).unwrap();
-    assert_eq!(exchange.state(), State::AwaitingHead);
-    assert_eq!((exchange.status(), exchange.body().count()), (0, 0));
+    exchange.send_original(ResponseMode::Failed).unwrap();
+    assert_eq!(exchange.exchange_state(), ExchangeState::AwaitingHead);
+    assert_eq!(
+        (
+            exchange.stored_response_status(),
+            exchange.body_slices().count()
+        ),
+        (0, 0)
+    );
     assert!(exchange.head_edits().is_empty());
 }
 

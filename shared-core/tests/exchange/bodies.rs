@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use sszip_core::cache::process::wake::EventLoop;
-use sszip_core::cache::process::Process;
+use sszip_core::cache::process::ProcessHandle;
 use sszip_core::config::{ConfigBlock, RouteConfig};
-use sszip_core::exchange::drive::{Driver, Step};
-use sszip_core::exchange::transitions::State;
+use sszip_core::exchange::drive::{ExchangeDriver, HostStep};
+use sszip_core::exchange::transitions::ExchangeState;
 use sszip_core::exchange::{
-    BodyStreamError, EndAction, Exchange, HeadAction, PieceAction, PurgeRequest, RequestHead,
-    ResponseHead,
+    BodyEndAction, BodyPieceAction, BodyStreamError, Exchange, PurgeRequest, RequestHead,
+    ResponseHead, ResponseHeadAction,
 };
-use sszip_core::gzip::oneshot::gzip;
+use sszip_core::gzip::oneshot::gzip_oneshot;
 use sszip_core::gzip::stream::Flush;
-use sszip_core::memory::Budget;
-use sszip_core::mode::Mode;
+use sszip_core::memory::MemoryBudget;
+use sszip_core::response_mode::ResponseMode;
 
 use crate::setup::{self, config_of_process, request_head, JSON};
 use crate::support::gunzip;
@@ -70,7 +70,7 @@ fn flush() -> impl Strategy<Value = Flush> {
     prop::sample::select(vec![Flush::None, Flush::Sync, Flush::Finish])
 }
 
-fn config(budget: &Budget) -> Arc<RouteConfig> {
+fn config(budget: &MemoryBudget) -> Arc<RouteConfig> {
     let lines = ["min_length 10", "max_oneshot 2k", "hold 500"];
     config_of_process(budget.clone(), &lines)
 }
@@ -80,7 +80,7 @@ fn response_head(
     status: u16,
     content_length: Option<u64>,
     coding: Option<&str>,
-) -> Result<HeadAction, sszip_core::exchange::Misuse> {
+) -> Result<ResponseHeadAction, sszip_core::exchange::Misuse> {
     let coding = coding.map(|coding| (&b"Content-Encoding"[..], coding.as_bytes()));
     let fields: Vec<_> = [JSON].into_iter().chain(coding).collect();
     exchange.response_head(setup::response_head(status, content_length, &fields))
@@ -91,10 +91,10 @@ proptest! {
     /// memory stays reserved.
     #[test]
     fn calls_in_any_order_leave_a_consistent_exchange(events in prop::collection::vec(event(), 0..30)) {
-        let budget = Budget::new();
+        let budget = MemoryBudget::new();
         let mut exchange = Exchange::new(config(&budget));
         for event in events {
-            let (state, mode) = (exchange.state(), exchange.mode());
+            let (state, mode) = (exchange.exchange_state(), exchange.response_mode());
             let refused = match event {
                 Event::RequestHead(accept) => exchange
                     .request_head(request_head(b"GET", &[(b"Accept-Encoding", accept.as_bytes())]))
@@ -102,25 +102,25 @@ proptest! {
                 Event::ResponseHead { status, content_length, coding } => {
                     response_head(&mut exchange, status, content_length, coding).is_err()
                 }
-                Event::Piece(piece) => exchange.piece(&piece).is_err(),
-                Event::End => exchange.end().is_err(),
+                Event::Piece(piece) => exchange.body_piece(&piece).is_err(),
+                Event::End => exchange.body_end().is_err(),
                 Event::Release => exchange.end_buffering().is_err(),
                 Event::Stream(piece, flush, room) => {
                     // a stream that ends early is truncated, which is not a refusal
-                    let step = exchange.stream(&piece, flush, &mut vec![0; room]);
+                    let step = exchange.encode_stream_piece(&piece, flush, &mut vec![0; room]);
                     matches!(step, Err(BodyStreamError::Misuse(_)))
                 }
-                Event::CutShort => exchange.abort().is_err(),
-                Event::Code => exchange.compress().is_err(),
-                Event::GiveUp => exchange.send_original(Mode::Failed).is_err(),
+                Event::CutShort => exchange.abort_response().is_err(),
+                Event::Code => exchange.run_body_stages().is_err(),
+                Event::GiveUp => exchange.send_original(ResponseMode::Failed).is_err(),
             };
             if refused {
-                prop_assert_eq!((exchange.state(), exchange.mode()), (state, mode));
+                prop_assert_eq!((exchange.exchange_state(), exchange.response_mode()), (state, mode));
             }
-            prop_assert!(budget.used() <= 256 << 20);
+            prop_assert!(budget.reserved_bytes() <= 256 << 20);
         }
         drop(exchange);
-        prop_assert_eq!(budget.used(), 0);
+        prop_assert_eq!(budget.reserved_bytes(), 0);
     }
 
     /// A body in any pieces, with buffering ended at any point or not: the client decompresses
@@ -135,13 +135,13 @@ proptest! {
         give_up_after in prop::option::of(0usize..6),
         accept in prop::sample::select(vec!["gzip", "identity;q=0, gzip"]),
     ) {
-        let budget = Budget::new();
+        let budget = MemoryBudget::new();
         let mut exchange = Exchange::new(config(&budget));
         exchange
             .request_head(request_head(b"GET", &[(b"Accept-Encoding", accept.as_bytes())]))
             .unwrap();
         let length = Some(body.len() as u64);
-        prop_assert_eq!(response_head(&mut exchange, 200, length, None), Ok(HeadAction::Buffer));
+        prop_assert_eq!(response_head(&mut exchange, 200, length, None), Ok(ResponseHeadAction::Buffer));
 
         let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(body.len())).collect();
         cuts.extend([0, body.len()]);
@@ -151,20 +151,20 @@ proptest! {
         for (n, pair) in cuts.windows(2).enumerate() {
             let piece = &body[pair[0]..pair[1]];
             if holding && give_up_after == Some(n) {
-                exchange.send_original(Mode::Failed).unwrap();
-                sent.extend(exchange.body().flatten());
+                exchange.send_original(ResponseMode::Failed).unwrap();
+                sent.extend(exchange.body_slices().flatten());
                 holding = false;
             }
             if holding {
-                prop_assert_eq!(exchange.piece(piece), Ok(PieceAction::Buffered));
+                prop_assert_eq!(exchange.body_piece(piece), Ok(BodyPieceAction::Buffered));
             } else {
                 sent.extend_from_slice(piece);
             }
         }
         if holding {
-            prop_assert_eq!(exchange.end(), Ok(EndAction::Code { off_loop: false }));
-            exchange.compress().unwrap();
-            sent.extend(exchange.body().flatten());
+            prop_assert_eq!(exchange.body_end(), Ok(BodyEndAction::Code { off_loop: false }));
+            exchange.run_body_stages().unwrap();
+            sent.extend(exchange.body_slices().flatten());
         }
 
         let edit = |name| exchange.head_edits().iter().find(|edit| edit.name == name);
@@ -177,7 +177,7 @@ proptest! {
             prop_assert_eq!(sent, body);
         }
         drop(exchange);
-        prop_assert_eq!(budget.used(), 0);
+        prop_assert_eq!(budget.reserved_bytes(), 0);
     }
 }
 
@@ -195,12 +195,12 @@ proptest! {
         room in 20usize..2000,
         delimited in any::<bool>(),
     ) {
-        let budget = Budget::new();
+        let budget = MemoryBudget::new();
         let mut exchange = started_exchange(&budget);
         let mut action = exchange
             .response_head(ResponseHead { delimited, ..setup::response_head(200, None, &[JSON]) })
             .unwrap();
-        prop_assert_eq!(action, HeadAction::Buffer);
+        prop_assert_eq!(action, ResponseHeadAction::Buffer);
 
         let mut cuts: Vec<(usize, Flush)> = cuts
             .iter()
@@ -214,32 +214,32 @@ proptest! {
         for (n, (end, flush)) in cuts.into_iter().enumerate() {
             let piece = &body[start..end];
             start = end;
-            if action == HeadAction::Buffer && release_after == Some(n) {
-                prop_assert_eq!(exchange.end_buffering(), Ok(PieceAction::Stream));
-                action = HeadAction::Stream;
+            if action == ResponseHeadAction::Buffer && release_after == Some(n) {
+                prop_assert_eq!(exchange.end_buffering(), Ok(BodyPieceAction::Stream));
+                action = ResponseHeadAction::Stream;
             }
-            if action == HeadAction::Buffer {
-                match exchange.piece(piece).unwrap() {
-                    PieceAction::Buffered => continue,
-                    PieceAction::Stream => action = HeadAction::Stream,
-                    PieceAction::SendOriginal => prop_assert!(false, "there was memory"),
+            if action == ResponseHeadAction::Buffer {
+                match exchange.body_piece(piece).unwrap() {
+                    BodyPieceAction::Buffered => continue,
+                    BodyPieceAction::Stream => action = ResponseHeadAction::Stream,
+                    BodyPieceAction::SendOriginal => prop_assert!(false, "there was memory"),
                 }
             }
             stream(&mut exchange, piece, flush, room, &mut sent);
         }
-        if action == HeadAction::Buffer {
-            match exchange.end().unwrap() {
-                EndAction::Code { .. } => {
-                    exchange.compress().unwrap();
-                    sent.extend(exchange.body().flatten());
+        if action == ResponseHeadAction::Buffer {
+            match exchange.body_end().unwrap() {
+                BodyEndAction::Code { .. } => {
+                    exchange.run_body_stages().unwrap();
+                    sent.extend(exchange.body_slices().flatten());
                 }
-                EndAction::Send => sent.extend(exchange.body().flatten()),
-                EndAction::Stream => stream(&mut exchange, b"", Flush::Finish, room, &mut sent),
-                EndAction::Fail => prop_assert!(false, "it is whole"),
+                BodyEndAction::Send => sent.extend(exchange.body_slices().flatten()),
+                BodyEndAction::Stream => stream(&mut exchange, b"", Flush::Finish, room, &mut sent),
+                BodyEndAction::Fail => prop_assert!(false, "it is whole"),
             }
         } else {
             stream(&mut exchange, b"", Flush::Finish, room, &mut sent);
-            prop_assert_eq!(exchange.state(), State::Finished);
+            prop_assert_eq!(exchange.exchange_state(), ExchangeState::Finished);
         }
 
         let edit = |name| exchange.head_edits().iter().find(|edit| edit.name == name);
@@ -253,7 +253,7 @@ proptest! {
             prop_assert_eq!(sent, body);
         }
         drop(exchange);
-        prop_assert_eq!(budget.used(), 0);
+        prop_assert_eq!(budget.reserved_bytes(), 0);
     }
 }
 
@@ -261,7 +261,9 @@ fn stream(exchange: &mut Exchange, piece: &[u8], flush: Flush, room: usize, sent
     let mut rest = piece;
     loop {
         let mut output = vec![0; room];
-        let step = exchange.stream(rest, flush, &mut output).unwrap();
+        let step = exchange
+            .encode_stream_piece(rest, flush, &mut output)
+            .unwrap();
         sent.extend_from_slice(&output[..step.written]);
         rest = &rest[step.consumed..];
         if step.complete {
@@ -271,7 +273,7 @@ fn stream(exchange: &mut Exchange, piece: &[u8], flush: Flush, room: usize, sent
 }
 
 /// Creates an exchange whose client accepts gzip.
-fn started_exchange(budget: &Budget) -> Exchange {
+fn started_exchange(budget: &MemoryBudget) -> Exchange {
     let mut exchange = Exchange::new(config(budget));
     exchange
         .request_head(request_head(b"GET", &[(b"Accept-Encoding", b"gzip")]))
@@ -281,103 +283,109 @@ fn started_exchange(budget: &Budget) -> Exchange {
 
 #[test]
 fn truncated_body_is_never_completed() {
-    let budget = Budget::new();
+    let budget = MemoryBudget::new();
     let mut exchange = started_exchange(&budget);
     response_head(&mut exchange, 200, Some(100), None).unwrap();
-    exchange.piece(&[b'a'; 99]).unwrap();
-    assert_eq!(exchange.end(), Ok(EndAction::Fail));
+    exchange.body_piece(&[b'a'; 99]).unwrap();
+    assert_eq!(exchange.body_end(), Ok(BodyEndAction::Fail));
     assert_eq!(
-        (exchange.state(), exchange.mode()),
-        (State::Aborted, Mode::Cut)
+        (exchange.exchange_state(), exchange.response_mode()),
+        (ExchangeState::Aborted, ResponseMode::Cut)
     );
-    assert!(exchange.body().next().is_none() && exchange.compress().is_err());
-    assert_eq!(budget.used(), 0);
+    assert!(exchange.body_slices().next().is_none() && exchange.run_body_stages().is_err());
+    assert_eq!(budget.reserved_bytes(), 0);
 }
 
 /// Found by fuzzing: the end of a stream was taken for the end of a buffered body.
 #[test]
 fn stream_of_known_length_is_not_completed_early() {
-    let mut exchange = started_exchange(&Budget::new());
+    let mut exchange = started_exchange(&MemoryBudget::new());
     // longer than max_oneshot
     let action = response_head(&mut exchange, 200, Some(5000), None);
-    assert_eq!(action, Ok(HeadAction::Stream));
-    assert!(exchange.end().is_err());
+    assert_eq!(action, Ok(ResponseHeadAction::Stream));
+    assert!(exchange.body_end().is_err());
     let mut output = [0; 6000];
     exchange
-        .stream(&[b'a'; 4999], Flush::None, &mut output)
+        .encode_stream_piece(&[b'a'; 4999], Flush::None, &mut output)
         .unwrap();
-    let end = exchange.stream(b"", Flush::Finish, &mut output);
+    let end = exchange.encode_stream_piece(b"", Flush::Finish, &mut output);
     assert_eq!(end, Err(BodyStreamError::Short));
     assert_eq!(
-        (exchange.state(), exchange.mode()),
-        (State::Aborted, Mode::Cut)
+        (exchange.exchange_state(), exchange.response_mode()),
+        (ExchangeState::Aborted, ResponseMode::Cut)
     );
 }
 
 #[test]
 fn body_longer_than_declared_passes_unchanged() {
-    let mut exchange = started_exchange(&Budget::new());
+    let mut exchange = started_exchange(&MemoryBudget::new());
     response_head(&mut exchange, 200, Some(100), None).unwrap();
-    assert_eq!(exchange.piece(&[b'a'; 60]), Ok(PieceAction::Buffered));
-    assert_eq!(exchange.piece(&[b'b'; 41]), Ok(PieceAction::SendOriginal));
-    assert_eq!(exchange.body().collect::<Vec<_>>(), [[b'a'; 60]]);
-    assert_eq!(exchange.mode(), Mode::Failed);
+    assert_eq!(
+        exchange.body_piece(&[b'a'; 60]),
+        Ok(BodyPieceAction::Buffered)
+    );
+    assert_eq!(
+        exchange.body_piece(&[b'b'; 41]),
+        Ok(BodyPieceAction::SendOriginal)
+    );
+    assert_eq!(exchange.body_slices().collect::<Vec<_>>(), [[b'a'; 60]]);
+    assert_eq!(exchange.response_mode(), ResponseMode::Failed);
 }
 
 #[test]
 fn long_content_is_decompressed_off_the_loop() {
     for (length, expected) in [(100_000, false), (4 << 20, true)] {
-        let mut exchange = Exchange::new(config_of_process(Budget::new(), &[]));
+        let mut exchange = Exchange::new(config_of_process(MemoryBudget::new(), &[]));
         exchange.request_head(request_head(b"GET", &[])).unwrap();
-        let coded = gzip(&vec![b'a'; length], 1, length).unwrap();
+        let coded = gzip_oneshot(&vec![b'a'; length], 1, length).unwrap();
         assert!(coded.len() < 100_000);
         let head = response_head(&mut exchange, 200, Some(coded.len() as u64), Some("gzip"));
-        assert_eq!(head, Ok(HeadAction::Buffer));
-        exchange.piece(&coded).unwrap();
-        let expected = EndAction::Code { off_loop: expected };
-        assert_eq!(exchange.end(), Ok(expected), "{length}");
+        assert_eq!(head, Ok(ResponseHeadAction::Buffer));
+        exchange.body_piece(&coded).unwrap();
+        let expected = BodyEndAction::Code { off_loop: expected };
+        assert_eq!(exchange.body_end(), Ok(expected), "{length}");
     }
 }
 
 /// Buffers a body of unknown length as long as `memory` permits, in pieces of 4,000 bytes, then
 /// streams the rest.
-fn buffer_then_stream(memory: usize, body: &[u8]) -> (Mode, Vec<u8>) {
-    let budget = Budget::new();
+fn buffer_then_stream(memory: usize, body: &[u8]) -> (ResponseMode, Vec<u8>) {
+    let budget = MemoryBudget::new();
     let config = config_of_process(budget.clone(), &[&format!("memory {memory}")]);
     let mut exchange = Exchange::new(config);
     exchange
         .request_head(request_head(b"GET", &[(b"Accept-Encoding", b"gzip")]))
         .unwrap();
     let action = response_head(&mut exchange, 200, None, None);
-    assert_eq!(action, Ok(HeadAction::Buffer));
-    let (mut action, mut sent) = (PieceAction::Buffered, Vec::new());
+    assert_eq!(action, Ok(ResponseHeadAction::Buffer));
+    let (mut action, mut sent) = (BodyPieceAction::Buffered, Vec::new());
     for piece in body.chunks(4000) {
-        if action == PieceAction::Buffered {
-            action = exchange.piece(piece).unwrap();
-            assert!(budget.used() <= memory);
-            if action == PieceAction::SendOriginal {
-                sent.extend(exchange.body().flatten());
+        if action == BodyPieceAction::Buffered {
+            action = exchange.body_piece(piece).unwrap();
+            assert!(budget.reserved_bytes() <= memory);
+            if action == BodyPieceAction::SendOriginal {
+                sent.extend(exchange.body_slices().flatten());
             }
         }
         match action {
-            PieceAction::Buffered => {}
-            PieceAction::SendOriginal => sent.extend_from_slice(piece),
-            PieceAction::Stream => stream(&mut exchange, piece, Flush::None, 1000, &mut sent),
+            BodyPieceAction::Buffered => {}
+            BodyPieceAction::SendOriginal => sent.extend_from_slice(piece),
+            BodyPieceAction::Stream => stream(&mut exchange, piece, Flush::None, 1000, &mut sent),
         }
-        assert!(budget.used() <= memory);
+        assert!(budget.reserved_bytes() <= memory);
     }
     match action {
-        PieceAction::Buffered => {
-            exchange.end().unwrap();
-            exchange.compress().unwrap();
-            sent.extend(exchange.body().flatten());
+        BodyPieceAction::Buffered => {
+            exchange.body_end().unwrap();
+            exchange.run_body_stages().unwrap();
+            sent.extend(exchange.body_slices().flatten());
         }
-        PieceAction::SendOriginal => {}
-        PieceAction::Stream => stream(&mut exchange, b"", Flush::Finish, 1000, &mut sent),
+        BodyPieceAction::SendOriginal => {}
+        BodyPieceAction::Stream => stream(&mut exchange, b"", Flush::Finish, 1000, &mut sent),
     }
-    let mode = exchange.mode();
+    let mode = exchange.response_mode();
     drop(exchange);
-    assert_eq!(budget.used(), 0);
+    assert_eq!(budget.reserved_bytes(), 0);
     (mode, sent)
 }
 
@@ -388,30 +396,30 @@ fn buffering_leaves_memory_for_the_encoder() {
     let body: Vec<u8> = (0..9000u32)
         .flat_map(|n| format!("{:08x},", n.wrapping_mul(2_654_435_761)).into_bytes())
         .collect();
-    let encoder = sszip_core::gzip::stream::size(1);
+    let encoder = sszip_core::gzip::stream::fastest_encoder_size(1);
     for memory in (0..200_000).step_by(5000).map(|more| encoder + more) {
         let (mode, sent) = buffer_then_stream(memory, &body);
-        assert_eq!(mode, Mode::Stream, "{memory} bytes of memory");
+        assert_eq!(mode, ResponseMode::Stream, "{memory} bytes of memory");
         assert!(gunzip(&sent).unwrap() == body);
     }
 }
 
 #[test]
 fn body_is_compressed_oneshot_when_memory_is_too_small_for_an_encoder() {
-    let memory = sszip_core::gzip::stream::size(1) - 1;
+    let memory = sszip_core::gzip::stream::fastest_encoder_size(1) - 1;
     let body = vec![b'a'; 20_000];
     let (mode, sent) = buffer_then_stream(memory, &body);
-    assert_eq!(mode, Mode::Oneshot);
+    assert_eq!(mode, ResponseMode::Oneshot);
     assert!(sent.len() < 1000);
     let (mode, sent) = buffer_then_stream(memory, &[b'a'; 100_000]);
-    assert_eq!((mode, sent.len()), (Mode::Memory, 100_000));
+    assert_eq!((mode, sent.len()), (ResponseMode::Memory, 100_000));
 }
 
 /// Returns the driver of a purge with `method` in a process without a link to an owner.
-fn purged(method: &[u8]) -> Driver {
-    let process = Process::default();
-    process.shared.start(1 << 20, 1 << 20, 1);
-    let mut driver = Driver::new(Arc::new(ConfigBlock::default().resolve(process)));
+fn purged(method: &[u8]) -> ExchangeDriver {
+    let process = ProcessHandle::default();
+    process.shared.start_hot_tier(1 << 20, 1 << 20, 1);
+    let mut driver = ExchangeDriver::new(Arc::new(ConfigBlock::default().resolve_route(process)));
     let head = RequestHead {
         method,
         target: b"/purge?everything",
@@ -422,11 +430,11 @@ fn purged(method: &[u8]) -> Driver {
         method,
         query: b"everything",
         namespace: None,
-        waiter: EventLoop::default().waiter(1),
+        waiter: EventLoop::default().waiter_with_id(1),
         now: 0,
     };
-    let step = driver.purge(&purge).unwrap();
-    assert!(matches!(step, Step::Respond), "{step:?}");
+    let step = driver.handle_purge_request(&purge).unwrap();
+    assert!(matches!(step, HostStep::Respond), "{step:?}");
     driver
 }
 
@@ -439,8 +447,8 @@ fn purge_that_fails_responds_with_a_problem_document() {
         (b"PURGE", 503, None),
     ] {
         let driver = purged(method);
-        let exchange = driver.exchange().unwrap();
-        assert_eq!(exchange.status(), status);
+        let exchange = driver.available_exchange().unwrap();
+        assert_eq!(exchange.stored_response_status(), status);
         let field = |name| {
             let edit = exchange.head_edits().iter().find(|edit| edit.name == name);
             edit.and_then(|edit| edit.value.as_deref())
@@ -450,7 +458,7 @@ fn purge_that_fails_responds_with_a_problem_document() {
             field("Content-Type"),
             Some(&b"application/problem+json"[..])
         );
-        let body = exchange.body().collect::<Vec<_>>().concat();
+        let body = exchange.body_slices().collect::<Vec<_>>().concat();
         let problem: serde_json::Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(problem["status"], status);
         assert_eq!(

@@ -4,17 +4,17 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use sszip_core::cache::process::wake::{EventLoop, Queue};
-use sszip_core::cache::process::Process;
+use sszip_core::cache::process::wake::{EventLoop, WakeQueue};
+use sszip_core::cache::process::ProcessHandle;
 use sszip_core::config::RouteConfig;
-use sszip_core::exchange::{Exchange, HeadAction, LookupAction, LookupRequest};
+use sszip_core::exchange::{Exchange, LookupAction, LookupRequest, ResponseHeadAction};
 
 use crate::setup::{body, config_and_queue, posted, response_head, JSON};
 
 struct Host {
     config: Arc<RouteConfig>,
-    process: Process,
-    woken: Arc<Queue>,
+    process: ProcessHandle,
+    woken: Arc<WakeQueue>,
 }
 
 /// A client of the host: the origin that selects its variant, and its exchange.
@@ -73,14 +73,14 @@ impl Host {
             let head = response_head(200, None, &fields);
             assert_eq!(
                 client.exchange.response_head(head).unwrap(),
-                HeadAction::Tee
+                ResponseHeadAction::Tee
             );
             // a client that arrives while the body is transferred
             let late = self.client(&client.origin);
             resume(1000 + id, late, &mut waiting, &mut at_node);
             let wake = |waiting: &mut BTreeMap<usize, Client>| {
                 let mut woken = Vec::new();
-                while let Some(id) = self.woken.next() {
+                while let Some(id) = self.woken.next_woken() {
                     woken.extend(waiting.remove(&id).map(|client| (id, client)));
                 }
                 woken
@@ -89,16 +89,19 @@ impl Host {
                 resume(id, client, &mut waiting, &mut at_node);
             }
             let body = answer(id, &client.origin, batch);
-            client.exchange.observe(body.as_bytes()).unwrap();
+            client
+                .exchange
+                .observe_passed_piece(body.as_bytes())
+                .unwrap();
             let mut fill = client.exchange.take_fill().unwrap();
-            fill.build();
-            fill.publish(1);
+            fill.build_collected_entries();
+            fill.publish_entries(1);
             for (id, client) in wake(&mut waiting) {
                 resume(id, client, &mut waiting, &mut at_node);
             }
         }
         assert!(waiting.is_empty());
-        assert_eq!(self.process.shared.flights.count(), 0);
+        assert_eq!(self.process.shared.flights.flight_count(), 0);
         fetches
     }
 }
@@ -113,10 +116,10 @@ fn look_up(exchange: &mut Exchange, id: usize, batch: bool) -> LookupAction {
         false => call,
     };
     exchange
-        .lookup(LookupRequest {
+        .lookup_in_cache(LookupRequest {
             body: body.as_bytes(),
             now: 1,
-            waiter: Some(EventLoop::default().waiter(id)),
+            waiter: Some(EventLoop::default().waiter_with_id(id)),
             coding_allowed: true,
             ..LookupRequest::default()
         })

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use sszip_core::cache::process::wake::{EventLoop, Queue};
-use sszip_core::cache::process::Process;
+use sszip_core::cache::process::wake::{EventLoop, WakeQueue};
+use sszip_core::cache::process::ProcessHandle;
 use sszip_core::cache::status::CacheStatus;
 use sszip_core::config::RouteConfig;
-use sszip_core::exchange::{Exchange, HeadAction, Header, LookupAction, LookupRequest};
+use sszip_core::exchange::{Exchange, Header, LookupAction, LookupRequest, ResponseHeadAction};
 
 use crate::setup::{body, config_and_queue, posted, response_head, JSON};
 
@@ -19,8 +19,8 @@ const NODE: u64 = 200;
 
 struct Host {
     config: Arc<RouteConfig>,
-    process: Process,
-    woken: Arc<Queue>,
+    process: ProcessHandle,
+    woken: Arc<WakeQueue>,
 }
 
 impl Host {
@@ -65,7 +65,7 @@ impl Host {
     }
 
     fn woken(&self) -> Vec<usize> {
-        std::iter::from_fn(|| self.woken.next()).collect()
+        std::iter::from_fn(|| self.woken.next_woken()).collect()
     }
 }
 
@@ -79,10 +79,10 @@ fn look_up(
     let params = format!("[\"0x{}\"]", "ab".repeat(32));
     let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#);
     exchange
-        .lookup(LookupRequest {
+        .lookup_in_cache(LookupRequest {
             body: body.as_bytes(),
             now,
-            waiter: waiter.map(|id| EventLoop::default().waiter(id)),
+            waiter: waiter.map(|id| EventLoop::default().waiter_with_id(id)),
             coding_allowed: true,
             ..LookupRequest::default()
         })
@@ -91,10 +91,10 @@ fn look_up(
 
 fn look_up_all(exchange: &mut Exchange, body: &str, waiter: usize, now: u64) -> LookupAction {
     exchange
-        .lookup(LookupRequest {
+        .lookup_in_cache(LookupRequest {
             body: body.as_bytes(),
             now,
-            waiter: Some(EventLoop::default().waiter(waiter)),
+            waiter: Some(EventLoop::default().waiter_with_id(waiter)),
             coding_allowed: true,
             ..LookupRequest::default()
         })
@@ -147,7 +147,7 @@ fn coalesced_batches_reach_the_node_once() {
         }
         let found = look_up(&mut single, RECEIPT, 20, None, NODE);
         assert_eq!(found, LookupAction::Respond);
-        assert!(host.process.shared.flights.count() == 0);
+        assert!(host.process.shared.flights.flight_count() == 0);
     }
 }
 
@@ -175,7 +175,7 @@ fn batch_with_a_call_that_has_no_leader_is_forwarded() {
     let found = look_up_all(&mut fourth, &calls(&BOTH, 1), 4, NODE);
     assert_eq!(found, LookupAction::Forward);
     answer(fourth, &answers(&BOTH, 1), NODE);
-    assert!(host.process.shared.flights.count() == 0);
+    assert!(host.process.shared.flights.flight_count() == 0);
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn batch_waits_for_single_calls_until_its_timeout() {
     let (two, _) = host.request("eth_gasPrice", 2, 0);
     let (mut batch, found) = host.request_batch(&calls(&BOTH, 1), 3, 0);
     assert_eq!(found, LookupAction::Wait);
-    assert_eq!(batch.wait_ms(), 5_000);
+    assert_eq!(batch.lookup_wait_ms(), 5_000);
     answer(one, NULL, NODE);
     assert!(host.woken().is_empty());
     // without a wakeup the batch fetches the rest, and the receipt too, which the head of the
@@ -193,21 +193,21 @@ fn batch_waits_for_single_calls_until_its_timeout() {
     let found = look_up_all(&mut batch, &calls(&BOTH, 1), 3, 5_000);
     assert_eq!(found, LookupAction::Forward);
     drop((two, batch));
-    assert!(host.woken().is_empty() && host.process.shared.flights.count() == 0);
+    assert!(host.woken().is_empty() && host.process.shared.flights.flight_count() == 0);
 }
 
-fn head(exchange: &mut Exchange, status: u16, fields: &[Header<'_>]) -> HeadAction {
+fn head(exchange: &mut Exchange, status: u16, fields: &[Header<'_>]) -> ResponseHeadAction {
     exchange
         .response_head(response_head(status, None, fields))
         .unwrap()
 }
 
 fn answer(mut exchange: Exchange, body: &str, now: u64) {
-    assert_eq!(head(&mut exchange, 200, &[JSON]), HeadAction::Tee);
-    exchange.observe(body.as_bytes()).unwrap();
+    assert_eq!(head(&mut exchange, 200, &[JSON]), ResponseHeadAction::Tee);
+    exchange.observe_passed_piece(body.as_bytes()).unwrap();
     let mut fill = exchange.take_fill().unwrap();
-    fill.build();
-    fill.publish(now);
+    fill.build_collected_entries();
+    fill.publish_entries(now);
 }
 
 fn body_of(exchange: &Exchange) -> String {
@@ -268,13 +268,13 @@ fn uncacheable_response_is_shared_only_with_followers_that_wait() {
         let host = Host::new("cache_valid nothing 0");
         let (mut leader, waiting) =
             host.coalesced_requests(RECEIPT, 1 + usize::from(is_waited_for), 0);
-        assert_eq!(head(&mut leader, 200, &[JSON]), HeadAction::Tee);
-        leader.observe(NULL.as_bytes()).unwrap();
+        assert_eq!(head(&mut leader, 200, &[JSON]), ResponseHeadAction::Tee);
+        leader.observe_passed_piece(NULL.as_bytes()).unwrap();
         let fill = leader.take_fill().unwrap();
         // a request that arrives now shares the response only if it was built for others
         let (mut late, found) = host.request(RECEIPT, 9, 0);
         assert_eq!(found, LookupAction::Wait);
-        fill.publish(NODE);
+        fill.publish_entries(NODE);
         let found = look_up(&mut late, RECEIPT, 9, None, NODE);
         assert_eq!(found == LookupAction::Respond, is_waited_for);
         drop(waiting);
@@ -290,7 +290,10 @@ fn private_response_is_not_shared_and_disables_coalescing_for_a_second() {
     for more in [cookie, private, stored, any] {
         let host = Host::new("cache_valid nothing 10s");
         let (mut leader, waiting) = host.coalesced_requests(RECEIPT, 5, 0);
-        assert_eq!(head(&mut leader, 200, &[JSON, more]), HeadAction::Pass);
+        assert_eq!(
+            head(&mut leader, 200, &[JSON, more]),
+            ResponseHeadAction::Pass
+        );
         for (id, mut exchange) in waiting {
             let found = look_up(&mut exchange, RECEIPT, id, None, NODE);
             assert_eq!(found, LookupAction::Forward);
@@ -312,11 +315,11 @@ fn invalid_or_too_long_response_is_not_shared_and_disables_coalescing() {
     for body in ["<html>", r#"{"jsonrpc":"2.0","id":7,"result":null}"#, &long] {
         let host = Host::new("cache_max_entry 1k");
         let (mut leader, waiting) = host.coalesced_requests(RECEIPT, 5, 0);
-        assert_eq!(head(&mut leader, 200, &[JSON]), HeadAction::Tee);
-        leader.observe(body.as_bytes()).unwrap();
+        assert_eq!(head(&mut leader, 200, &[JSON]), ResponseHeadAction::Tee);
+        leader.observe_passed_piece(body.as_bytes()).unwrap();
         if let Some(mut fill) = leader.take_fill() {
-            fill.build();
-            fill.publish(NODE);
+            fill.build_collected_entries();
+            fill.publish_entries(NODE);
         }
         for (id, mut exchange) in waiting {
             let found = look_up(&mut exchange, RECEIPT, id, None, NODE);
@@ -332,8 +335,8 @@ fn invalid_or_too_long_response_is_not_shared_and_disables_coalescing() {
 fn next_follower_leads_when_the_response_is_truncated() {
     let host = Host::new("cache_valid nothing 10s");
     let (mut leader, mut waiting) = host.coalesced_requests(RECEIPT, 5, 0);
-    assert_eq!(head(&mut leader, 200, &[JSON]), HeadAction::Tee);
-    leader.observe(b"{\"jsonrpc\"").unwrap();
+    assert_eq!(head(&mut leader, 200, &[JSON]), ResponseHeadAction::Tee);
+    leader.observe_passed_piece(b"{\"jsonrpc\"").unwrap();
     drop(leader);
     // the next follower leads
     assert_eq!(host.woken(), [2]);
@@ -345,7 +348,7 @@ fn next_follower_leads_when_the_response_is_truncated() {
     // a failure does not prevent later requests from being coalesced
     let host = Host::new("cache_valid nothing 10s");
     let (mut leader, waiting) = host.coalesced_requests(RECEIPT, 5, 0);
-    assert_eq!(head(&mut leader, 503, &[JSON]), HeadAction::Pass);
+    assert_eq!(head(&mut leader, 503, &[JSON]), ResponseHeadAction::Pass);
     drop((leader, waiting));
     drop(host.coalesced_requests(RECEIPT, 5, NODE));
 }

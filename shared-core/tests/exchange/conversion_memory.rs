@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use sszip_core::config::RouteConfig;
-use sszip_core::exchange::drive::Driver;
-use sszip_core::memory::Reservation;
-use sszip_core::mode::Mode;
+use sszip_core::exchange::drive::ExchangeDriver;
+use sszip_core::memory::MemoryReservation;
+use sszip_core::response_mode::ResponseMode;
 
 use crate::ssz_concurrency::{config, rest, start_conversion, value, EITHER, MANY, OCTETS};
 
@@ -18,14 +18,14 @@ fn config_with_memory(accepts_at_once: &str) -> Arc<RouteConfig> {
 }
 
 /// Reserves all of the memory but `free` bytes.
-fn use_all_but(config: &RouteConfig, free: usize) -> Reservation {
-    let used = MEMORY - config.process.budget.used() - free;
-    config.process.budget.reserve(used, MEMORY).unwrap()
+fn use_all_but(config: &RouteConfig, free: usize) -> MemoryReservation {
+    let used = MEMORY - config.process.budget.reserved_bytes() - free;
+    config.process.budget.reserve_bytes(used, MEMORY).unwrap()
 }
 
-fn send(driver: &mut Driver, body: &[u8]) {
+fn send(driver: &mut ExchangeDriver, body: &[u8]) {
     for piece in body.chunks(16 << 10) {
-        driver.piece(piece).unwrap();
+        driver.handle_body_piece(piece).unwrap();
     }
 }
 
@@ -40,9 +40,12 @@ fn announced_length_reserves_no_memory() {
                 driver
             })
             .collect();
-        assert!(config.process.budget.used() <= 50 * (130 << 10), "{accept}");
+        assert!(
+            config.process.budget.reserved_bytes() <= 50 * (130 << 10),
+            "{accept}"
+        );
         drop(in_flight);
-        assert_eq!(config.process.budget.used(), 0);
+        assert_eq!(config.process.budget.reserved_bytes(), 0);
     }
 }
 
@@ -50,7 +53,10 @@ fn announced_length_reserves_no_memory() {
 fn conversion_longer_than_the_memory_is_not_started() {
     let config = config_with_memory("8");
     let (driver, _) = start_conversion(&config, EITHER, Some(200 << 20));
-    assert_eq!(driver.exchange().unwrap().mode(), Mode::Memory);
+    assert_eq!(
+        driver.available_exchange().unwrap().response_mode(),
+        ResponseMode::Memory
+    );
 }
 
 #[test]
@@ -63,10 +69,10 @@ fn response_passes_unchanged_if_memory_is_refused_while_the_original_is_buffered
         send(&mut driver, &json[..sent]);
         let others = use_all_but(&config, 1000);
         let (mode, status, got) = rest(&mut driver, step, &json[sent..]);
-        assert_eq!((mode, status), (Mode::Memory, 0), "{sent}");
+        assert_eq!((mode, status), (ResponseMode::Memory, 0), "{sent}");
         assert!(got == json, "{sent}");
         drop((driver, others));
-        assert_eq!(config.process.budget.used(), 0);
+        assert_eq!(config.process.budget.reserved_bytes(), 0);
     }
 }
 
@@ -76,12 +82,12 @@ fn announced_length_is_reserved_before_the_original_is_dropped() {
     let config = config_with_memory("8");
     let (mut driver, step) = start_conversion(&config, EITHER, Some(json.len()));
     send(&mut driver, &json[..HOLD + (32 << 10)]);
-    assert!(config.process.budget.used() >= json.len() / 2);
+    assert!(config.process.budget.reserved_bytes() >= json.len() / 2);
     let others = use_all_but(&config, 0);
     let (mode, _, got) = rest(&mut driver, step, &json[HOLD + (32 << 10)..]);
-    assert_eq!((mode, got.len()), (Mode::Ssz, 16 * MANY));
+    assert_eq!((mode, got.len()), (ResponseMode::Ssz, 16 * MANY));
     drop((driver, others));
-    assert_eq!(config.process.budget.used(), 0);
+    assert_eq!(config.process.budget.reserved_bytes(), 0);
 }
 
 #[test]
@@ -92,7 +98,7 @@ fn client_that_accepts_only_ssz_receives_503_if_memory_is_refused() {
     send(&mut driver, &json[..HOLD]);
     let others = use_all_but(&config, 0);
     let (mode, status, _) = rest(&mut driver, step, &json[HOLD..]);
-    assert_eq!((mode, status), (Mode::Memory, 503));
+    assert_eq!((mode, status), (ResponseMode::Memory, 503));
     drop((driver, others));
-    assert_eq!(config.process.budget.used(), 0);
+    assert_eq!(config.process.budget.reserved_bytes(), 0);
 }

@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use sszip_core::cache::reason::Reason;
 use sszip_core::config::RouteConfig;
-use sszip_core::exchange::drive::{BodyLength, Driver, RequestBody, RequiredBody, Step};
+use sszip_core::exchange::drive::{
+    BodyLength, ExchangeDriver, HostStep, RequestBody, RequiredBody,
+};
 use sszip_core::exchange::{LookupRequest, RequestHead};
-use sszip_core::mode::Mode;
+use sszip_core::response_mode::ResponseMode;
 
 use crate::driven::{run_job, sent};
 use crate::setup;
@@ -21,8 +23,8 @@ fn config(lines: &[&str]) -> Arc<RouteConfig> {
 }
 
 /// Returns the driver of a POST whose body the core must read.
-fn posted(config: &Arc<RouteConfig>, target: &str, fields: &[(&str, &str)]) -> Driver {
-    let mut driver = Driver::new(Arc::clone(config));
+fn posted(config: &Arc<RouteConfig>, target: &str, fields: &[(&str, &str)]) -> ExchangeDriver {
+    let mut driver = ExchangeDriver::new(Arc::clone(config));
     let fields = fields
         .iter()
         .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
@@ -40,14 +42,14 @@ fn posted(config: &Arc<RouteConfig>, target: &str, fields: &[(&str, &str)]) -> D
 }
 
 /// Looks up a body that is not contiguous and for which memory is refused.
-fn refused(driver: &mut Driver, body: &[u8]) -> Step {
+fn refused(driver: &mut ExchangeDriver, body: &[u8]) -> HostStep {
     assert!(!driver.reserve_body_copy(body.len()));
     let lookup_request = LookupRequest {
         body: &body[..body.len().min(1000)],
         ..LookupRequest::default()
     };
     let step = driver
-        .lookup(RequestBody::Unavailable, lookup_request)
+        .lookup_under_policy(RequestBody::Unavailable, lookup_request)
         .unwrap();
     run_job(driver, step)
 }
@@ -60,7 +62,7 @@ fn call(method: &str, length: usize) -> Vec<u8> {
 #[test]
 fn copied_request_body_is_counted_until_the_lookup() {
     let config = config(&["cache on", "memory 150k"]);
-    let used = || config.process.budget.used();
+    let used = || config.process.budget.reserved_bytes();
     let body = call("eth_chainId", 100_000);
     let mut first = posted(&config, "/", &[("Content-Type", JSON)]);
     assert!(first.reserve_body_copy(body.len()));
@@ -71,9 +73,9 @@ fn copied_request_body_is_counted_until_the_lookup() {
     assert!(second.reserve_body_copy(SHORT));
     assert_eq!(used(), body.len());
     let step = first
-        .lookup(RequestBody::Whole(&body), LookupRequest::default())
+        .lookup_under_policy(RequestBody::Whole(&body), LookupRequest::default())
         .unwrap();
-    assert!(matches!(step, Step::Forward));
+    assert!(matches!(step, HostStep::Forward));
     assert_eq!(used(), 0);
     // a request that is never looked up releases its memory too
     let mut third = posted(&config, "/", &[("Content-Type", JSON)]);
@@ -85,7 +87,7 @@ fn copied_request_body_is_counted_until_the_lookup() {
 #[test]
 fn buffered_request_body_is_bounded_and_counted() {
     let config = config(&["cache on", "cache_max_request 200k", "memory 500k"]);
-    let used = || config.process.budget.used();
+    let used = || config.process.budget.reserved_bytes();
     let request = || posted(&config, "/", &[("Content-Type", JSON)]);
     let mut first = request();
     // the capacity doubles, up to the maximum length of a look-up
@@ -108,15 +110,15 @@ fn buffered_request_body_is_bounded_and_counted() {
     let whys = [Reason::RequestLength, Reason::Memory];
     for (driver, why) in [&mut first, &mut third].into_iter().zip(whys) {
         let step = driver
-            .lookup(RequestBody::Unavailable, LookupRequest::default())
+            .lookup_under_policy(RequestBody::Unavailable, LookupRequest::default())
             .unwrap();
-        assert!(matches!(step, Step::Forward));
-        assert_eq!(driver.exchange().unwrap().reason(), why);
+        assert!(matches!(step, HostStep::Forward));
+        assert_eq!(driver.available_exchange().unwrap().cache_reason(), why);
     }
     assert_eq!(used(), 150 << 10);
     let body = call("eth_chainId", 100_000);
     assert!(second
-        .lookup(RequestBody::Whole(&body), LookupRequest::default())
+        .lookup_under_policy(RequestBody::Whole(&body), LookupRequest::default())
         .is_ok());
     assert_eq!(used(), 0);
 }
@@ -126,12 +128,12 @@ fn announced_request_lengths_reserve_no_memory() {
     let config = config(&["cache on", "cache_max_request 16m", "memory 16m"]);
     let request = || posted(&config, "/", &[("Content-Type", JSON)]);
     let announced = BodyLength::Known(16 << 20);
-    let mut stalled: Vec<Driver> = (0..17).map(|_| request()).collect();
+    let mut stalled: Vec<ExchangeDriver> = (0..17).map(|_| request()).collect();
     for driver in &mut stalled {
         assert_eq!(driver.buffer_allowance(0, announced), Some(16 << 20));
         assert_eq!(driver.buffer_allowance(1, announced), Some(16 << 20));
     }
-    assert_eq!(config.process.budget.used(), 17);
+    assert_eq!(config.process.budget.reserved_bytes(), 17);
     let mut other = request();
     let length = BodyLength::Known(300_000);
     assert_eq!(other.buffer_allowance(200_000, length), Some(300_000));
@@ -148,7 +150,7 @@ fn announced_request_lengths_reserve_no_memory() {
 fn requests_in_flight_leave_memory_for_another_request() {
     let config = config(&["cache on", "cache_max_request 16m", "memory 16m"]);
     let request = || posted(&config, "/", &[("Content-Type", JSON)]);
-    let mut senders: Vec<Driver> = (0..40).map(|_| request()).collect();
+    let mut senders: Vec<ExchangeDriver> = (0..40).map(|_| request()).collect();
     let mut refused = 0;
     for received in (1_u64..=150).map(|piece| piece * 100_000) {
         senders.retain_mut(|driver| {
@@ -158,7 +160,7 @@ fn requests_in_flight_leave_memory_for_another_request() {
             refused += usize::from(!keeps);
             keeps
         });
-        assert!(config.process.budget.used() <= 16 << 20);
+        assert!(config.process.budget.reserved_bytes() <= 16 << 20);
         let mut other = request();
         assert!(
             other
@@ -184,14 +186,21 @@ fn request_that_cannot_be_copied_is_forwarded_unchanged() {
     for fields in [&[json][..], &[json, ("Accept", OCTETS)]] {
         let mut driver = posted(&config, "/", fields);
         let step = refused(&mut driver, &body);
-        assert!(matches!(step, Step::Forward), "{step:?}");
-        assert_eq!(driver.exchange().unwrap().reason(), Reason::Memory);
+        assert!(matches!(step, HostStep::Forward), "{step:?}");
+        assert_eq!(
+            driver.available_exchange().unwrap().cache_reason(),
+            Reason::Memory
+        );
     }
     let path = "/eth/v1/validator/register_validator";
     let mut driver = posted(&config, path, &[("Content-Type", OCTETS)]);
     let step = refused(&mut driver, &[b'a'; 180 * 400]);
-    assert!(matches!(step, Step::Forward), "{step:?}");
-    assert!(driver.exchange().unwrap().request_body().is_empty());
+    assert!(matches!(step, HostStep::Forward), "{step:?}");
+    assert!(driver
+        .available_exchange()
+        .unwrap()
+        .request_body()
+        .is_empty());
 }
 
 #[test]
@@ -204,20 +213,26 @@ fn request_that_the_node_does_not_support_is_rejected_when_it_cannot_be_copied()
     ];
     let mut driver = posted(&route, "/engine/v1/payloads/witness", &fields);
     let step = refused(&mut driver, &[0; 70_000]);
-    assert!(matches!(step, Step::Respond), "{step:?}");
-    let exchange = driver.exchange().unwrap();
-    assert_eq!((exchange.status(), exchange.mode()), (503, Mode::Memory));
+    assert!(matches!(step, HostStep::Respond), "{step:?}");
+    let exchange = driver.available_exchange().unwrap();
+    assert_eq!(
+        (exchange.stored_response_status(), exchange.response_mode()),
+        (503, ResponseMode::Memory)
+    );
     // a call is recognised by the beginning of its body
     let method = config(&["memory 64k", "ssz_witness rest"]);
     let mut driver = posted(&method, "/", &[("Content-Type", JSON)]);
     let step = refused(&mut driver, &call("engine_newPayloadWithWitnessV5", 70_000));
-    assert!(matches!(step, Step::Respond), "{step:?}");
+    assert!(matches!(step, HostStep::Respond), "{step:?}");
     let error: serde_json::Value = serde_json::from_slice(&sent(&driver)).unwrap();
     assert_eq!(
         (&error["id"], &error["error"]["code"]),
         (&7.into(), &(-32603).into())
     );
-    assert_eq!(driver.exchange().unwrap().mode(), Mode::Memory);
+    assert_eq!(
+        driver.available_exchange().unwrap().response_mode(),
+        ResponseMode::Memory
+    );
     // all other bodies are forwarded
     for body in [
         call("engine_newPayloadV5", 70_000),
@@ -226,6 +241,6 @@ fn request_that_the_node_does_not_support_is_rejected_when_it_cannot_be_copied()
     ] {
         let mut driver = posted(&method, "/", &[("Content-Type", JSON)]);
         let step = refused(&mut driver, &body);
-        assert!(matches!(step, Step::Forward), "{step:?}");
+        assert!(matches!(step, HostStep::Forward), "{step:?}");
     }
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use sszip_core::config::RouteConfig;
-use sszip_core::exchange::drive::{Driver, Step};
+use sszip_core::exchange::drive::{ExchangeDriver, HostStep};
 use sszip_core::exchange::ResponseHead;
-use sszip_core::mode::Mode;
+use sszip_core::response_mode::ResponseMode;
 
 use crate::driven::{client_body, sent, stored, End};
 use crate::setup::{self, call, config_of_process, look_up, response_head, JSON};
@@ -77,7 +77,7 @@ const PLAIN: NodeFraming = NodeFraming {
 };
 
 /// Returns the response that the client receives after the node has sent `body`, decompressed.
-fn answer(driver: &mut Driver, body: &str, how: NodeFraming) -> Option<String> {
+fn answer(driver: &mut ExchangeDriver, body: &str, how: NodeFraming) -> Option<String> {
     let body = match how.coded {
         true => gzip(body.as_bytes()),
         false => body.as_bytes().to_vec(),
@@ -90,7 +90,7 @@ fn answer(driver: &mut Driver, body: &str, how: NodeFraming) -> Option<String> {
     let step = driver.response_head(head).unwrap();
     let got = client_body(driver, step, body.chunks(how.piece), End::Whole).unwrap()?;
     stored(driver, 1);
-    let edits = driver.exchange().unwrap().head_edits();
+    let edits = driver.available_exchange().unwrap().head_edits();
     let coding = edits.iter().rfind(|edit| edit.name == "Content-Encoding");
     let is_coded = match coding {
         Some(edit) => edit.value.is_some(),
@@ -138,7 +138,7 @@ proptest! {
             false => response_of_length(1, bytes),
         };
         let (mut driver, step) = look_up(&config, &call(1, "eth_getLogs"), accepts);
-        prop_assert!(matches!(step, Step::Forward));
+        prop_assert!(matches!(step, HostStep::Forward));
         let how = NodeFraming { length, coded, piece, status };
         let got = answer(&mut driver, &text, how).unwrap();
         let is_short = bytes <= 1024;
@@ -148,10 +148,10 @@ proptest! {
         } else {
             prop_assert!(got == too_long(1) || is_short && got == text, "{}", got);
         }
-        let exchange = driver.exchange().unwrap();
-        prop_assert_eq!(exchange.denied() == 1, exchange.mode() == Mode::Denied);
+        let exchange = driver.available_exchange().unwrap();
+        prop_assert_eq!(exchange.denied_call_count() == 1, exchange.response_mode() == ResponseMode::Denied);
         drop(driver);
-        prop_assert_eq!(config.process.budget.used(), 0);
+        prop_assert_eq!(config.process.budget.reserved_bytes(), 0);
     }
 
     /// Each response of a batch is limited by itself, and keeps its position.
@@ -189,7 +189,7 @@ proptest! {
         if gets_block {
             answers.push(expected.last().unwrap().clone());
         }
-        prop_assert!(matches!(step, Step::Forward | Step::ForwardRewritten));
+        prop_assert!(matches!(step, HostStep::Forward | HostStep::ForwardRewritten));
         let is_judged = bounded.iter().take(lengths.len()).any(|it| *it);
         if reversed && is_judged {
             answers.reverse();
@@ -249,13 +249,16 @@ fn response_limit_applies_to_hits() {
     let bounded = config_of_process(open.process.clone(), &lines);
     for accepts in ["gzip", ""] {
         let (driver, step) = look_up(&bounded, &block(2), accepts);
-        assert!(matches!(step, Step::Respond));
+        assert!(matches!(step, HostStep::Respond));
         assert_eq!(String::from_utf8(sent(&driver)).unwrap(), too_long(2));
-        let exchange = driver.exchange().unwrap();
-        assert_eq!((exchange.status(), exchange.mode()), (200, Mode::Denied));
+        let exchange = driver.available_exchange().unwrap();
+        assert_eq!(
+            (exchange.stored_response_status(), exchange.response_mode()),
+            (200, ResponseMode::Denied)
+        );
         // a batch forwards the call, and receives the error from the node's response
         let (mut driver, step) = look_up(&bounded, &format!("[{}]", block(3)), accepts);
-        assert!(matches!(step, Step::ForwardRewritten));
+        assert!(matches!(step, HostStep::ForwardRewritten));
         let answers = format!("[{}]", response_of_length(3, 3000));
         let got = answer(&mut driver, &answers, PLAIN).unwrap();
         assert_eq!(got, format!("[{}]", too_long(3)));
@@ -273,7 +276,7 @@ fn notification_has_no_response_under_a_response_limit() {
     let notification = r#"{"jsonrpc":"2.0","method":"eth_getLogs"}"#;
     for body in [notification.to_owned(), format!("[{notification}]")] {
         let (mut driver, step) = look_up(&config, &body, "");
-        assert!(matches!(step, Step::Forward));
+        assert!(matches!(step, HostStep::Forward));
         assert_eq!(answer(&mut driver, "", PLAIN).unwrap(), "");
     }
 }
@@ -287,11 +290,14 @@ fn truncated_response_is_not_reported_as_too_long() {
         ..response_head(200, None, &[JSON])
     };
     let step = driver.response_head(head).unwrap();
-    assert!(matches!(step, Step::Buffer) && driver.next_timeout_ms().is_none());
+    assert!(matches!(step, HostStep::Buffer) && driver.next_timeout_ms().is_none());
     let got = client_body(&mut driver, step, [&b"{\"jsonrpc\""[..]], End::Cut);
     assert_eq!(
-        (got.unwrap(), driver.exchange().unwrap().mode()),
-        (None, Mode::Cut)
+        (
+            got.unwrap(),
+            driver.available_exchange().unwrap().response_mode()
+        ),
+        (None, ResponseMode::Cut)
     );
 }
 
@@ -310,7 +316,7 @@ fn response_within_the_limit_is_stored() {
             let (mut driver, _) = look_up(&config, &block(1), accepts);
             assert_eq!(answer(&mut driver, &short, how).unwrap(), short);
             let (driver, step) = look_up(&config, &block(2), "");
-            assert!(matches!(step, Step::Respond), "{accepts} {how:?}");
+            assert!(matches!(step, HostStep::Respond), "{accepts} {how:?}");
             assert_eq!(
                 String::from_utf8(sent(&driver)).unwrap(),
                 response_of_length(2, 900)

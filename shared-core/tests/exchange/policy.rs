@@ -9,9 +9,11 @@ use proptest::prelude::*;
 use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use sszip_core::config::RouteConfig;
-use sszip_core::exchange::drive::{BodyLength, Driver, RequestBody, RequiredBody, Step};
+use sszip_core::exchange::drive::{
+    BodyLength, ExchangeDriver, HostStep, RequestBody, RequiredBody,
+};
 use sszip_core::exchange::{LookupRequest, RequestHead};
-use sszip_core::mode::Mode;
+use sszip_core::response_mode::ResponseMode;
 
 use crate::driven::{client_body, run_job, sent, stored, End};
 use crate::setup::{self, config, response_head};
@@ -26,8 +28,8 @@ struct ClientRequest<'a> {
 fn send_request(
     config: &Arc<RouteConfig>,
     request: &ClientRequest<'_>,
-) -> (Driver, Option<Vec<u8>>) {
-    let mut driver = Driver::new(Arc::clone(config));
+) -> (ExchangeDriver, Option<Vec<u8>>) {
+    let mut driver = ExchangeDriver::new(Arc::clone(config));
     let fields = request.fields.iter();
     let head = RequestHead {
         method: request.method.as_bytes(),
@@ -44,12 +46,14 @@ fn send_request(
         ..LookupRequest::default()
     };
     let step = driver
-        .lookup(RequestBody::Whole(request.body), lookup_request)
+        .lookup_under_policy(RequestBody::Whole(request.body), lookup_request)
         .unwrap();
     let goes = match run_job(&mut driver, step) {
-        Step::Forward => Some(request.body.to_vec()),
-        Step::ForwardRewritten => Some(driver.exchange().unwrap().request_body().to_vec()),
-        Step::Respond => None,
+        HostStep::Forward => Some(request.body.to_vec()),
+        HostStep::ForwardRewritten => {
+            Some(driver.available_exchange().unwrap().request_body().to_vec())
+        }
+        HostStep::Respond => None,
         other => panic!("{other:?}"),
     };
     (driver, goes)
@@ -282,7 +286,7 @@ proptest! {
                 // an id may be a number that no type holds
                 let _: IgnoredAny = serde_json::from_slice(&answer).unwrap();
             }
-            driver.metrics(None);
+            driver.take_exchange_tally(None);
         }
     }
 }
@@ -303,7 +307,7 @@ fn lenient_parser_finds_denied_calls_in_malformed_texts() {
 }
 
 /// Sends the node's response, which may be stored, and returns the client's.
-fn answer(mut driver: Driver, body: &[u8]) -> Vec<u8> {
+fn answer(mut driver: ExchangeDriver, body: &[u8]) -> Vec<u8> {
     let head = response_head(200, Some(body.len() as u64), &[setup::JSON]);
     let step = driver.response_head(head).unwrap();
     let got = client_body(&mut driver, step, [body], End::Whole)
@@ -315,7 +319,7 @@ fn answer(mut driver: Driver, body: &[u8]) -> Vec<u8> {
 
 const JSON: [(&str, &str); 1] = [("Content-Type", "application/json")];
 
-fn call_with(config: &Arc<RouteConfig>, body: &[u8]) -> (Driver, Option<Vec<u8>>) {
+fn call_with(config: &Arc<RouteConfig>, body: &[u8]) -> (ExchangeDriver, Option<Vec<u8>>) {
     let request = ClientRequest {
         method: "POST",
         fields: &JSON,
@@ -328,7 +332,7 @@ fn call_with(config: &Arc<RouteConfig>, body: &[u8]) -> (Driver, Option<Vec<u8>>
 fn request_without_its_body_is_rejected() {
     let config = config(&["method deny debug_*"]);
     for (is_too_long, status) in [(false, 503), (true, 413)] {
-        let mut driver = Driver::new(Arc::clone(&config));
+        let mut driver = ExchangeDriver::new(Arc::clone(&config));
         let fields = JSON
             .iter()
             .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
@@ -346,17 +350,20 @@ fn request_without_its_body_is_rejected() {
             assert_eq!(driver.buffer_allowance(0, BodyLength::Known(1 << 40)), None);
         }
         let step = driver
-            .lookup(RequestBody::Unavailable, LookupRequest::default())
+            .lookup_under_policy(RequestBody::Unavailable, LookupRequest::default())
             .unwrap();
-        assert!(matches!(step, Step::Respond));
-        let exchange = driver.exchange().unwrap();
-        assert_eq!((exchange.status(), exchange.mode()), (status, Mode::Denied));
+        assert!(matches!(step, HostStep::Respond));
+        let exchange = driver.available_exchange().unwrap();
+        assert_eq!(
+            (exchange.stored_response_status(), exchange.response_mode()),
+            (status, ResponseMode::Denied)
+        );
     }
 }
 
 /// Returns the status of the response to a request that is rejected at its head, or 0.
 fn refused_at_head(config: &Arc<RouteConfig>, method: &str, target: &str, fields: &str) -> u16 {
-    let mut driver = Driver::new(Arc::clone(config));
+    let mut driver = ExchangeDriver::new(Arc::clone(config));
     let fields: Vec<_> = fields
         .split('|')
         .filter_map(|line| line.split_once(": "))
@@ -380,9 +387,15 @@ fn refused_at_head(config: &Arc<RouteConfig>, method: &str, target: &str, fields
         RequiredBody::WholeBody if driver.expects_continue() => RequestBody::AwaitsContinue,
         _ => return 0,
     };
-    match driver.lookup(body, LookupRequest::default()).unwrap() {
-        Step::Respond => driver.exchange().unwrap().status(),
-        Step::Forward => 0,
+    match driver
+        .lookup_under_policy(body, LookupRequest::default())
+        .unwrap()
+    {
+        HostStep::Respond => driver
+            .available_exchange()
+            .unwrap()
+            .stored_response_status(),
+        HostStep::Forward => 0,
         other => panic!("{other:?}"),
     }
 }
@@ -496,7 +509,7 @@ fn switch_to_a_protocol_that_was_not_allowed_fails() {
         (config_with_websocket(), "websocket", "", false),
         (config_with_websocket(), "", "websocket", false),
     ] {
-        let mut driver = Driver::new(Arc::clone(&config));
+        let mut driver = ExchangeDriver::new(Arc::clone(&config));
         let request_fields = [("Upgrade", requested_protocol)];
         let head = RequestHead {
             method: b"GET",
@@ -521,11 +534,11 @@ fn switch_to_a_protocol_that_was_not_allowed_fails() {
         let step = driver.response_head(head).unwrap();
         match passes {
             true => assert!(
-                matches!(step, Step::Pass),
+                matches!(step, HostStep::Pass),
                 "{requested_protocol} {switches_to}: {step:?}"
             ),
             false => assert!(
-                matches!(step, Step::Fail(_)),
+                matches!(step, HostStep::Fail(_)),
                 "{requested_protocol} {switches_to}: {step:?}"
             ),
         }
@@ -554,7 +567,7 @@ fn denied_call_keeps_its_position_before_a_hit_that_is_decompressed() {
         String::from_utf8(got).unwrap(),
         format!("[{denied},{long}]")
     );
-    assert_eq!(driver.exchange().unwrap().batch_hits(), 1);
+    assert_eq!(driver.available_exchange().unwrap().batch_hits(), 1);
 }
 
 #[test]
@@ -566,7 +579,7 @@ fn methods_of_a_batch_are_logged_once_each() {
             .map(|method| format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}"}}"#))
             .collect();
         let (driver, _) = call_with(&config, format!("[{}]", calls.join(",")).as_bytes());
-        String::from_utf8(driver.exchange().unwrap().rpc_methods().to_vec()).unwrap()
+        String::from_utf8(driver.available_exchange().unwrap().rpc_methods().to_vec()).unwrap()
     };
     assert_eq!(named(&["a", "a", "b", "a", "debug_x", "b"]), "a,b,debug_x");
     let long: Vec<_> = (0..100).map(|n| format!("method_{n:03}")).collect();

@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use sszip_core::cache::process::Process;
+use sszip_core::cache::process::ProcessHandle;
 use sszip_core::config::node_capabilities::NodeCapabilities;
 use sszip_core::config::RouteConfig;
-use sszip_core::exchange::drive::{Driver, Step};
+use sszip_core::exchange::drive::{ExchangeDriver, HostStep};
 use sszip_core::exchange::{RequestHead, ResponseHead};
-use sszip_core::mode::Mode;
+use sszip_core::response_mode::ResponseMode;
 
 use crate::driven::{client_body, End};
 use crate::setup::{config_of_process, response_head, JSON};
@@ -23,11 +23,16 @@ const VALUE: &str = r#"{"version":"fulu","data":["1","2","3","4","5","6","7","8"
 const SPEC: &str = r#"{"data":{"PRESET_BASE":"minimal","GENESIS_FORK_VERSION":"0x00000001"}}"#;
 
 fn config(lines: &[&str]) -> Arc<RouteConfig> {
-    config_of_process(Process::default(), &[&["ssz on"], lines].concat())
+    config_of_process(ProcessHandle::default(), &[&["ssz on"], lines].concat())
 }
 
-fn requested(config: &Arc<RouteConfig>, method: &str, target: &str, fields: &Fields<'_>) -> Driver {
-    let mut driver = Driver::new(Arc::clone(config));
+fn requested(
+    config: &Arc<RouteConfig>,
+    method: &str,
+    target: &str,
+    fields: &Fields<'_>,
+) -> ExchangeDriver {
+    let mut driver = ExchangeDriver::new(Arc::clone(config));
     let head = RequestHead {
         method: method.as_bytes(),
         target: target.as_bytes(),
@@ -49,20 +54,23 @@ fn head<'a>(
 }
 
 /// Returns the mode and the length of the body that the client receives for `value`.
-fn client_result(mut driver: Driver, value: &str) -> (Mode, usize) {
+fn client_result(mut driver: ExchangeDriver, value: &str) -> (ResponseMode, usize) {
     let head = response_head(200, Some(value.len() as u64), &[JSON]);
     let step = driver.response_head(head).unwrap();
     let body = client_body(&mut driver, step, [value.as_bytes()], End::Whole).unwrap();
-    (driver.exchange().unwrap().mode(), body.unwrap().len())
+    (
+        driver.available_exchange().unwrap().response_mode(),
+        body.unwrap().len(),
+    )
 }
 
 /// Responds to a probe in pieces.
-fn respond(mut inquiry: Driver, pieces: &[&str], now: u64) {
+fn respond(mut inquiry: ExchangeDriver, pieces: &[&str], now: u64) {
     let length = pieces.iter().map(|piece| piece.len() as u64).sum();
     let step = inquiry.response_head(head(200, Some(length), &[])).unwrap();
-    assert!(matches!(step, Step::Observe), "{step:?}");
+    assert!(matches!(step, HostStep::Observe), "{step:?}");
     for piece in pieces {
-        inquiry.piece(piece.as_bytes()).unwrap();
+        inquiry.handle_body_piece(piece.as_bytes()).unwrap();
     }
     assert!(inquiry.response_sent(now).is_none());
 }
@@ -77,7 +85,11 @@ fn preset_is_probed_once_and_applies_to_later_requests() {
     let path = inquiry.probe_path(LOOKAHEAD.as_bytes());
     assert_eq!(path.as_deref(), Some(&b"/eth/v1/config/spec"[..]));
     assert_eq!(first.probe_path(LOOKAHEAD.as_bytes()), None);
-    let edits = inquiry.exchange().unwrap().upstream_edits().to_vec();
+    let edits = inquiry
+        .available_exchange()
+        .unwrap()
+        .upstream_edits()
+        .to_vec();
     let accept = edits.iter().find(|edit| edit.name == "Accept").unwrap();
     assert_eq!(accept.value.as_deref(), Some(&b"application/json"[..]));
     for name in ["Range", "If-None-Match", "Content-Type"] {
@@ -86,15 +98,15 @@ fn preset_is_probed_once_and_applies_to_later_requests() {
             .any(|edit| edit.name == name && edit.value.is_none()));
     }
     // the request does not wait for the probe
-    assert_eq!(client_result(first, VALUE).0, Mode::SszInvalid);
+    assert_eq!(client_result(first, VALUE).0, ResponseMode::SszInvalid);
     respond(inquiry, &[&SPEC[..9], "", &SPEC[9..]], 6);
     let mut second = requested(&config, "GET", LOOKAHEAD, OCTETS);
     assert!(second.take_probe(None, 7).is_none());
-    assert_eq!(client_result(second, VALUE), (Mode::Ssz, 16 * 8));
+    assert_eq!(client_result(second, VALUE), (ResponseMode::Ssz, 16 * 8));
     // another prefix belongs to another node
     let mut other = requested(&config, "GET", &format!("/x{LOOKAHEAD}"), OCTETS);
     assert!(other.take_probe(None, 5000).is_some());
-    assert_eq!(client_result(other, VALUE).0, Mode::SszInvalid);
+    assert_eq!(client_result(other, VALUE).0, ResponseMode::SszInvalid);
 }
 
 /// The capabilities of a host that learns the node's address after the look-up, and that has many
@@ -107,7 +119,10 @@ fn probe_result_applies_only_to_requests_with_the_same_capabilities() {
     first.load_node_capabilities(&here);
     let inquiry = first.take_probe(None, 5).unwrap();
     respond(inquiry, &[SPEC], 6);
-    for (nodes, mode) in [(&here, Mode::Ssz), (&there, Mode::SszInvalid)] {
+    for (nodes, mode) in [
+        (&here, ResponseMode::Ssz),
+        (&there, ResponseMode::SszInvalid),
+    ] {
         let mut second = requested(&config, "GET", LOOKAHEAD, OCTETS);
         second.load_node_capabilities(nodes);
         assert_eq!(client_result(second, VALUE).0, mode);
@@ -132,14 +147,14 @@ fn light_client_updates_probe_the_spec_and_the_genesis() {
             b"/key/eth/v1/beacon/genesis",
         ];
         assert!(paths.eq(expected.map(<[u8]>::to_vec)));
-        assert_eq!(client_result(driver, "[]").0, Mode::SszFork);
+        assert_eq!(client_result(driver, "[]").0, ResponseMode::SszFork);
         let genesis = format!(r#"{{"data":{{"genesis_validators_root":"0x{:064x}"}}}}"#, 7);
         for (inquiry, body) in inquiries.into_iter().zip([SPEC, &genesis]) {
             respond(inquiry, &[body], 1);
         }
         let mut driver = requested(&config, "GET", UPDATES, OCTETS);
         assert!(driver.take_probe(None, 2).is_none());
-        assert_eq!(client_result(driver, "[]"), (Mode::Ssz, 0));
+        assert_eq!(client_result(driver, "[]"), (ResponseMode::Ssz, 0));
     }
 }
 
@@ -190,9 +205,9 @@ fn invalid_probe_response_records_no_capability() {
         let mut driver = requested(&config, "GET", LOOKAHEAD, OCTETS);
         let mut inquiry = driver.take_probe(None, 0).unwrap();
         let step = inquiry.response_head(head(status, length, &[])).unwrap();
-        if let Step::Observe = step {
+        if let HostStep::Observe = step {
             for piece in body.as_bytes().chunks(50_000) {
-                inquiry.piece(piece).unwrap();
+                inquiry.handle_body_piece(piece).unwrap();
             }
         }
         assert!(inquiry.response_sent(1).is_none());
@@ -200,7 +215,7 @@ fn invalid_probe_response_records_no_capability() {
         assert!(driver.take_probe(None, 1).is_none());
         assert_eq!(
             client_result(driver, VALUE).0,
-            Mode::SszInvalid,
+            ResponseMode::SszInvalid,
             "{status} {length:?}"
         );
     }

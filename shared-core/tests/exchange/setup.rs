@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use sszip_core::cache::process::wake::Queue;
-use sszip_core::cache::process::Process;
+use sszip_core::cache::process::wake::WakeQueue;
+use sszip_core::cache::process::ProcessHandle;
 use sszip_core::config::{ConfigBlock, RouteConfig};
-use sszip_core::exchange::drive::{BodyLength, Driver, RequestBody, Step};
+use sszip_core::exchange::drive::{BodyLength, ExchangeDriver, HostStep, RequestBody};
 use sszip_core::exchange::{Exchange, Header, LookupRequest, RequestHead, ResponseHead};
 
 use crate::driven::run_job;
@@ -14,24 +14,24 @@ pub const JSON: Header<'static> = (b"Content-Type", b"application/json");
 
 /// Creates a configuration of `process` with `enable on` and these directives, each a line of its
 /// name and words.
-pub fn config_of_process(process: impl Into<Process>, lines: &[&str]) -> Arc<RouteConfig> {
+pub fn config_of_process(process: impl Into<ProcessHandle>, lines: &[&str]) -> Arc<RouteConfig> {
     let mut directives = ConfigBlock::default();
     for line in ["enable on"].iter().chain(lines) {
         let mut words = line.split(' ');
         let name = words.next().unwrap();
         let values: Vec<&[u8]> = words.map(str::as_bytes).collect();
-        directives.set(name, &values).unwrap();
+        directives.set_directive(name, &values).unwrap();
     }
-    Arc::new(directives.resolve(process))
+    Arc::new(directives.resolve_route(process))
 }
 
 /// Creates the configuration of a new process that stores up to 1 MiB, and the queue of its event
 /// loop.
-pub fn config_and_queue(lines: &[&str]) -> (Arc<RouteConfig>, Arc<Queue>) {
-    let config = config_of_process(Process::default(), lines);
-    config.process.shared.start(1 << 20, 1 << 20, 1);
-    let queue = Arc::new(Queue::default());
-    config.process.shared.event_loop(queue.clone());
+pub fn config_and_queue(lines: &[&str]) -> (Arc<RouteConfig>, Arc<WakeQueue>) {
+    let config = config_of_process(ProcessHandle::default(), lines);
+    config.process.shared.start_hot_tier(1 << 20, 1 << 20, 1);
+    let queue = Arc::new(WakeQueue::default());
+    config.process.shared.add_event_loop(queue.clone());
     (config, queue)
 }
 
@@ -82,8 +82,8 @@ pub fn posted(config: &Arc<RouteConfig>, fields: &[Header<'_>]) -> Exchange {
 
 /// Looks up a request whose client accepts these codings, and returns its driver with the next
 /// step.
-pub fn look_up(config: &Arc<RouteConfig>, body: &str, accepts: &str) -> (Driver, Step) {
-    let mut driver = Driver::new(Arc::clone(config));
+pub fn look_up(config: &Arc<RouteConfig>, body: &str, accepts: &str) -> (ExchangeDriver, HostStep) {
+    let mut driver = ExchangeDriver::new(Arc::clone(config));
     let fields = [JSON, (b"Accept-Encoding", accepts.as_bytes())];
     driver.request_head(request_head(b"POST", &fields)).unwrap();
     driver.required_body(BodyLength::Known(body.len() as u64));
@@ -93,7 +93,7 @@ pub fn look_up(config: &Arc<RouteConfig>, body: &str, accepts: &str) -> (Driver,
         ..LookupRequest::default()
     };
     let step = driver
-        .lookup(RequestBody::Whole(body.as_bytes()), lookup_request)
+        .lookup_under_policy(RequestBody::Whole(body.as_bytes()), lookup_request)
         .unwrap();
     let step = run_job(&mut driver, step);
     (driver, step)
@@ -109,5 +109,5 @@ pub fn call(id: u32, method: &str) -> String {
 
 /// Returns the body that is sent to the client, in one piece.
 pub fn body(exchange: &Exchange) -> Vec<u8> {
-    exchange.body().flatten().copied().collect()
+    exchange.body_slices().flatten().copied().collect()
 }

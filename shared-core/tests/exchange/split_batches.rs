@@ -7,9 +7,9 @@ use std::io::{Read, Write};
 
 use serde_json::value::RawValue;
 use sszip_core::cache::use_stale::UpstreamFailure;
-use sszip_core::exchange::drive::{Driver, Step};
+use sszip_core::exchange::drive::{ExchangeDriver, HostStep};
 use sszip_core::exchange::ResponseHead;
-use sszip_core::mode::Mode;
+use sszip_core::response_mode::ResponseMode;
 
 use crate::driven::{client_body, sent, stored, End};
 use crate::setup::{config, look_up, response_head, JSON};
@@ -43,7 +43,7 @@ impl RandomChoices {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum CallKind {
     Stored,
     Denied,
     Bounded,
@@ -52,7 +52,7 @@ enum Kind {
 
 #[derive(Clone, Debug)]
 struct Call {
-    kind: Kind,
+    kind: CallKind,
     id: String,
     text: String,
     /// The node's response to the call, distinct from all others.
@@ -60,7 +60,7 @@ struct Call {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shape {
+enum ResponseShape {
     Array,
     Reversed,
     /// An array without its last element.
@@ -82,29 +82,29 @@ enum Shape {
     Strings,
 }
 
-const SHAPES: [Shape; 18] = [
-    Shape::Array,
-    Shape::Array,
-    Shape::Array,
-    Shape::Array,
-    Shape::Reversed,
-    Shape::Short,
-    Shape::More,
-    Shape::Null,
-    Shape::Object,
-    Shape::Error,
-    Shape::Text,
-    Shape::Number,
-    Shape::Html,
-    Shape::Empty,
-    Shape::Cut,
-    Shape::Cut,
-    Shape::Twice,
-    Shape::Strings,
+const SHAPES: [ResponseShape; 18] = [
+    ResponseShape::Array,
+    ResponseShape::Array,
+    ResponseShape::Array,
+    ResponseShape::Array,
+    ResponseShape::Reversed,
+    ResponseShape::Short,
+    ResponseShape::More,
+    ResponseShape::Null,
+    ResponseShape::Object,
+    ResponseShape::Error,
+    ResponseShape::Text,
+    ResponseShape::Number,
+    ResponseShape::Html,
+    ResponseShape::Empty,
+    ResponseShape::Cut,
+    ResponseShape::Cut,
+    ResponseShape::Twice,
+    ResponseShape::Strings,
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Coding {
+enum ResponseCoding {
     None,
     Gzip,
     TwoMembers,
@@ -116,21 +116,21 @@ enum Coding {
     Brotli,
 }
 
-const CODINGS: [Coding; 9] = [
-    Coding::None,
-    Coding::None,
-    Coding::None,
-    Coding::Gzip,
-    Coding::TwoMembers,
-    Coding::Zstd,
-    Coding::CutGzip,
-    Coding::LongGzip,
-    Coding::Brotli,
+const CODINGS: [ResponseCoding; 9] = [
+    ResponseCoding::None,
+    ResponseCoding::None,
+    ResponseCoding::None,
+    ResponseCoding::Gzip,
+    ResponseCoding::TwoMembers,
+    ResponseCoding::Zstd,
+    ResponseCoding::CutGzip,
+    ResponseCoding::LongGzip,
+    ResponseCoding::Brotli,
 ];
 
 /// The end of the node's response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ending {
+enum ResponseEnding {
     Whole,
     /// The host detects a reset connection, or a missing last chunk.
     Reset,
@@ -140,14 +140,14 @@ enum Ending {
     Close,
 }
 
-const ENDINGS: [Ending; 7] = [
-    Ending::Whole,
-    Ending::Whole,
-    Ending::Whole,
-    Ending::Reset,
-    Ending::Reset,
-    Ending::Short,
-    Ending::Close,
+const ENDINGS: [ResponseEnding; 7] = [
+    ResponseEnding::Whole,
+    ResponseEnding::Whole,
+    ResponseEnding::Whole,
+    ResponseEnding::Reset,
+    ResponseEnding::Reset,
+    ResponseEnding::Short,
+    ResponseEnding::Close,
 ];
 
 /// Failures of the node before its response, and the status that the host would send.
@@ -160,17 +160,17 @@ const FAILURES: [(UpstreamFailure, u16); 5] = [
 ];
 
 #[derive(Debug)]
-struct Case {
+struct BatchCase {
     lines: Vec<&'static str>,
     calls: Vec<Call>,
-    shape: Shape,
-    coding: Coding,
+    shape: ResponseShape,
+    coding: ResponseCoding,
     status: u16,
     length: bool,
     piece: usize,
     accepts: &'static str,
     cut: usize,
-    ending: Ending,
+    ending: ResponseEnding,
     /// Position of the truncation, in thousandths of the body.
     broken_at: usize,
     failure: Option<(UpstreamFailure, u16)>,
@@ -196,7 +196,7 @@ fn answer(chance: &mut RandomChoices, id: &str, number: usize) -> String {
     }
 }
 
-impl Case {
+impl BatchCase {
     fn new(chance: &mut RandomChoices) -> Self {
         let mut lines = vec!["cache on", "method deny debug_*"];
         let has_bounds = chance.one_in(3);
@@ -206,10 +206,15 @@ impl Case {
         if chance.one_in(4) {
             lines.push("max_oneshot 2k");
         }
-        let kinds = [Kind::Stored, Kind::Missing, Kind::Denied, Kind::Bounded];
+        let kinds = [
+            CallKind::Stored,
+            CallKind::Missing,
+            CallKind::Denied,
+            CallKind::Bounded,
+        ];
         let calls = (0..chance.below(5) + 1).map(|number| {
             let kind = match chance.pick(&kinds) {
-                Kind::Bounded if !has_bounds => Kind::Missing,
+                CallKind::Bounded if !has_bounds => CallKind::Missing,
                 kind => kind,
             };
             let id = match chance.below(3) {
@@ -218,10 +223,10 @@ impl Case {
                 _ => format!("{}.5e1", number + 1),
             };
             let method = match kind {
-                Kind::Stored => "eth_getBlockByHash",
-                Kind::Denied => "debug_x",
-                Kind::Bounded => "eth_getLogs",
-                Kind::Missing => "eth_x",
+                CallKind::Stored => "eth_getBlockByHash",
+                CallKind::Denied => "debug_x",
+                CallKind::Bounded => "eth_getLogs",
+                CallKind::Missing => "eth_x",
             };
             Call {
                 kind,
@@ -242,7 +247,7 @@ impl Case {
             piece: chance.pick(&[1, 37, 1000, 1_000_000]),
             accepts: chance.pick(&["gzip", "", "gzip, br"]),
             cut: chance.below(1 << 20),
-            ending: Ending::Whole,
+            ending: ResponseEnding::Whole,
             broken_at: 0,
             failure: None,
         }
@@ -253,56 +258,58 @@ impl Case {
         self.ending = chance.pick(&ENDINGS);
         self.broken_at = chance.below(1001);
         match self.ending {
-            Ending::Whole | Ending::Reset => {}
-            Ending::Short => self.length = true,
-            Ending::Close => self.length = false,
+            ResponseEnding::Whole | ResponseEnding::Reset => {}
+            ResponseEnding::Short => self.length = true,
+            ResponseEnding::Close => self.length = false,
         }
         if chance.one_in(12) {
             let (failure, status) = chance.pick(&FAILURES);
             self.failure = Some((failure, status));
             self.status = status;
-            self.shape = Shape::Html;
-            self.coding = Coding::None;
-            self.ending = Ending::Whole;
+            self.shape = ResponseShape::Html;
+            self.coding = ResponseCoding::None;
+            self.ending = ResponseEnding::Whole;
         }
         self
     }
 
     fn calls_for_node(&self) -> impl Iterator<Item = &Call> {
-        let kinds = [Kind::Bounded, Kind::Missing];
+        let kinds = [CallKind::Bounded, CallKind::Missing];
         self.calls.iter().filter(move |it| kinds.contains(&it.kind))
     }
 
     /// Returns the node's body before its content coding.
-    fn text(&self) -> String {
+    fn node_text(&self) -> String {
         let answers: Vec<&str> = self.calls_for_node().map(|call| &*call.answer).collect();
         let array = |answers: &[&str]| format!("[{}]", answers.join(" ,\n"));
         let all = array(&answers);
         match self.shape {
-            Shape::Array => all,
-            Shape::Reversed => array(&answers.iter().rev().copied().collect::<Vec<_>>()),
-            Shape::Short => array(&answers[..answers.len().saturating_sub(1)]),
-            Shape::More => array(&[&answers[..], &[r#"{"id":"nobody","result":1}"#]].concat()),
-            Shape::Null => {
+            ResponseShape::Array => all,
+            ResponseShape::Reversed => array(&answers.iter().rev().copied().collect::<Vec<_>>()),
+            ResponseShape::Short => array(&answers[..answers.len().saturating_sub(1)]),
+            ResponseShape::More => {
+                array(&[&answers[..], &[r#"{"id":"nobody","result":1}"#]].concat())
+            }
+            ResponseShape::Null => {
                 let nulls = self.calls_for_node().map(|call| self.null(call));
                 let nulls: Vec<_> = nulls.collect();
                 array(&nulls.iter().map(|it| &**it).collect::<Vec<_>>())
             }
-            Shape::Object => answers.first().copied().unwrap_or("{}").to_owned(),
-            Shape::Error => ERROR.to_owned(),
-            Shape::Text => serde_json::to_string(&all).unwrap(),
-            Shape::Number => "7".to_owned(),
-            Shape::Html => "<html>\n[1]".to_owned(),
-            Shape::Empty => String::new(),
-            Shape::Cut => {
+            ResponseShape::Object => answers.first().copied().unwrap_or("{}").to_owned(),
+            ResponseShape::Error => ERROR.to_owned(),
+            ResponseShape::Text => serde_json::to_string(&all).unwrap(),
+            ResponseShape::Number => "7".to_owned(),
+            ResponseShape::Html => "<html>\n[1]".to_owned(),
+            ResponseShape::Empty => String::new(),
+            ResponseShape::Cut => {
                 let mut end = self.cut % all.len();
                 while !all.is_char_boundary(end) {
                     end -= 1;
                 }
                 all[..end].to_owned()
             }
-            Shape::Twice => format!("{all}{all}"),
-            Shape::Strings => array(&vec!["\"a\""; answers.len()]),
+            ResponseShape::Twice => format!("{all}{all}"),
+            ResponseShape::Strings => array(&vec!["\"a\""; answers.len()]),
         }
     }
 
@@ -311,8 +318,8 @@ impl Case {
     }
 
     /// Returns the body and the content coding that the node sends.
-    fn body(&self) -> (Vec<u8>, Option<&'static str>) {
-        let text = self.text().into_bytes();
+    fn encoded_body(&self) -> (Vec<u8>, Option<&'static str>) {
+        let text = self.node_text().into_bytes();
         let gzip = |text: &[u8]| {
             let level = flate2::Compression::fast();
             let mut coder = flate2::write::GzEncoder::new(Vec::new(), level);
@@ -321,23 +328,23 @@ impl Case {
         };
         let (first, second) = text.split_at(text.len() / 2);
         match self.coding {
-            Coding::None => (text, None),
-            Coding::Gzip => (gzip(&text), Some("gzip")),
-            Coding::TwoMembers => ([gzip(first), gzip(second)].concat(), Some("x-gzip")),
-            Coding::Zstd => (zstd::encode_all(&text[..], 1).unwrap(), Some("zstd")),
-            Coding::CutGzip => {
+            ResponseCoding::None => (text, None),
+            ResponseCoding::Gzip => (gzip(&text), Some("gzip")),
+            ResponseCoding::TwoMembers => ([gzip(first), gzip(second)].concat(), Some("x-gzip")),
+            ResponseCoding::Zstd => (zstd::encode_all(&text[..], 1).unwrap(), Some("zstd")),
+            ResponseCoding::CutGzip => {
                 let coded = gzip(&text);
                 (coded[..coded.len() - 3].to_vec(), Some("gzip"))
             }
-            Coding::LongGzip => ([gzip(&text), b"more".to_vec()].concat(), Some("gzip")),
-            Coding::Brotli => ([b"\x0b\x80", &text[..], b"\x03"].concat(), Some("br")),
+            ResponseCoding::LongGzip => ([gzip(&text), b"more".to_vec()].concat(), Some("gzip")),
+            ResponseCoding::Brotli => ([b"\x0b\x80", &text[..], b"\x03"].concat(), Some("br")),
         }
     }
 
     /// Returns the part of the body that the host receives.
     fn received(&self) -> (Vec<u8>, Option<&'static str>) {
-        let (mut body, coding) = self.body();
-        if self.ending != Ending::Whole {
+        let (mut body, coding) = self.encoded_body();
+        if self.ending != ResponseEnding::Whole {
             // at least one byte is missing
             let most = body.len().saturating_sub(1);
             body.truncate(most * self.broken_at / 1000);
@@ -354,15 +361,18 @@ impl Case {
         }
         // decompression of a truncated body ends with an error
         match self.coding {
-            Coding::None => text = received,
-            Coding::Gzip | Coding::TwoMembers | Coding::CutGzip | Coding::LongGzip => {
+            ResponseCoding::None => text = received,
+            ResponseCoding::Gzip
+            | ResponseCoding::TwoMembers
+            | ResponseCoding::CutGzip
+            | ResponseCoding::LongGzip => {
                 let _ = flate2::read::MultiGzDecoder::new(&received[..]).read_to_end(&mut text);
             }
-            Coding::Zstd => {
+            ResponseCoding::Zstd => {
                 let mut decoder = zstd::stream::read::Decoder::new(&received[..]).unwrap();
                 let _ = decoder.read_to_end(&mut text);
             }
-            Coding::Brotli => {}
+            ResponseCoding::Brotli => {}
         }
         text
     }
@@ -370,20 +380,20 @@ impl Case {
     /// Whether the node's text can be decompressed, completely or in part.
     fn is_decodable(&self) -> bool {
         match self.coding {
-            Coding::Brotli => false,
+            ResponseCoding::Brotli => false,
             // one trailing byte may be the beginning of a member
-            Coding::LongGzip => self.received().0.len() + 2 < self.body().0.len(),
+            ResponseCoding::LongGzip => self.received().0.len() + 2 < self.encoded_body().0.len(),
             _ => true,
         }
     }
 
     fn is_cut(&self) -> bool {
-        self.ending != Ending::Whole || self.coding == Coding::CutGzip
+        self.ending != ResponseEnding::Whole || self.coding == ResponseCoding::CutGzip
     }
 
     /// Whether the call's response was received completely, in an array.
-    fn has_come(&self, text: &str, call: &Call) -> bool {
-        use Shape::{Array, Cut, More, Null, Reversed, Short, Twice};
+    fn is_call_received(&self, text: &str, call: &Call) -> bool {
+        use ResponseShape::{Array, Cut, More, Null, Reversed, Short, Twice};
         match self.shape {
             Array | Reversed | More | Cut | Twice | Short => text.contains(&call.answer),
             Null => text.contains(&self.null(call)),
@@ -392,12 +402,12 @@ impl Case {
     }
 
     fn is_bounded(&self) -> bool {
-        self.calls.iter().any(|call| call.kind == Kind::Bounded)
+        self.calls.iter().any(|call| call.kind == CallKind::Bounded)
     }
 }
 
 const ERROR: &str = r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"all"},"id":null}"#;
-const PRIMED: &str = r#""stored""#;
+const STORED_RESULT: &str = r#""stored""#;
 
 /// The response of the proxy that the client receives.
 #[derive(Debug)]
@@ -409,21 +419,21 @@ struct ClientResponse {
 }
 
 fn respond(
-    driver: &mut Driver,
+    driver: &mut ExchangeDriver,
     body: &[u8],
     coding: Option<&str>,
-    case: &Case,
+    case: &BatchCase,
 ) -> Option<ClientResponse> {
     let mut fields = vec![JSON];
     if let Some(coding) = coding {
         fields.push((b"Content-Encoding", coding.as_bytes()));
     }
     let announced = match case.ending {
-        Ending::Whole => body.len(),
-        _ => case.body().0.len().max(1),
+        ResponseEnding::Whole => body.len(),
+        _ => case.encoded_body().0.len().max(1),
     };
     let head = ResponseHead {
-        delimited: case.ending != Ending::Close,
+        delimited: case.ending != ResponseEnding::Close,
         ..response_head(
             case.status,
             case.length.then_some(announced as u64),
@@ -432,13 +442,13 @@ fn respond(
     };
     let step = driver.response_head(head).unwrap();
     let end = match case.ending {
-        Ending::Reset => End::Cut,
+        ResponseEnding::Reset => End::Cut,
         _ => End::Whole,
     };
     let got = client_body(driver, step, body.chunks(case.piece), end).unwrap()?;
     stored(driver, 1);
-    let exchange = driver.exchange().unwrap();
-    let status = match exchange.status() {
+    let exchange = driver.available_exchange().unwrap();
+    let status = match exchange.stored_response_status() {
         0 => case.status,
         status => status,
     };
@@ -448,9 +458,9 @@ fn respond(
         Some(edit) => edit.value.as_deref(),
         None => coding.map(str::as_bytes),
     };
-    let is_streamed = exchange.mode() != Mode::Merged;
+    let is_streamed = exchange.response_mode() != ResponseMode::Merged;
     let length = edits.iter().rfind(|edit| edit.name == "Content-Length");
-    let length = length.filter(|_| !is_streamed || case.ending == Ending::Whole);
+    let length = length.filter(|_| !is_streamed || case.ending == ResponseEnding::Whole);
     if let Some(length) = length.and_then(|edit| edit.value.as_deref()) {
         assert_eq!(length, got.len().to_string().as_bytes());
     }
@@ -486,17 +496,24 @@ fn errors_of(id: &str, status: u16) -> [String; 2] {
     ]
 }
 
-fn try_case(case: &Case) {
+fn try_case(case: &BatchCase) {
     let config = config(&[&["min_length 500"], &case.lines[..]].concat());
-    for call in case.calls.iter().filter(|call| call.kind == Kind::Stored) {
+    for call in case
+        .calls
+        .iter()
+        .filter(|call| call.kind == CallKind::Stored)
+    {
         let (mut driver, _) = look_up(&config, &call.text, "gzip");
-        let body = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{PRIMED}}}"#, call.id);
-        let plain = Case {
+        let body = format!(
+            r#"{{"jsonrpc":"2.0","id":{},"result":{STORED_RESULT}}}"#,
+            call.id
+        );
+        let plain = BatchCase {
             status: 200,
             length: true,
             piece: 1000,
-            ending: Ending::Whole,
-            ..Case::new(&mut RandomChoices(0))
+            ending: ResponseEnding::Whole,
+            ..BatchCase::new(&mut RandomChoices(0))
         };
         respond(&mut driver, body.as_bytes(), None, &plain).unwrap();
     }
@@ -504,22 +521,22 @@ fn try_case(case: &Case) {
     let batch = format!("[{}]", texts.join(","));
     let (mut driver, step) = look_up(&config, &batch, case.accepts);
     let stored_or_denied = |call: &Call| match call.kind {
-        Kind::Stored => Some(format!(
-            r#"{{"jsonrpc":"2.0","id":{},"result":{PRIMED}}}"#,
+        CallKind::Stored => Some(format!(
+            r#"{{"jsonrpc":"2.0","id":{},"result":{STORED_RESULT}}}"#,
             call.id
         )),
-        Kind::Denied => Some(error_of(
+        CallKind::Denied => Some(error_of(
             &call.id,
             -32601,
             "the method does not exist/is not available",
         )),
         _ => None,
     };
-    if let Step::Respond = step {
+    if let HostStep::Respond = step {
         assert_eq!(case.calls_for_node().count(), 0);
         let expected: Vec<_> = case.calls.iter().filter_map(stored_or_denied).collect();
         let got = sent(&driver);
-        let is_coded = driver.exchange().unwrap().is_compressed();
+        let is_coded = driver.available_exchange().unwrap().is_compressed();
         assert!(is_coded || got == format!("[{}]", expected.join(",")).into_bytes());
         return;
     }
@@ -532,7 +549,7 @@ fn try_case(case: &Case) {
             "nothing stale is stored"
         );
         let stands_in = driver.has_response_without_upstream(failure);
-        let is_split = !is_all_forwarded && matches!(step, Step::ForwardRewritten);
+        let is_split = !is_all_forwarded && matches!(step, HostStep::ForwardRewritten);
         assert_eq!(stands_in, is_split && failure != UpstreamFailure::Local);
         if !stands_in {
             return;
@@ -540,18 +557,18 @@ fn try_case(case: &Case) {
     }
     if is_all_forwarded && !case.is_bounded() {
         // the batch was not split
-        assert!(matches!(step, Step::Forward));
+        assert!(matches!(step, HostStep::Forward));
         return;
     }
-    assert!(matches!(step, Step::ForwardRewritten));
-    let forwarded = driver.exchange().unwrap().request_body().to_vec();
+    assert!(matches!(step, HostStep::ForwardRewritten));
+    let forwarded = driver.available_exchange().unwrap().request_body().to_vec();
     let upstream_calls: Vec<&str> = case.calls_for_node().map(|call| &*call.text).collect();
     assert_eq!(
         String::from_utf8(forwarded).unwrap(),
         format!("[{}]", upstream_calls.join(","))
     );
     let got = respond(&mut driver, &body, coding, case).expect("an answer");
-    if got.is_streamed && case.ending != Ending::Whole {
+    if got.is_streamed && case.ending != ResponseEnding::Whole {
         // the host aborts the response too
         return;
     }
@@ -565,7 +582,7 @@ fn try_case(case: &Case) {
         got.status
     );
     drop(driver);
-    assert_eq!(config.process.budget.used(), 0);
+    assert_eq!(config.process.budget.reserved_bytes(), 0);
     if is_all_forwarded && got.text == text {
         // unchanged
         let is_short = text.len() <= BOUND;
@@ -590,7 +607,7 @@ fn try_case(case: &Case) {
             places.push(place);
             continue;
         }
-        let is_over = call.kind == Kind::Bounded && call.answer.len() > BOUND;
+        let is_over = call.kind == CallKind::Bounded && call.answer.len() > BOUND;
         let too_long = error_of(
             &call.id,
             -32005,
@@ -603,30 +620,35 @@ fn try_case(case: &Case) {
             errors[1] = errors[0].clone();
         }
         let of_node =
-            at(&call.answer).or_else(|| (case.shape == Shape::Null).then(|| at(&null))?);
-        let of_all = at(&error).filter(|_| case.shape == Shape::Error);
+            at(&call.answer).or_else(|| (case.shape == ResponseShape::Null).then(|| at(&null))?);
+        let of_all = at(&error).filter(|_| case.shape == ResponseShape::Error);
         let ours = errors.iter().find_map(|error| at(error));
         let limit = at(&too_long);
         let found = [of_node, of_all, ours, limit];
         let count = found.iter().flatten().count();
         let is_good = case.is_decodable() && whole.is_ok();
-        let has_come = case.has_come(&text, call);
+        let has_come = case.is_call_received(&text, call);
         assert!(!is_over || of_node.is_none(), "{} is too long", call.id);
         match case.shape {
             _ if is_over
                 && is_good
-                && case.shape != Shape::Strings
-                && case.shape != Shape::Short =>
+                && case.shape != ResponseShape::Strings
+                && case.shape != ResponseShape::Short =>
             {
                 assert!(limit.is_some(), "{}: no error", call.id);
             }
-            Shape::Array | Shape::Reversed | Shape::More | Shape::Null if is_good => {
+            ResponseShape::Array
+            | ResponseShape::Reversed
+            | ResponseShape::More
+            | ResponseShape::Null
+                if is_good =>
+            {
                 assert!(of_node.is_some(), "{} is lost", call.id);
             }
             _ if has_come && !is_over => assert!(of_node.is_some(), "{} is lost", call.id),
-            Shape::Short if is_good => assert!(count <= 1),
-            Shape::Strings => assert!(count <= 1),
-            Shape::Error if case.is_decodable() && case.ending == Ending::Whole => {
+            ResponseShape::Short if is_good => assert!(count <= 1),
+            ResponseShape::Strings => assert!(count <= 1),
+            ResponseShape::Error if case.is_decodable() && case.ending == ResponseEnding::Whole => {
                 assert!(of_all.is_some(), "{}", call.id);
             }
             _ => assert_eq!(count, 1, "{}", call.id),
@@ -637,13 +659,13 @@ fn try_case(case: &Case) {
     if !got.is_streamed {
         assert!(places.is_sorted(), "{places:?}");
     }
-    let is_more = case.shape == Shape::More || case.shape == Shape::Strings;
+    let is_more = case.shape == ResponseShape::More || case.shape == ResponseShape::Strings;
     assert!(is_more || places.len() == elements.len(), "{elements:?}");
 }
 
 /// Whether a response is longer than the limit of its method.
-fn is_over(case: &Case) -> bool {
-    let mut bounded = case.calls.iter().filter(|it| it.kind == Kind::Bounded);
+fn is_over(case: &BatchCase) -> bool {
+    let mut bounded = case.calls.iter().filter(|it| it.kind == CallKind::Bounded);
     bounded.any(|call| call.answer.len() > BOUND)
 }
 
@@ -656,12 +678,15 @@ fn calls_of_a_split_batch_have_one_response_each_for_any_upstream_response() {
     let (cases, seed) = (number("SSZIP_CASES", 2000), number("SSZIP_SEED", 1));
     println!("{cases} cases from seed {seed}");
     for at in 0..cases {
-        let case = Case::new(&mut RandomChoices(
+        let case = BatchCase::new(&mut RandomChoices(
             seed.wrapping_mul(1 << 32).wrapping_add(at),
         ));
         let tried = std::panic::catch_unwind(|| try_case(&case));
         if let Err(panic) = tried {
-            println!("case {at} of seed {seed}: {case:#?}\nnode: {}", case.text());
+            println!(
+                "case {at} of seed {seed}: {case:#?}\nnode: {}",
+                case.node_text()
+            );
             std::panic::resume_unwind(panic);
         }
     }

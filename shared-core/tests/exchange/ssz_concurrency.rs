@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use flate2::write::GzEncoder;
 use flate2::Compression;
-use sszip_core::cache::process::Process;
+use sszip_core::cache::process::ProcessHandle;
 use sszip_core::config::RouteConfig;
-use sszip_core::exchange::drive::{BodyLength, Driver, RequestBody, Step};
+use sszip_core::exchange::drive::{BodyLength, ExchangeDriver, HostStep, RequestBody};
 use sszip_core::exchange::{Header, LookupRequest, RequestHead};
-use sszip_core::mode::Mode;
+use sszip_core::response_mode::ResponseMode;
 
 use crate::driven::{client_body, run_job, sent, stored, End};
 use crate::setup::{self, config_of_process, request_head, response_head};
@@ -25,7 +25,7 @@ pub(crate) const MANY: usize = 110_000;
 pub(crate) fn config(concurrency: &str, lines: &[&str]) -> Arc<RouteConfig> {
     let concurrency = format!("ssz_concurrency {concurrency}");
     let always = ["ssz on", "ssz_preset mainnet", &concurrency];
-    config_of_process(Process::default(), &[&always, lines].concat())
+    config_of_process(ProcessHandle::default(), &[&always, lines].concat())
 }
 
 pub(crate) fn value(count: usize) -> Vec<u8> {
@@ -45,7 +45,7 @@ pub(crate) fn start_conversion(
     config: &Arc<RouteConfig>,
     accept: &str,
     length: Option<usize>,
-) -> (Driver, Step) {
+) -> (ExchangeDriver, HostStep) {
     answered(config, accept, length, &[setup::JSON])
 }
 
@@ -54,8 +54,8 @@ fn answered(
     accept: &str,
     length: Option<usize>,
     fields: &[Header<'_>],
-) -> (Driver, Step) {
-    let mut driver = Driver::new(Arc::clone(config));
+) -> (ExchangeDriver, HostStep) {
+    let mut driver = ExchangeDriver::new(Arc::clone(config));
     let accepts = [(&b"Accept"[..], accept.as_bytes())];
     let head = RequestHead {
         target: TARGET.as_bytes(),
@@ -69,26 +69,33 @@ fn answered(
     (driver, step.unwrap())
 }
 
-fn mode(driver: &Driver) -> Mode {
-    driver.exchange().unwrap().mode()
+fn mode(driver: &ExchangeDriver) -> ResponseMode {
+    driver.available_exchange().unwrap().response_mode()
 }
 
 /// Returns the number of permits in use.
 fn used_permits(config: &RouteConfig) -> usize {
-    config.process.transcodings.used()
+    config.process.transcodings.reserved_bytes()
 }
 
 /// Sends the rest of a body whose head is buffered, and returns mode, status and body.
-pub(crate) fn rest(driver: &mut Driver, step: Step, body: &[u8]) -> (Mode, u16, Vec<u8>) {
+pub(crate) fn rest(
+    driver: &mut ExchangeDriver,
+    step: HostStep,
+    body: &[u8],
+) -> (ResponseMode, u16, Vec<u8>) {
     let got = client_body(driver, step, body.chunks(100_000), End::Whole);
-    let status = driver.exchange().unwrap().status();
+    let status = driver
+        .available_exchange()
+        .unwrap()
+        .stored_response_status();
     (mode(driver), status, got.unwrap().unwrap())
 }
 
 fn check_conversion(config: &Arc<RouteConfig>, length: Option<usize>, count: usize) {
     let (mut driver, step) = start_conversion(config, OCTETS, length);
     let made = rest(&mut driver, step, &value(count));
-    assert_eq!((made.0, made.2.len()), (Mode::Ssz, 16 * count));
+    assert_eq!((made.0, made.2.len()), (ResponseMode::Ssz, 16 * count));
     assert_eq!(made.2, octets(count));
     // a converted body that is not sent yet needs memory only
     assert_eq!(used_permits(config), 0);
@@ -104,14 +111,14 @@ fn conversion_beyond_the_limit_is_sent_as_json_or_503() {
     assert_eq!(used_permits(&config), 2);
     // a client that accepts JSON receives it unchanged
     let (mut third, as_json) = start_conversion(&config, EITHER, length);
-    assert_eq!(mode(&third), Mode::SszBusy);
+    assert_eq!(mode(&third), ResponseMode::SszBusy);
     let got = rest(&mut third, as_json, &json);
-    assert_eq!((got.0, got.1), (Mode::SszBusy, 0));
+    assert_eq!((got.0, got.1), (ResponseMode::SszBusy, 0));
     assert_eq!(got.2, json);
     // a client that accepts only SSZ receives 503
     let (mut fourth, refused) = start_conversion(&config, OCTETS, length);
     let (busy, status, body) = rest(&mut fourth, refused, &json);
-    assert_eq!((busy, status), (Mode::SszBusy, 503));
+    assert_eq!((busy, status), (ResponseMode::SszBusy, 503));
     let error: serde_json::Value = serde_json::from_slice(&body).unwrap();
     assert_eq!(error["code"], 503);
     assert!(error["message"].as_str().unwrap().contains("too many long"));
@@ -119,7 +126,7 @@ fn conversion_beyond_the_limit_is_sent_as_json_or_503() {
     check_short_conversion(&config);
     assert_eq!(used_permits(&config), 2);
     // conversions in progress continue, and the first free permit is granted to another
-    assert_eq!(rest(&mut first, step, &json).0, Mode::Ssz);
+    assert_eq!(rest(&mut first, step, &json).0, ResponseMode::Ssz);
     assert_eq!(used_permits(&config), 1);
     let third = start_conversion(&config, EITHER, length);
     assert_eq!(used_permits(&config), 2);
@@ -129,7 +136,7 @@ fn conversion_beyond_the_limit_is_sent_as_json_or_503() {
 
 fn check_short_conversion(config: &Arc<RouteConfig>) {
     let (mut driver, step) = start_conversion(config, OCTETS, None);
-    assert_eq!(rest(&mut driver, step, &value(50)).0, Mode::Ssz);
+    assert_eq!(rest(&mut driver, step, &value(50)).0, ResponseMode::Ssz);
 }
 
 #[test]
@@ -144,39 +151,39 @@ fn permit_is_returned_when_an_exchange_ends_in_any_way() {
         drop(start_conversion(&config, accept, length));
         assert_eq!(used_permits(&config), 0);
         let (mut driver, _) = start_conversion(&config, accept, length);
-        driver.piece(half).unwrap();
+        driver.handle_body_piece(half).unwrap();
         assert_eq!(used_permits(&config), 1);
         drop(driver);
         assert_eq!(used_permits(&config), 0);
         let (mut driver, _) = start_conversion(&config, accept, length);
-        driver.piece(&json).unwrap();
-        let Step::RunJob(job) = driver.end().unwrap() else {
+        driver.handle_body_piece(&json).unwrap();
+        let HostStep::RunJob(job) = driver.handle_body_end().unwrap() else {
             panic!("not long");
         };
         assert_eq!(used_permits(&config), 1);
         // the job of an aborted request is not run
-        let _ = driver.job_done(job);
+        let _ = driver.resume_after_job(job);
         drop(driver);
         assert_eq!(used_permits(&config), 0);
         // the node aborts
         let (mut driver, _) = start_conversion(&config, accept, length);
-        driver.piece(half).unwrap();
-        driver.abort().unwrap();
+        driver.handle_body_piece(half).unwrap();
+        driver.abort_response().unwrap();
         assert_eq!(used_permits(&config), 0);
         // the exchange is abandoned
         let (mut driver, _) = start_conversion(&config, accept, length);
-        driver.piece(half).unwrap();
-        driver.detach();
+        driver.handle_body_piece(half).unwrap();
+        driver.detach_client();
         drop(driver);
         assert_eq!(used_permits(&config), 0);
         // a value that does not match its type returns the permit at once
         let (mut driver, step) = start_conversion(&config, accept, length);
         let expected = if accept == OCTETS { 406 } else { 0 };
         let got = rest(&mut driver, step, &wrong);
-        assert_eq!((got.0, got.1), (Mode::SszInvalid, expected));
+        assert_eq!((got.0, got.1), (ResponseMode::SszInvalid, expected));
         assert_eq!(used_permits(&config), 0);
         let (mut driver, _) = start_conversion(&config, accept, length);
-        driver.piece(&wrong).unwrap();
+        driver.handle_body_piece(&wrong).unwrap();
         assert_eq!(used_permits(&config), 0);
     }
     check_conversion(&config, length, MANY);
@@ -188,18 +195,18 @@ fn response_of_unknown_length_takes_a_permit_beyond_4_mib() {
     let json = value(MANY);
     let (mut first, _) = start_conversion(&config, OCTETS, None);
     for piece in json[..4 << 20].chunks(1 << 20) {
-        first.piece(piece).unwrap();
+        first.handle_body_piece(piece).unwrap();
     }
     assert_eq!(used_permits(&config), 0);
     let (mut second, step) = start_conversion(&config, EITHER, None);
-    first.piece(&json[4 << 20..][..1]).unwrap();
+    first.handle_body_piece(&json[4 << 20..][..1]).unwrap();
     assert_eq!(used_permits(&config), 1);
     // until then the original is buffered
     let got = rest(&mut second, step, &json);
-    assert_eq!((got.0, got.2 == json), (Mode::SszBusy, true));
+    assert_eq!((got.0, got.2 == json), (ResponseMode::SszBusy, true));
     let (mut third, step) = start_conversion(&config, OCTETS, None);
     let got = rest(&mut third, step, &json);
-    assert_eq!((got.0, got.1), (Mode::SszBusy, 503));
+    assert_eq!((got.0, got.1), (ResponseMode::SszBusy, 503));
     drop(first);
     check_conversion(&config, None, MANY);
 }
@@ -218,11 +225,11 @@ fn decompressed_length_of_a_gzip_response_decides_about_a_permit() {
     for (accept, status) in [(EITHER, 0), (OCTETS, 503)] {
         let (mut driver, step) = answered(&config, accept, Some(coded.len()), fields);
         let got = rest(&mut driver, step, &coded);
-        assert_eq!((got.0, got.1), (Mode::SszBusy, status));
+        assert_eq!((got.0, got.1), (ResponseMode::SszBusy, status));
     }
     drop(other);
     let (mut driver, step) = answered(&config, OCTETS, Some(coded.len()), fields);
-    assert_eq!(rest(&mut driver, step, &coded).0, Mode::Ssz);
+    assert_eq!(rest(&mut driver, step, &coded).0, ResponseMode::Ssz);
     assert_eq!(used_permits(&config), 0);
 }
 
@@ -233,9 +240,9 @@ fn conversion_from_ssz_to_json_takes_a_permit() {
     let fields: &[(&[u8], &[u8])] = &[(b"Content-Type", OCTETS.as_bytes())];
     for length in [Some(ssz.len()), None] {
         let (mut first, _) = answered(&config, JSON, length, fields);
-        first.piece(&ssz[1..]).unwrap();
+        first.handle_body_piece(&ssz[1..]).unwrap();
         assert_eq!(used_permits(&config), usize::from(length.is_some()));
-        first.piece(&ssz[..1]).unwrap();
+        first.handle_body_piece(&ssz[..1]).unwrap();
         assert_eq!(used_permits(&config), 1);
         drop(first);
         assert_eq!(used_permits(&config), 0);
@@ -249,7 +256,9 @@ fn conversions_are_unlimited_when_the_limit_is_off() {
     let all: Vec<_> = (0..40)
         .map(|_| start_conversion(&config, OCTETS, length))
         .collect();
-    assert!(all.iter().all(|(driver, _)| mode(driver) == Mode::Off));
+    assert!(all
+        .iter()
+        .all(|(driver, _)| mode(driver) == ResponseMode::Off));
     assert_eq!(used_permits(&config), 40);
     drop(all);
     assert_eq!(used_permits(&config), 0);
@@ -260,11 +269,11 @@ fn conversions_are_unlimited_when_the_limit_is_off() {
 fn converted_hit_takes_a_permit() {
     let lines = ["cache on", "cache_max_entry 32m"];
     let config = config("1", &lines);
-    config.process.shared.start(64 << 20, 64 << 20, 1);
+    config.process.shared.start_hot_tier(64 << 20, 64 << 20, 1);
     let code = "ab".repeat(3 << 20);
     let json = format!(r#"{{"jsonrpc":"2.0","id":1,"result":"0x{code}"}}"#);
     let request = |accept: &str| {
-        let mut driver = Driver::new(Arc::clone(&config));
+        let mut driver = ExchangeDriver::new(Arc::clone(&config));
         let fields = [(&b"Accept"[..], accept.as_bytes()), setup::JSON];
         driver.request_head(request_head(b"POST", &fields)).unwrap();
         let hash = "cd".repeat(32);
@@ -279,7 +288,7 @@ fn converted_hit_takes_a_permit() {
             ..LookupRequest::default()
         };
         let step = driver
-            .lookup(RequestBody::Whole(body.as_bytes()), lookup_request)
+            .lookup_under_policy(RequestBody::Whole(body.as_bytes()), lookup_request)
             .unwrap();
         let step = run_job(&mut driver, step);
         (driver, step)
@@ -287,7 +296,7 @@ fn converted_hit_takes_a_permit() {
     // an entry may be admitted before it is stored
     for _ in 0..3 {
         let (mut driver, step) = request(JSON);
-        if let Step::Respond = step {
+        if let HostStep::Respond = step {
             break;
         }
         let head = response_head(200, Some(json.len() as u64), &[setup::JSON]);
@@ -296,50 +305,56 @@ fn converted_hit_takes_a_permit() {
         stored(&mut driver, 1);
     }
     let (driver, step) = request(EITHER);
-    assert!(matches!(step, Step::Respond), "{step:?}");
-    assert_eq!((mode(&driver), sent(&driver).len()), (Mode::Hit, 3 << 20));
+    assert!(matches!(step, HostStep::Respond), "{step:?}");
+    assert_eq!(
+        (mode(&driver), sent(&driver).len()),
+        (ResponseMode::Hit, 3 << 20)
+    );
     assert_eq!(used_permits(&config), 0);
     let other = start_conversion(&config, OCTETS, Some(5 << 20));
     let (driver, step) = request(EITHER);
-    assert!(matches!(step, Step::Respond), "{step:?}");
-    assert_eq!(mode(&driver), Mode::SszBusy);
+    assert!(matches!(step, HostStep::Respond), "{step:?}");
+    assert_eq!(mode(&driver), ResponseMode::SszBusy);
     assert_eq!(sent(&driver), json.as_bytes());
     drop((driver, other));
     let (driver, _) = request(EITHER);
-    assert_eq!((mode(&driver), used_permits(&config)), (Mode::Hit, 0));
+    assert_eq!(
+        (mode(&driver), used_permits(&config)),
+        (ResponseMode::Hit, 0)
+    );
 }
 
 /// Lists of empty elements: an offset is longer than the two quotes of an element in JSON.
 #[test]
 fn empty_elements_are_limited_by_size_and_memory() {
     for (limit, expected) in [
-        ("ssz_max_size 1m", Mode::SszLength),
-        ("memory 1m", Mode::Memory),
+        ("ssz_max_size 1m", ResponseMode::SszLength),
+        ("memory 1m", ResponseMode::Memory),
     ] {
         let config = config("1", &[limit, "ssz_hold 0"]);
-        let mut driver = Driver::new(Arc::clone(&config));
+        let mut driver = ExchangeDriver::new(Arc::clone(&config));
         let fields = [(&b"Accept"[..], OCTETS.as_bytes()), setup::JSON];
         driver.request_head(request_head(b"POST", &fields)).unwrap();
         let body =
             br#"{"jsonrpc":"2.0","id":1,"method":"debug_executionWitness","params":["0x1"]}"#;
         let _ = driver.required_body(BodyLength::Known(body.len() as u64));
         driver
-            .lookup(RequestBody::Whole(body), LookupRequest::default())
+            .lookup_under_policy(RequestBody::Whole(body), LookupRequest::default())
             .unwrap();
         let head = response_head(200, None, &[setup::JSON]);
         let step = driver.response_head(head).unwrap();
-        assert!(matches!(step, Step::Buffer));
+        assert!(matches!(step, HostStep::Buffer));
         driver
-            .piece(br#"{"jsonrpc":"2.0","id":1,"result":{"state":["0x""#)
+            .handle_body_piece(br#"{"jsonrpc":"2.0","id":1,"result":{"state":["0x""#)
             .unwrap();
         let piece = br#","0x""#.repeat(1000);
         // 4 bytes per offset
         for _ in 0..300 {
-            driver.piece(&piece).unwrap();
+            driver.handle_body_piece(&piece).unwrap();
         }
-        assert!(config.process.budget.used() <= 2 << 20, "{limit}");
-        let end = driver.end().unwrap();
-        assert!(!matches!(run_job(&mut driver, end), Step::Fail(_)));
+        assert!(config.process.budget.reserved_bytes() <= 2 << 20, "{limit}");
+        let end = driver.handle_body_end().unwrap();
+        assert!(!matches!(run_job(&mut driver, end), HostStep::Fail(_)));
         assert_eq!(mode(&driver), expected, "{limit}");
     }
 }

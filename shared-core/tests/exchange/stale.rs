@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use sszip_core::cache::process::wake::EventLoop;
-use sszip_core::cache::process::Process;
+use sszip_core::cache::process::ProcessHandle;
 use sszip_core::cache::status::CacheStatus;
 use sszip_core::cache::use_stale::UpstreamFailure;
 use sszip_core::config::RouteConfig;
-use sszip_core::exchange::{EndAction, Exchange, HeadAction, LookupAction, LookupRequest};
+use sszip_core::exchange::{
+    BodyEndAction, Exchange, LookupAction, LookupRequest, ResponseHeadAction,
+};
 
 use crate::setup::{body, config, posted, response_head, JSON};
 
@@ -20,7 +22,7 @@ const VALID: u64 = 1000;
 
 struct Host {
     config: Arc<RouteConfig>,
-    process: Process,
+    process: ProcessHandle,
 }
 
 impl Host {
@@ -49,10 +51,10 @@ impl Host {
     ) -> (Exchange, LookupAction) {
         let mut exchange = posted(&self.config, &[JSON]);
         let found = exchange
-            .lookup(LookupRequest {
+            .lookup_in_cache(LookupRequest {
                 body: br#"{"jsonrpc":"2.0","id":1,"method":"eth_blockNumber"}"#,
                 now,
-                waiter: Some(EventLoop::default().waiter(waiter)),
+                waiter: Some(EventLoop::default().waiter_with_id(waiter)),
                 bypass,
                 never_anew,
                 coding_allowed: true,
@@ -63,7 +65,7 @@ impl Host {
     }
 }
 
-fn head(exchange: &mut Exchange, status: u16) -> HeadAction {
+fn head(exchange: &mut Exchange, status: u16) -> ResponseHeadAction {
     exchange
         .response_head(response_head(status, None, &[JSON]))
         .unwrap()
@@ -75,11 +77,11 @@ fn answer(exchange: Exchange, number: u64, now: u64) {
 }
 
 fn publish(mut exchange: Exchange, body: &str, now: u64) {
-    assert_eq!(head(&mut exchange, 200), HeadAction::Tee);
-    exchange.observe(body.as_bytes()).unwrap();
+    assert_eq!(head(&mut exchange, 200), ResponseHeadAction::Tee);
+    exchange.observe_passed_piece(body.as_bytes()).unwrap();
     let mut fill = exchange.take_fill().unwrap();
-    fill.build();
-    fill.publish(now);
+    fill.build_collected_entries();
+    fill.publish_entries(now);
 }
 
 /// Returns the result in a stored response.
@@ -100,13 +102,13 @@ fn failed(mut exchange: Exchange, failure: UpstreamFailure, now: u64) -> Option<
         _ => 502,
     };
     let action = head(&mut exchange, status);
-    assert_eq!(action == HeadAction::Buffer, stands_in);
+    assert_eq!(action == ResponseHeadAction::Buffer, stands_in);
     if !stands_in {
         return None;
     }
-    exchange.piece(b"the failure").unwrap();
-    assert_eq!(exchange.end().unwrap(), EndAction::Send);
-    assert_eq!(exchange.status(), 200);
+    exchange.body_piece(b"the failure").unwrap();
+    assert_eq!(exchange.body_end().unwrap(), BodyEndAction::Send);
+    assert_eq!(exchange.stored_response_status(), 200);
     assert_eq!(exchange.cache_status(), CacheStatus::Stale);
     Some(stored_result(&exchange))
 }
@@ -130,7 +132,7 @@ fn stale_entry_is_served_on_error_until_its_time_ends_and_then_removed() {
     assert_eq!(failed(exchange, UpstreamFailure::Error, last + 1), None);
     let (exchange, _) = host.request(last + 1, 1);
     assert_eq!(failed(exchange, UpstreamFailure::Error, last + 1), None);
-    assert!(host.process.shared.hot().unwrap().count() == 0);
+    assert!(host.process.shared.hot_tier().unwrap().entry_count() == 0);
 }
 
 #[test]
@@ -138,7 +140,7 @@ fn expired_entry_is_removed_when_use_stale_is_off() {
     let host = Host::new("cache_use_stale off");
     answer(host.request(0, 1).0, 7, 0);
     let (exchange, _) = host.request(VALID, 1);
-    assert!(host.process.shared.hot().unwrap().count() == 0);
+    assert!(host.process.shared.hot_tier().unwrap().entry_count() == 0);
     assert_eq!(failed(exchange, UpstreamFailure::Error, VALID), None);
 }
 
@@ -146,7 +148,7 @@ fn expired_entry_is_removed_when_use_stale_is_off() {
 fn evicted_entry_is_not_served_stale() {
     let host = Host::new("cache_use_stale error");
     answer(host.request(0, 1).0, 7, 0);
-    host.process.shared.hot().unwrap().clear();
+    host.process.shared.hot_tier().unwrap().clear();
     let (exchange, _) = host.request(VALID, 1);
     assert_eq!(failed(exchange, UpstreamFailure::Error, VALID), None);
 }
@@ -157,7 +159,7 @@ fn successful_response_is_not_replaced_by_a_stale_entry() {
     answer(host.request(0, 1).0, 7, 0);
     let (mut exchange, _) = host.request(VALID, 1);
     assert!(exchange.would_serve_stale(UpstreamFailure::Error, VALID));
-    assert_eq!(head(&mut exchange, 200), HeadAction::Tee);
+    assert_eq!(head(&mut exchange, 200), ResponseHeadAction::Tee);
     assert_eq!(exchange.cache_status(), CacheStatus::Miss);
 }
 
@@ -233,7 +235,7 @@ fn failed_background_update_blocks_no_client() {
     for status in [502, 503, 404] {
         let mut failing = update(&host, VALID, 1, 7);
         failing.upstream_failed(UpstreamFailure::Status(status), VALID);
-        assert_eq!(head(&mut failing, status), HeadAction::Pass);
+        assert_eq!(head(&mut failing, status), ResponseHeadAction::Pass);
         assert!(failing.take_fill().is_none());
     }
     // the stale response is sent until its time is over
@@ -378,7 +380,7 @@ proptest! {
                     let (_, mut exchange, waits) = at_node.remove(n % at_node.len());
                     if !waits {
                         exchange.upstream_failed(failure, now);
-                        prop_assert_eq!(head(&mut exchange, 503), HeadAction::Pass);
+                        prop_assert_eq!(head(&mut exchange, 503), ResponseHeadAction::Pass);
                         continue;
                     }
                     let covered = !matches!(failure, UpstreamFailure::Timeout | UpstreamFailure::Status(500));

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use sszip_core::cache::process::wake::{EventLoop, Queue};
-use sszip_core::cache::process::Process;
+use sszip_core::cache::process::wake::{EventLoop, WakeQueue};
+use sszip_core::cache::process::ProcessHandle;
 use sszip_core::config::RouteConfig;
 use sszip_core::exchange::{
-    EndAction, Exchange, HeadAction, LookupAction, LookupRequest, PieceAction,
+    BodyEndAction, BodyPieceAction, Exchange, LookupAction, LookupRequest, ResponseHeadAction,
 };
 
 use crate::setup::{body, config_of_process, posted, response_head, JSON};
@@ -19,19 +19,19 @@ const LENGTHS: [usize; 2] = [20_000, 400_000];
 
 struct Host {
     config: Arc<RouteConfig>,
-    process: Process,
+    process: ProcessHandle,
 }
 
 impl Host {
     fn new() -> Self {
-        let process = Process::default();
-        process.shared.start(32 << 20, 32 << 20, 1);
+        let process = ProcessHandle::default();
+        process.shared.start_hot_tier(32 << 20, 32 << 20, 1);
         let config = config_of_process(process.clone(), &["cache on"]);
         Self { config, process }
     }
 
     fn entries(&self) -> usize {
-        self.process.shared.hot().unwrap().count()
+        self.process.shared.hot_tier().unwrap().entry_count()
     }
 
     fn look_up(&self, body: &str, gzip: bool, waiter: Option<usize>) -> (Exchange, LookupAction) {
@@ -47,18 +47,24 @@ impl Host {
             .response_head(response_head(200, Some(answer.len() as u64), &[JSON]))
             .unwrap();
         match action {
-            HeadAction::Buffer => {
-                assert_eq!(exchange.piece(answer).unwrap(), PieceAction::Buffered);
-                assert!(matches!(exchange.end().unwrap(), EndAction::Code { .. }));
-                exchange.compress().unwrap();
+            ResponseHeadAction::Buffer => {
+                assert_eq!(
+                    exchange.body_piece(answer).unwrap(),
+                    BodyPieceAction::Buffered
+                );
+                assert!(matches!(
+                    exchange.body_end().unwrap(),
+                    BodyEndAction::Code { .. }
+                ));
+                exchange.run_body_stages().unwrap();
                 assert!(sent(&exchange) == answer);
             }
-            HeadAction::Tee => exchange.observe(answer).unwrap(),
+            ResponseHeadAction::Tee => exchange.observe_passed_piece(answer).unwrap(),
             other => panic!("{other:?}"),
         }
         if let Some(mut fill) = exchange.take_fill() {
-            fill.build();
-            fill.publish(1000);
+            fill.build_collected_entries();
+            fill.publish_entries(1000);
         }
     }
 
@@ -67,21 +73,21 @@ impl Host {
         let (mut exchange, found) = self.look_up(body, gzip, None);
         match found {
             LookupAction::Respond => {}
-            LookupAction::RespondOffLoop => exchange.compress().unwrap(),
+            LookupAction::RespondOffLoop => exchange.run_body_stages().unwrap(),
             _ => return None,
         }
-        (exchange.status() == 200).then(|| sent(&exchange))
+        (exchange.stored_response_status() == 200).then(|| sent(&exchange))
     }
 }
 
 fn look_up_again(exchange: &mut Exchange, body: &str, waiter: Option<usize>) -> LookupAction {
     exchange
-        .lookup(LookupRequest {
+        .lookup_in_cache(LookupRequest {
             namespace: Some(b"chain"),
             body: body.as_bytes(),
             now: 1000,
             coding_allowed: true,
-            waiter: waiter.map(|id| EventLoop::default().waiter(id)),
+            waiter: waiter.map(|id| EventLoop::default().waiter_with_id(id)),
             ..LookupRequest::default()
         })
         .unwrap()
@@ -209,19 +215,19 @@ fn invalid_response_is_never_sent_to_a_follower() {
     for length in LENGTHS {
         for answer in invalid_responses(length) {
             let host = Host::new();
-            let woken = Arc::new(Queue::default());
-            host.process.shared.event_loop(woken.clone());
+            let woken = Arc::new(WakeQueue::default());
+            host.process.shared.add_event_loop(woken.clone());
             let (leader, found) = host.look_up(&request("1"), true, Some(1));
             assert_eq!(found, LookupAction::Forward);
             let (mut follower, found) = host.look_up(&request("2"), true, Some(2));
             assert_eq!(found, LookupAction::Wait);
             host.answered(leader, &answer);
-            assert_eq!(woken.next(), Some(2));
+            assert_eq!(woken.next_woken(), Some(2));
             match look_up_again(&mut follower, &request("2"), None) {
                 LookupAction::Forward => {}
                 LookupAction::RespondOffLoop => {
-                    follower.compress().unwrap();
-                    assert_eq!(follower.status(), 0);
+                    follower.run_body_stages().unwrap();
+                    assert_eq!(follower.stored_response_status(), 0);
                 }
                 other => panic!("{other:?}"),
             }
@@ -248,8 +254,8 @@ fn invalid_response_is_never_sent_in_a_batch() {
         host.answered(exchange, &answer);
         let (mut exchange, found) = host.look_up(&batch(["2", "3"]), true, None);
         if found == LookupAction::RespondOffLoop {
-            exchange.compress().unwrap();
-            assert_eq!(exchange.status(), 0);
+            exchange.run_body_stages().unwrap();
+            assert_eq!(exchange.stored_response_status(), 0);
         } else {
             assert_eq!(found, LookupAction::Forward);
         }
@@ -268,8 +274,8 @@ fn invalid_response_is_never_sent_in_a_batch() {
         assert_eq!(found, expected);
         assert_eq!(host.entries(), 1);
         if found == LookupAction::RespondOffLoop {
-            exchange.compress().unwrap();
-            assert_eq!(exchange.status(), 200);
+            exchange.run_body_stages().unwrap();
+            assert_eq!(exchange.stored_response_status(), 200);
         }
         let answers = ["2", "3"].map(|id| FORMS[0](id, &result));
         assert!(sent(&exchange) == format!("[{}]", answers.join(",")).into_bytes());

@@ -4,18 +4,18 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use sszip_core::cache::process::verification::Verdict;
+use sszip_core::cache::process::verification::HitVerdict;
 use sszip_core::cache::process::wake::EventLoop;
-use sszip_core::cache::process::Process;
+use sszip_core::cache::process::ProcessHandle;
 use sszip_core::cache::status::CacheStatus;
 use sszip_core::config::RouteConfig;
-use sszip_core::exchange::{Exchange, HeadAction, HeadEdit, LookupAction, LookupRequest};
+use sszip_core::exchange::{Exchange, HeadEdit, LookupAction, LookupRequest, ResponseHeadAction};
 
 use crate::setup::{config, posted, response_head, JSON};
 
 struct Host {
     config: Arc<RouteConfig>,
-    process: Process,
+    process: ProcessHandle,
 }
 
 const BLOCK: &str = r#"{"jsonrpc":"2.0","id":1,"method":"eth_getBlockByHash","params":["0x00000000000000000000000000000000000000000000000000000000000000aa",true]}"#;
@@ -42,10 +42,10 @@ impl Host {
         fields.extend(coding.map(|coding| (&b"Content-Encoding"[..], coding.as_bytes())));
         let mut exchange = posted(&self.config, &fields);
         let found = exchange
-            .lookup(LookupRequest {
+            .lookup_in_cache(LookupRequest {
                 body,
                 now: 0,
-                waiter: Some(EventLoop::default().waiter(1)),
+                waiter: Some(EventLoop::default().waiter_with_id(1)),
                 never_anew,
                 coding_allowed: true,
                 ..LookupRequest::default()
@@ -67,11 +67,11 @@ impl Host {
         exchange.take_background_update()
     }
 
-    fn verdict(&self) -> Option<Verdict> {
+    fn verdict(&self) -> Option<HitVerdict> {
         let counts = self.process.shared.verified.take_counts()?;
         assert_eq!(counts.iter().sum::<u64>(), 1);
         let place = counts.iter().position(|count| *count == 1).unwrap();
-        Some(Verdict::ALL[place])
+        Some(HitVerdict::ALL[place])
     }
 }
 
@@ -79,14 +79,14 @@ fn answer(mut exchange: Exchange, status: u16, result: &str) {
     let action = exchange
         .response_head(response_head(status, None, &[JSON]))
         .unwrap();
-    if action != HeadAction::Tee {
+    if action != ResponseHeadAction::Tee {
         return;
     }
     let body = format!(r#"{{"jsonrpc":"2.0","id":1,{result}}}"#);
-    exchange.observe(body.as_bytes()).unwrap();
+    exchange.observe_passed_piece(body.as_bytes()).unwrap();
     if let Some(mut fill) = exchange.take_fill() {
-        fill.build();
-        fill.publish(0);
+        fill.build_collected_entries();
+        fill.publish_entries(0);
     }
 }
 
@@ -96,26 +96,26 @@ fn verdict_and_purge_follow_the_present_upstream_response() {
     let long = "x".repeat(20_000);
     let long_error = format!(r#""error":{{"code":-32000,"message":"{long}"}}"#);
     for (status, now, verdict) in [
-        (200, stored, Verdict::Same),
+        (200, stored, HitVerdict::Same),
         (
             200,
             r#""result":{"b": [1, 2],"number":"0x1"}"#,
-            Verdict::Same,
+            HitVerdict::Same,
         ),
         (
             200,
             r#""result":{"number":"0x1","b":[2,1]}"#,
-            Verdict::Different,
+            HitVerdict::Different,
         ),
-        (200, r#""result":null"#, Verdict::Different),
+        (200, r#""result":null"#, HitVerdict::Different),
         (
             200,
             r#""error":{"code":-32000,"message":"busy"}"#,
-            Verdict::Unanswered,
+            HitVerdict::Unanswered,
         ),
-        (200, &long_error, Verdict::Unanswered),
-        (200, r#""result":"#, Verdict::Unanswered),
-        (503, stored, Verdict::Unanswered),
+        (200, &long_error, HitVerdict::Unanswered),
+        (200, r#""result":"#, HitVerdict::Unanswered),
+        (503, stored, HitVerdict::Unanswered),
     ] {
         for purges in [false, true] {
             let host = Host::new(if purges {
@@ -127,8 +127,8 @@ fn verdict_and_purge_follow_the_present_upstream_response() {
             assert_eq!(host.verdict(), None);
             answer(update, status, now);
             assert_eq!(host.verdict(), Some(verdict), "{now}");
-            let line = host.process.shared.verified.take_line();
-            let is_wrong = verdict == Verdict::Different;
+            let line = host.process.shared.verified.take_log_line();
+            let is_wrong = verdict == HitVerdict::Different;
             assert_eq!(line.is_some(), is_wrong, "{now}");
             assert_eq!(
                 line.is_some_and(|line| line.contains(", purged: ")),
@@ -151,8 +151,8 @@ fn different_tip_response_is_changed_and_not_purged() {
     let host = Host::new("verify 100% purge");
     let update = host.hit(HEAD, r#""result":"0x1""#).unwrap();
     answer(update, 200, r#""result":"0x2""#);
-    assert_eq!(host.verdict(), Some(Verdict::Changed));
-    assert_eq!(host.process.shared.verified.take_line(), None);
+    assert_eq!(host.verdict(), Some(HitVerdict::Changed));
+    assert_eq!(host.process.shared.verified.take_log_line(), None);
     let (exchange, found) = host.request(HEAD, true);
     assert_eq!(
         (found, exchange.cache_status()),
@@ -164,16 +164,16 @@ fn different_tip_response_is_changed_and_not_purged() {
 fn entry_removed_during_its_verification_is_changed() {
     let host = Host::new("verify 100% purge");
     let update = host.hit(BLOCK, r#""result":{"number":"0x1"}"#).unwrap();
-    host.process.shared.hot().unwrap().clear();
+    host.process.shared.hot_tier().unwrap().clear();
     answer(update, 200, r#""result":{"number":"0x2"}"#);
-    assert_eq!(host.verdict(), Some(Verdict::Changed));
+    assert_eq!(host.verdict(), Some(HitVerdict::Changed));
 }
 
 #[test]
 fn aborted_verification_is_unanswered() {
     let host = Host::new("verify 100%");
     drop(host.hit(BLOCK, r#""result":{"number":"0x1"}"#).unwrap());
-    assert_eq!(host.verdict(), Some(Verdict::Unanswered));
+    assert_eq!(host.verdict(), Some(HitVerdict::Unanswered));
 }
 
 #[test]
@@ -216,11 +216,11 @@ fn batch_verifies_one_of_its_hits() {
         );
         let batch = batch.replace(&other, &other.replace(r#""id":1"#, r#""id":3"#));
         for (now, verdict) in [
-            (stored, Verdict::Same),
-            (r#""result":{"number":"0x2"}"#, Verdict::Different),
+            (stored, HitVerdict::Same),
+            (r#""result":{"number":"0x2"}"#, HitVerdict::Different),
             (
                 r#""error":{"code":1,"message":"busy"}"#,
-                Verdict::Unanswered,
+                HitVerdict::Unanswered,
             ),
         ] {
             let host = Host::new("verify 100% purge");
@@ -234,13 +234,13 @@ fn batch_verifies_one_of_its_hits() {
             assert!(exchange.take_background_update().is_none());
             answer(update, 200, now);
             assert_eq!(host.verdict(), Some(verdict), "{batch} {now}");
-            let line = host.process.shared.verified.take_line();
-            assert_eq!(line.is_some(), verdict == Verdict::Different);
+            let line = host.process.shared.verified.take_log_line();
+            assert_eq!(line.is_some(), verdict == HitVerdict::Different);
             // purged, or unchanged
             let (_, found) = host.request(BLOCK, true);
             assert_eq!(
                 found == LookupAction::Forward,
-                verdict == Verdict::Different
+                verdict == HitVerdict::Different
             );
         }
     }

@@ -1,15 +1,15 @@
 //! Block references of calls, method by method and edge case by edge case.
 
-use sszip_core::jsonrpc::block::{
-    in_result, reference, BlockReference, RangeEnd, ResultBlock, Tag,
+use sszip_core::jsonrpc::block_reference::{
+    call_block_reference, result_block, BlockReference, BlockTag, RangeEnd, ResultBlock,
 };
-use sszip_core::jsonrpc::methods::{method, Class};
+use sszip_core::jsonrpc::methods::{method_row, MethodClass};
 use BlockReference::{InResult, Invalid, Number, Range};
 
 const HASH: &str = "0x00000000000000000000000000000000000000000000000000000000000000Ab";
 
 fn block_of(name: &str, params: &str) -> BlockReference {
-    reference(method(name.as_bytes()), Some(params.as_bytes()))
+    call_block_reference(method_row(name.as_bytes()), Some(params.as_bytes()))
 }
 
 fn hash(require_canonical: bool) -> BlockReference {
@@ -21,7 +21,7 @@ fn hash(require_canonical: bool) -> BlockReference {
     }
 }
 
-fn tag(tag: Tag) -> BlockReference {
+fn tag(tag: BlockTag) -> BlockReference {
     BlockReference::Tag(tag)
 }
 
@@ -52,12 +52,16 @@ fn block_of_each_method_is_found_by_the_table() {
     for (params, names) in five {
         for name in names.split_whitespace() {
             assert_eq!(block_of(name, &format!("[{params}]")), Number(5), "{name}");
-            assert_ne!(method(name.as_bytes()).class, Class::Never, "{name}");
+            assert_ne!(
+                method_row(name.as_bytes()).class,
+                MethodClass::Never,
+                "{name}"
+            );
             // Absent means latest.
-            assert_eq!(block_of(name, "[]"), tag(Tag::Latest), "{name}");
+            assert_eq!(block_of(name, "[]"), tag(BlockTag::Latest), "{name}");
             assert_eq!(
-                reference(method(name.as_bytes()), None),
-                tag(Tag::Latest),
+                call_block_reference(method_row(name.as_bytes()), None),
+                tag(BlockTag::Latest),
                 "{name}"
             );
         }
@@ -92,7 +96,11 @@ fn block_of_each_method_is_found_by_the_table() {
         .split_whitespace()
     {
         assert_eq!(block_of(name, "[\"0x1\"]"), InResult, "{name}");
-        assert_eq!(method(name.as_bytes()).class, Class::ByFinality, "{name}");
+        assert_eq!(
+            method_row(name.as_bytes()).class,
+            MethodClass::ByFinality,
+            "{name}"
+        );
     }
 }
 
@@ -100,21 +108,21 @@ fn block_of_each_method_is_found_by_the_table() {
 fn methods_without_a_block_have_their_class_in_the_table() {
     let rows = [
         (
-            Class::Immutable,
+            MethodClass::Immutable,
             "eth_chainId net_version web3_sha3 zks_L1ChainId",
         ),
         (
-            Class::Config,
+            MethodClass::Config,
             "eth_config erigon_forks ots_getApiLevel optimism_rollupConfig zks_getMainContract",
         ),
         (
-            Class::Tip,
+            MethodClass::Tip,
             "eth_blockNumber erigon_blockNumber eth_gasPrice eth_maxPriorityFeePerGas
             eth_blobBaseFee eth_baseFee eth_capabilities ots_searchTransactionsBefore
             zks_getBlockDetails optimism_outputAtBlock bor_getCurrentProposer",
         ),
         (
-            Class::Never,
+            MethodClass::Never,
             "eth_syncing eth_mining eth_hashrate net_peerCount net_listening txpool_content
             txpool_status txpool_inspect eth_sendRawTransaction eth_sendTransaction eth_sign
             eth_signTransaction eth_subscribe eth_unsubscribe personal_sign admin_nodeInfo
@@ -126,7 +134,7 @@ fn methods_without_a_block_have_their_class_in_the_table() {
     ];
     for (class, names) in rows {
         for name in names.split_whitespace() {
-            assert_eq!(method(name.as_bytes()).class, class, "{name}");
+            assert_eq!(method_row(name.as_bytes()).class, class, "{name}");
             assert_eq!(block_of(name, "[\"0x5\"]"), BlockReference::None, "{name}");
         }
     }
@@ -135,8 +143,8 @@ fn methods_without_a_block_have_their_class_in_the_table() {
 /// The second parameter is `fullTx`.
 #[test]
 fn block_by_timestamp_is_never_stored() {
-    let row = method(b"erigon_getBlockByTimestamp");
-    assert_eq!(row.class, Class::Never);
+    let row = method_row(b"erigon_getBlockByTimestamp");
+    assert_eq!(row.class, MethodClass::Never);
     assert_eq!(block_of(row.name, "[\"1\",true]"), BlockReference::None);
 }
 
@@ -163,11 +171,11 @@ fn future_block_is_a_number() {
 #[test]
 fn tags_are_read_as_block_references() {
     for (word, expected) in [
-        ("latest", Tag::Latest),
-        ("safe", Tag::Safe),
-        ("finalized", Tag::Finalized),
-        ("pending", Tag::Pending),
-        ("earliest", Tag::Earliest),
+        ("latest", BlockTag::Latest),
+        ("safe", BlockTag::Safe),
+        ("finalized", BlockTag::Finalized),
+        ("pending", BlockTag::Pending),
+        ("earliest", BlockTag::Earliest),
     ] {
         assert_eq!(
             block_of("eth_call", &format!("[{{}},\"{word}\"]")),
@@ -321,7 +329,7 @@ fn range_of_a_filter_is_read_with_latest_as_default() {
     let logs = |filter: &str| block_of("eth_getLogs", &format!("[{filter}]"));
     let range = |from, to| Range { from, to };
     let (two, three) = (RangeEnd::Number(2), RangeEnd::Number(3));
-    let latest = RangeEnd::Tag(Tag::Latest);
+    let latest = RangeEnd::Tag(BlockTag::Latest);
     assert_eq!(
         logs(r#"{"fromBlock":"0x2","toBlock":"0x3"}"#),
         range(two, three)
@@ -338,7 +346,7 @@ fn range_of_a_filter_is_read_with_latest_as_default() {
     );
     assert_eq!(logs(r#"{"toBlock":"0x2"}"#), range(latest, two));
     assert_eq!(logs("{}"), range(latest, latest));
-    let earliest = RangeEnd::Tag(Tag::Earliest);
+    let earliest = RangeEnd::Tag(BlockTag::Earliest);
     assert_eq!(
         logs(r#"{"fromBlock":"earliest","toBlock":"0x2"}"#),
         range(earliest, two)
@@ -379,7 +387,10 @@ fn ambiguous_filter_is_invalid() {
         );
     }
     assert_eq!(block_of("eth_getLogs", "[]"), Invalid);
-    assert_eq!(reference(method(b"eth_getLogs"), None), Invalid);
+    assert_eq!(
+        call_block_reference(method_row(b"eth_getLogs"), None),
+        Invalid
+    );
 }
 
 #[test]
@@ -387,9 +398,9 @@ fn block_of_traced_calls_is_read_from_their_context() {
     let context = |context: &str| block_of("debug_traceCallMany", &format!("[[],{context}]"));
     assert_eq!(
         context(r#"{"transactionIndex":-1,"blockNumber":"latest"}"#),
-        tag(Tag::Latest)
+        tag(BlockTag::Latest)
     );
-    assert_eq!(context(r#"{"transactionIndex":1}"#), tag(Tag::Latest));
+    assert_eq!(context(r#"{"transactionIndex":1}"#), tag(BlockTag::Latest));
     assert_eq!(
         context(&format!("{{\"blockNumber\":\"{HASH}\"}}")),
         hash(false)
@@ -407,7 +418,8 @@ fn block_of_traced_calls_is_read_from_their_context() {
 
 #[test]
 fn block_of_a_result_is_found() {
-    let block_of = |name: &str, result: &str| in_result(method(name.as_bytes()), result.as_bytes());
+    let block_of =
+        |name: &str, result: &str| result_block(method_row(name.as_bytes()), result.as_bytes());
     let mut hash = [0; 32];
     hash[31] = 0xAB;
     let five = Some(ResultBlock {
@@ -438,7 +450,8 @@ fn block_of_a_result_is_found() {
 
 #[test]
 fn null_and_empty_results_have_no_block() {
-    let block_of = |name: &str, result: &str| in_result(method(name.as_bytes()), result.as_bytes());
+    let block_of =
+        |name: &str, result: &str| result_block(method_row(name.as_bytes()), result.as_bytes());
     let pending = r#"{"blockHash":null,"blockNumber":null,"hash":"0x1"}"#;
     for (name, result) in [
         ("eth_getTransactionReceipt", "null"),

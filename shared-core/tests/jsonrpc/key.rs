@@ -1,7 +1,7 @@
 //! Cache keys of calls: equal for equivalent calls, and different for all others.
 
 use proptest::prelude::*;
-use sszip_core::jsonrpc::key::{key, Key, KeyError, MAX_DEPTH};
+use sszip_core::jsonrpc::key::{call_key, CallCacheKey, CallKeyError, MAX_PARAMS_DEPTH};
 use sszip_core::jsonrpc::scan::SyntaxErrorKind;
 
 use crate::oracle::{agree_on_keys, key_and_canonical, Node};
@@ -9,12 +9,12 @@ use crate::oracle::{agree_on_keys, key_and_canonical, Node};
 const ADDRESS: &str = "0xC02aaA39b223FE8D0A0e5C4F27eAD9083C756Cc2";
 const HASH: &str = "0xDEADbeef00000000000000000000000000000000000000000000000000000Abc";
 
-fn key_of(params: &str) -> Key {
-    key(b"scope", b"method", Some(params.as_bytes())).expect(params)
+fn key_of(params: &str) -> CallCacheKey {
+    call_key(b"scope", b"method", Some(params.as_bytes())).expect(params)
 }
 
-fn error(params: &str) -> KeyError {
-    key(b"scope", b"method", Some(params.as_bytes())).expect_err(params)
+fn error(params: &str) -> CallKeyError {
+    call_key(b"scope", b"method", Some(params.as_bytes())).expect_err(params)
 }
 
 fn all_differ(params: &[&str]) {
@@ -204,10 +204,10 @@ fn object_with_a_duplicate_name_has_no_key() {
         r#"[{"to":"0x1","TO":"0x2"}]"#,
         r#"[{"TO":"0x2","x":0,"to":"0x1"}]"#,
     ] {
-        assert_eq!(error(params), KeyError::Duplicate, "{params}");
+        assert_eq!(error(params), CallKeyError::Duplicate, "{params}");
     }
     let twice = format!("{{\"{ADDRESS}\":1,\"{}\":2}}", ADDRESS.to_lowercase());
-    assert_eq!(error(&twice), KeyError::Duplicate);
+    assert_eq!(error(&twice), CallKeyError::Duplicate);
     // the same name in two objects is not a duplicate
     key_of(r#"{"a":{"a":{"a":1}},"b":{"a":1}}"#);
     key_of(r#"[{"a":1},{"a":1}]"#);
@@ -221,13 +221,13 @@ fn object_with_an_escaped_or_non_ascii_name_has_no_key() {
         r#"[{"é":1}]"#,
         "[{\"\u{212A}\":1}]",
     ] {
-        assert_eq!(error(params), KeyError::Name, "{params}");
+        assert_eq!(error(params), CallKeyError::Name, "{params}");
     }
 }
 
 #[test]
 fn key_differs_for_absent_empty_null_and_object_params() {
-    let absent = key(b"scope", b"method", None).expect("a key");
+    let absent = call_key(b"scope", b"method", None).expect("a key");
     let mut keys = vec![
         absent,
         key_of("[]"),
@@ -243,8 +243,9 @@ fn key_differs_for_absent_empty_null_and_object_params() {
 
 #[test]
 fn key_depends_on_scope_and_method() {
-    let key_of =
-        |scope: &str, method: &str| key(scope.as_bytes(), method.as_bytes(), None).expect("a key");
+    let key_of = |scope: &str, method: &str| {
+        call_key(scope.as_bytes(), method.as_bytes(), None).expect("a key")
+    };
     assert_ne!(
         key_of("1", "eth_blockNumber"),
         key_of("10", "eth_blockNumber")
@@ -258,7 +259,7 @@ fn key_depends_on_scope_and_method() {
 #[test]
 fn key_depends_on_borders_of_scope_method_and_params() {
     let key_of = |scope: &[u8], method: &[u8], params: Option<&[u8]>| {
-        key(scope, method, params).expect("a key")
+        call_key(scope, method, params).expect("a key")
     };
     let mut keys = [
         key_of(b"ab", b"c", None),
@@ -276,9 +277,9 @@ fn key_depends_on_borders_of_scope_method_and_params() {
 #[test]
 fn params_nested_too_deep_have_no_key() {
     let nested = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
-    key_of(&nested(MAX_DEPTH));
-    assert_eq!(error(&nested(MAX_DEPTH + 1)), KeyError::Depth);
-    assert_eq!(error(&nested(100_000)), KeyError::Depth);
+    key_of(&nested(MAX_PARAMS_DEPTH));
+    assert_eq!(error(&nested(MAX_PARAMS_DEPTH + 1)), CallKeyError::Depth);
+    assert_eq!(error(&nested(100_000)), CallKeyError::Depth);
 }
 
 #[test]
@@ -293,17 +294,17 @@ fn invalid_json_has_no_key() {
         "{\"a\":1",
         "[\"\\ud800\"]",
     ] {
-        assert!(matches!(error(params), KeyError::Syntax(_)), "{params}");
+        assert!(matches!(error(params), CallKeyError::Syntax(_)), "{params}");
     }
-    let error = key(b"", b"", Some(b"[\"\xFF\"]")).expect_err("no key");
-    assert!(matches!(error, KeyError::Syntax(error) if error.fault == SyntaxErrorKind::Utf8));
+    let error = call_key(b"", b"", Some(b"[\"\xFF\"]")).expect_err("no key");
+    assert!(matches!(error, CallKeyError::Syntax(error) if error.fault == SyntaxErrorKind::Utf8));
 }
 
 /// The encoding of keys is a part of the stored data: a change makes each stored entry
 /// unreachable.
 #[test]
 fn key_of_a_call_never_changes() {
-    let key = key(b"mainnet", b"eth_chainId", Some(b" [ ] ")).expect("a key");
+    let key = call_key(b"mainnet", b"eth_chainId", Some(b" [ ] ")).expect("a key");
     let scope = blake3::hash(b"mainnet");
     let text = b"\x0b\0\0\0\0\0\0\0eth_chainId\x01[]";
     assert_eq!(
@@ -423,7 +424,7 @@ proptest! {
                 None => None,
             };
             let params = params.as_ref().map(String::as_bytes);
-            let key = key(scope.as_bytes(), method.as_bytes(), params).expect("a key");
+            let key = call_key(scope.as_bytes(), method.as_bytes(), params).expect("a key");
             Some(((scope, method, form), key))
         }).collect();
         for (n, (call_a, key_a)) in known.iter().enumerate() {

@@ -8,8 +8,8 @@ use std::ops::Range;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
-use sszip_core::jsonrpc::key::{self, KeyError};
-use sszip_core::jsonrpc::scan::{ScanError, Scanner, ValueKind};
+use sszip_core::jsonrpc::key::{self, CallKeyError};
+use sszip_core::jsonrpc::scan::{JsonScanError, JsonScanner, JsonValueKind};
 
 /// A JSON value as serde_json reads it, for comparison with the scanner.
 #[derive(Debug)]
@@ -133,7 +133,7 @@ impl<'a> Node<'a> {
 
     /// Returns the canonical text, if there is one.
     pub fn canonical(&self) -> Option<String> {
-        if self.depth() > key::MAX_DEPTH {
+        if self.depth() > key::MAX_PARAMS_DEPTH {
             return None;
         }
         Some(match &self.parts {
@@ -215,30 +215,30 @@ fn change_hex_case(leaf: &str, choose: &mut dyn FnMut() -> u8) -> String {
 }
 
 /// Returns the positions of `Node::spans` from the scanner.
-pub fn scanned(text: &[u8], levels: usize) -> Result<Vec<Range<usize>>, ScanError> {
-    let mut scanner = Scanner::of_text(text)?;
+pub fn scanned(text: &[u8], levels: usize) -> Result<Vec<Range<usize>>, JsonScanError> {
+    let mut scanner = JsonScanner::of_text(text)?;
     let mut spans = Vec::new();
     walk(&mut scanner, levels, &mut spans)?;
-    scanner.end()?;
+    scanner.expect_end()?;
     Ok(spans)
 }
 
 fn walk(
-    scanner: &mut Scanner<'_>,
+    scanner: &mut JsonScanner<'_>,
     levels: usize,
     spans: &mut Vec<Range<usize>>,
-) -> Result<(), ScanError> {
-    let kind = scanner.kind()?;
-    let start = scanner.start();
+) -> Result<(), JsonScanError> {
+    let kind = scanner.next_value_kind()?;
+    let start = scanner.next_value_start();
     match kind {
-        ValueKind::Array if levels > 0 => {
+        JsonValueKind::Array if levels > 0 => {
             let mut another = scanner.first_element()?;
             while another {
                 walk(scanner, levels - 1, spans)?;
                 another = scanner.next_element()?;
             }
         }
-        ValueKind::Object if levels > 0 => {
+        JsonValueKind::Object if levels > 0 => {
             let mut next = scanner.first_member()?;
             while let Some(name) = next {
                 spans.push(name.content);
@@ -246,12 +246,12 @@ fn walk(
                 next = scanner.next_member()?;
             }
         }
-        ValueKind::String if levels > 0 => {
-            scanner.string()?;
+        JsonValueKind::String if levels > 0 => {
+            scanner.read_string()?;
         }
-        _ => assert_eq!(scanner.value()?.span, start..scanner.position()),
+        _ => assert_eq!(scanner.skip_value()?.span, start..scanner.read_end()),
     }
-    spans.push(start..scanner.position());
+    spans.push(start..scanner.read_end());
     Ok(())
 }
 
@@ -274,9 +274,11 @@ pub fn agree_on_text(text: &[u8]) {
 }
 
 /// Returns the key of the params, and their canonical text.
-pub fn key_and_canonical(params: &[u8]) -> (Result<key::Key, KeyError>, Option<String>) {
+pub fn key_and_canonical(
+    params: &[u8],
+) -> (Result<key::CallCacheKey, CallKeyError>, Option<String>) {
     let canonical = Node::parse(params).and_then(|node| node.canonical());
-    (key::key(b"scope", b"method", Some(params)), canonical)
+    (key::call_key(b"scope", b"method", Some(params)), canonical)
 }
 
 /// Asserts that two texts share a key if and only if they have one canonical

@@ -1,7 +1,9 @@
 //! Request objects: ids, members in any order, and refused requests.
 
 use proptest::prelude::*;
-use sszip_core::jsonrpc::request::{parse, read_prefix, Call, ParseRefusal, Request, MAX_ID};
+use sszip_core::jsonrpc::request::{
+    parse_request, read_call_prefix, Call, JsonRpcRequest, ParseRefusal, MAX_ID_LENGTH,
+};
 use sszip_core::jsonrpc::scan::SyntaxErrorKind;
 
 use crate::oracle::Node;
@@ -9,15 +11,15 @@ use crate::oracle::Node;
 const MOST: usize = 100;
 
 fn single(body: &str) -> Call<'_> {
-    let request = parse(body.as_bytes(), MOST).expect(body);
-    let Request::Single(call) = request else {
+    let request = parse_request(body.as_bytes(), MOST).expect(body);
+    let JsonRpcRequest::Single(call) = request else {
         unreachable!("a batch: {body}");
     };
     call
 }
 
 fn refusal(body: &str) -> ParseRefusal {
-    parse(body.as_bytes(), MOST).expect_err(body)
+    parse_request(body.as_bytes(), MOST).expect_err(body)
 }
 
 #[test]
@@ -43,11 +45,14 @@ fn method_and_id_are_found_in_the_beginning_of_a_call() {
         ("", None),
         ("{", None),
     ] {
-        let found = read_prefix(text.as_bytes());
+        let found = read_call_prefix(text.as_bytes());
         let found = found.map(|(method, id)| (text_of(method), id.map(text_of)));
         assert_eq!(found, expected, "{text}");
     }
-    assert_eq!(read_prefix(b"{\"id\":\"\xff\",\"method\":\"m\","), None);
+    assert_eq!(
+        read_call_prefix(b"{\"id\":\"\xff\",\"method\":\"m\","),
+        None
+    );
 }
 
 fn text_of(bytes: &[u8]) -> &str {
@@ -108,12 +113,12 @@ fn ids_of_other_types_are_refused() {
 
 #[test]
 fn id_longer_than_the_limit_is_refused() {
-    let longest = format!("\"{}\"", "x".repeat(MAX_ID - 2));
+    let longest = format!("\"{}\"", "x".repeat(MAX_ID_LENGTH - 2));
     assert_eq!(single(&with_id(&longest)).id, Some(longest.as_bytes()));
-    let longer = format!("\"{}\"", "x".repeat(MAX_ID - 1));
+    let longer = format!("\"{}\"", "x".repeat(MAX_ID_LENGTH - 1));
     assert_eq!(refusal(&with_id(&longer)), ParseRefusal::LongId);
     assert_eq!(
-        refusal(&with_id(&"1".repeat(MAX_ID + 1))),
+        refusal(&with_id(&"1".repeat(MAX_ID_LENGTH + 1))),
         ParseRefusal::LongId
     );
 }
@@ -305,7 +310,7 @@ fn batch_calls_keep_their_order_and_spans() {
     let body = r#" [ {"jsonrpc":"2.0","id":1,"method":"a"} ,{"jsonrpc":"2.0","method":"b"},
         {"jsonrpc":"2.0","id":1,"method":"a"}]
 "#;
-    let Ok(Request::Batch(calls)) = parse(body.as_bytes(), MOST) else {
+    let Ok(JsonRpcRequest::Batch(calls)) = parse_request(body.as_bytes(), MOST) else {
         panic!("no batch");
     };
     // duplicate calls and duplicate ids are accepted
@@ -315,8 +320,8 @@ fn batch_calls_keep_their_order_and_spans() {
     assert_eq!(calls[1].id, None);
     for call in &calls {
         assert!(matches!(
-            parse(body[call.span.clone()].as_bytes(), 0),
-            Ok(Request::Single(_))
+            parse_request(body[call.span.clone()].as_bytes(), 0),
+            Ok(JsonRpcRequest::Single(_))
         ));
     }
 }
@@ -324,13 +329,15 @@ fn batch_calls_keep_their_order_and_spans() {
 #[test]
 fn batch_of_one_is_not_a_single_call() {
     let body = format!("[{}]", with_id("1"));
-    assert!(matches!(parse(body.as_bytes(), 1), Ok(Request::Batch(calls)) if calls.len() == 1));
+    assert!(
+        matches!(parse_request(body.as_bytes(), 1), Ok(JsonRpcRequest::Batch(calls)) if calls.len() == 1)
+    );
 }
 
 #[test]
 fn batch_of_notifications_has_calls_without_ids() {
     let body = r#"[{"jsonrpc":"2.0","method":"a"},{"jsonrpc":"2.0","method":"b"}]"#;
-    let Ok(Request::Batch(calls)) = parse(body.as_bytes(), MOST) else {
+    let Ok(JsonRpcRequest::Batch(calls)) = parse_request(body.as_bytes(), MOST) else {
         panic!("no batch");
     };
     assert!(calls.iter().all(|call| call.id.is_none()) && calls.len() == 2);
@@ -345,9 +352,15 @@ fn empty_batch_is_refused() {
 #[test]
 fn batch_over_the_limit_is_refused() {
     let body = |n: usize| format!("[{}]", vec![with_id("1"); n].join(","));
-    assert!(parse(body(3).as_bytes(), 3).is_ok());
-    assert_eq!(parse(body(4).as_bytes(), 3), Err(ParseRefusal::LongBatch));
-    assert_eq!(parse(body(1).as_bytes(), 0), Err(ParseRefusal::LongBatch));
+    assert!(parse_request(body(3).as_bytes(), 3).is_ok());
+    assert_eq!(
+        parse_request(body(4).as_bytes(), 3),
+        Err(ParseRefusal::LongBatch)
+    );
+    assert_eq!(
+        parse_request(body(1).as_bytes(), 0),
+        Err(ParseRefusal::LongBatch)
+    );
 }
 
 #[test]
@@ -391,22 +404,22 @@ proptest! {
         let method = matches!(find("method").0, Some("\"2.0\"" | "\"m\""));
         let params = find("params").0.is_none_or(|p| matches!(p, "[]" | "null" | "{\"a\":[]}"));
         let good = once && known && version && id && method && params;
-        match parse(body.as_bytes(), 1) {
-            Ok(Request::Single(call)) => {
+        match parse_request(body.as_bytes(), 1) {
+            Ok(JsonRpcRequest::Single(call)) => {
                 prop_assert!(good, "{}", body);
                 prop_assert_eq!(call.id, find("id").0.map(str::as_bytes));
                 prop_assert_eq!(call.params, find("params").0.map(str::as_bytes));
                 let name = find("method").0.map(|name| name.trim_matches('"').as_bytes());
                 prop_assert_eq!(Some(call.method), name);
             }
-            Ok(Request::Batch(_)) => prop_assert!(false, "{}", body),
+            Ok(JsonRpcRequest::Batch(_)) => prop_assert!(false, "{}", body),
             Err(_) => prop_assert!(!good, "{}", body),
         }
     }
 
     #[test]
     fn parser_accepts_only_json_among_any_bytes(body: Vec<u8>) {
-        if parse(&body, MOST).is_ok() {
+        if parse_request(&body, MOST).is_ok() {
             prop_assert!(Node::parse(&body).is_some());
         }
     }

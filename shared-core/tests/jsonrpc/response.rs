@@ -1,19 +1,20 @@
 //! Response objects, and the parts of a result that are read.
 
 use sszip_core::jsonrpc::response::{
-    content, first_element, member, parse, parse_batch, Outcome, ResponseError, ResultContent,
+    classify_result, first_array_element, first_object_member, parse_batch_responses,
+    parse_response, OutcomeSpan, ResponseError, ResultContent,
 };
 use sszip_core::jsonrpc::scan::SyntaxErrorKind;
 
 fn parts(body: &str) -> (&str, &str) {
-    let answer = parse(body.as_bytes()).expect(body);
+    let answer = parse_response(body.as_bytes()).expect(body);
     match answer.outcome {
-        Outcome::Result(span) | Outcome::Error(span) => (&body[answer.id], &body[span]),
+        OutcomeSpan::Result(span) | OutcomeSpan::Error(span) => (&body[answer.id], &body[span]),
     }
 }
 
 fn refused(body: &str) -> ResponseError {
-    parse(body.as_bytes()).expect_err(body)
+    parse_response(body.as_bytes()).expect_err(body)
 }
 
 #[test]
@@ -32,7 +33,7 @@ fn response_members_are_read_in_any_order() {
 fn spans_exclude_white_space_and_the_final_newline() {
     let body = "\n { \"jsonrpc\" : \"2.0\" , \"id\" : 1.50 , \"result\" : [ 1 ] }\r\n\n";
     assert_eq!(parts(body), ("1.50", "[ 1 ]"));
-    let answer = parse(body.as_bytes()).expect("an answer");
+    let answer = parse_response(body.as_bytes()).expect("an answer");
     assert_eq!(&body[answer.span], body.trim());
 }
 
@@ -54,9 +55,9 @@ fn response_ids_of_each_type_are_read() {
 #[test]
 fn errors_are_distinguished_from_results() {
     let body = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"x"}}"#;
-    let answer = parse(body.as_bytes()).expect("an answer");
+    let answer = parse_response(body.as_bytes()).expect("an answer");
     assert!(
-        matches!(answer.outcome, Outcome::Error(span) if body[span.clone()].starts_with("{\"code"))
+        matches!(answer.outcome, OutcomeSpan::Error(span) if body[span.clone()].starts_with("{\"code"))
     );
 }
 
@@ -82,8 +83,8 @@ fn null_next_to_the_outcome_is_ignored() {
             format!(r#"{{{rest},"id":1,"jsonrpc":"2.0"}}"#),
         ] {
             assert_eq!(parts(&body), ("1", outcome), "{body}");
-            let answer = parse(body.as_bytes()).expect("an answer");
-            assert_eq!(matches!(answer.outcome, Outcome::Error(_)), is_error);
+            let answer = parse_response(body.as_bytes()).expect("an answer");
+            assert_eq!(matches!(answer.outcome, OutcomeSpan::Error(_)), is_error);
         }
     }
 }
@@ -169,31 +170,31 @@ fn batch_responses_are_returned_in_their_order() {
         r#"{"jsonrpc":"2.0","id":2,"error":{}}]"#,
         "\n"
     );
-    let answers = parse_batch(body.as_bytes()).expect("a batch");
+    let answers = parse_batch_responses(body.as_bytes()).expect("a batch");
     // order, missing and duplicate ids are left to the caller
     let ids: Vec<_> = answers.iter().map(|a| &body[a.id.clone()]).collect();
     assert_eq!(ids, ["2", "1", "2"]);
     for answer in &answers {
-        assert!(parse(body[answer.span.clone()].as_bytes()).is_ok());
+        assert!(parse_response(body[answer.span.clone()].as_bytes()).is_ok());
     }
-    assert_eq!(parse_batch(b" [ ] "), Ok(vec![]));
+    assert_eq!(parse_batch_responses(b" [ ] "), Ok(vec![]));
 }
 
 #[test]
 fn single_error_is_not_a_batch_response() {
     let body = br#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"too large"}}"#;
-    assert_eq!(parse_batch(body), Err(ResponseError::NotArray));
+    assert_eq!(parse_batch_responses(body), Err(ResponseError::NotArray));
     assert!(matches!(
-        parse(body).expect("an answer").outcome,
-        Outcome::Error(_)
+        parse_response(body).expect("an answer").outcome,
+        OutcomeSpan::Error(_)
     ));
 }
 
 #[test]
 fn batch_with_an_invalid_response_is_refused() {
     let body = br#"[{"jsonrpc":"2.0","id":1,"result":1},{"jsonrpc":"2.0","id":2}]"#;
-    assert_eq!(parse_batch(body), Err(ResponseError::NoOutcome));
-    assert_eq!(parse_batch(b"[1]"), Err(ResponseError::NotObject));
+    assert_eq!(parse_batch_responses(body), Err(ResponseError::NoOutcome));
+    assert_eq!(parse_batch_responses(b"[1]"), Err(ResponseError::NotObject));
 }
 
 #[test]
@@ -214,29 +215,35 @@ fn null_and_empty_results_are_distinguished_from_others() {
         ("0", ResultContent::Some),
         ("false", ResultContent::Some),
     ] {
-        assert_eq!(content(result.as_bytes()), expected, "{result}");
+        assert_eq!(classify_result(result.as_bytes()), expected, "{result}");
     }
 }
 
 #[test]
 fn member_of_a_result_is_found_at_its_top_level() {
     let object = br#"{ "blockHash" : "0xab", "x":{"blockNumber":"0x2"}, "blockNumber":"0x1"}"#;
-    assert_eq!(member(object, "blockHash"), Some(&b"\"0xab\""[..]));
-    assert_eq!(member(object, "blockNumber"), Some(&b"\"0x1\""[..]));
-    assert_eq!(member(object, "blocknumber"), None);
-    assert_eq!(member(b"{}", "a"), None);
+    assert_eq!(
+        first_object_member(object, "blockHash"),
+        Some(&b"\"0xab\""[..])
+    );
+    assert_eq!(
+        first_object_member(object, "blockNumber"),
+        Some(&b"\"0x1\""[..])
+    );
+    assert_eq!(first_object_member(object, "blocknumber"), None);
+    assert_eq!(first_object_member(b"{}", "a"), None);
     for other in ["[]", "null", "\"a\"", "", "{", "{\"b\":", "{\"a\":}"] {
-        assert_eq!(member(other.as_bytes(), "a"), None, "{other}");
+        assert_eq!(first_object_member(other.as_bytes(), "a"), None, "{other}");
     }
 }
 
 #[test]
 fn first_element_of_a_result_is_found() {
     assert_eq!(
-        first_element(b"[ {\"a\":[1]} ,2]"),
+        first_array_element(b"[ {\"a\":[1]} ,2]"),
         Some(&b"{\"a\":[1]}"[..])
     );
     for other in ["[]", "[ ]", "{}", "null", "", "[", "[,]"] {
-        assert_eq!(first_element(other.as_bytes()), None, "{other}");
+        assert_eq!(first_array_element(other.as_bytes()), None, "{other}");
     }
 }

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use sszip_core::jsonrpc::incomplete_result::has_failed_trace;
-use sszip_core::jsonrpc::response::first_element;
-use sszip_core::jsonrpc::scan::{check, SyntaxErrorKind, MAX_DEPTH};
+use sszip_core::jsonrpc::response::first_array_element;
+use sszip_core::jsonrpc::scan::{check_json, SyntaxErrorKind, MAX_DEPTH};
 use sszip_core::jsonrpc::{depth_check, request, response};
 
 use crate::oracle::{agree_on_text, Node};
@@ -102,7 +102,7 @@ const REFUSED: &[(&[u8], usize, SyntaxErrorKind)] = &[
 #[test]
 fn valid_json_is_accepted() {
     for text in ACCEPTED {
-        let value = check(text.as_bytes()).expect(text);
+        let value = check_json(text.as_bytes()).expect(text);
         assert_eq!(&text[value.span], text.trim());
         agree_on_text(text.as_bytes());
     }
@@ -111,7 +111,7 @@ fn valid_json_is_accepted() {
 #[test]
 fn invalid_json_is_refused_at_its_position() {
     for &(text, offset, fault) in REFUSED {
-        let error = check(text).expect_err(&String::from_utf8_lossy(text));
+        let error = check_json(text).expect_err(&String::from_utf8_lossy(text));
         let found = (error.offset, error.fault);
         assert_eq!(found, (offset, fault), "{}", String::from_utf8_lossy(text));
         agree_on_text(text);
@@ -124,8 +124,8 @@ fn text_is_accepted_up_to_the_maximum_depth() {
         let each = open.matches(['[', '{']).count();
         let nested = |n: usize| format!("{}0{}", open.repeat(n), close.repeat(n));
         let most = MAX_DEPTH / each;
-        assert!(check(nested(most).as_bytes()).is_ok(), "{open}");
-        let error = check(nested(most + 1).as_bytes()).expect_err(open);
+        assert!(check_json(nested(most).as_bytes()).is_ok(), "{open}");
+        let error = check_json(nested(most + 1).as_bytes()).expect_err(open);
         assert_eq!(error.fault, SyntaxErrorKind::Depth);
         // at this depth the record of open containers changes its form
         for depth in [510, 512, 514] {
@@ -133,7 +133,7 @@ fn text_is_accepted_up_to_the_maximum_depth() {
         }
     }
     // siblings are not nested
-    assert!(check(format!("[{}[]]", "[],".repeat(2000)).as_bytes()).is_ok());
+    assert!(check_json(format!("[{}[]]", "[],".repeat(2000)).as_bytes()).is_ok());
 }
 
 fn on_stack(bytes: usize, run: impl FnOnce() + Send + 'static) {
@@ -149,18 +149,21 @@ fn deep_text_is_read_on_a_small_stack() {
     on_stack(64 << 10, move || {
         for (trace, is_read) in [(deepest, true), (too_deep, false)] {
             let answer = format!(r#"{{"jsonrpc":"2.0","id":1,"result":[{trace}]}}"#);
-            assert_eq!(response::parse(answer.as_bytes()).is_ok(), is_read);
+            assert_eq!(response::parse_response(answer.as_bytes()).is_ok(), is_read);
             let batch = format!("[{answer}]");
-            assert_eq!(response::parse_batch(batch.as_bytes()).is_ok(), is_read);
-            assert_eq!(response::member(trace.as_bytes(), "x"), None);
             assert_eq!(
-                first_element(format!("[{trace}]").as_bytes()).is_some(),
+                response::parse_batch_responses(batch.as_bytes()).is_ok(),
+                is_read
+            );
+            assert_eq!(response::first_object_member(trace.as_bytes(), "x"), None);
+            assert_eq!(
+                first_array_element(format!("[{trace}]").as_bytes()).is_some(),
                 is_read
             );
             assert!(!has_failed_trace(format!("[{trace},\"error\"]").as_bytes()));
             let call = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"m","params":[{trace}]}}"#);
-            assert_eq!(request::parse(call.as_bytes(), 1).is_ok(), is_read);
-            assert_eq!(depth_check::is_shallow(answer.as_bytes()), is_read);
+            assert_eq!(request::parse_request(call.as_bytes(), 1).is_ok(), is_read);
+            assert_eq!(depth_check::is_within_max_depth(answer.as_bytes()), is_read);
         }
     });
 }
@@ -168,9 +171,13 @@ fn deep_text_is_read_on_a_small_stack() {
 #[test]
 fn truncated_object_is_refused() {
     let text = r#" {"jsonrpc":"2.0","id":-1.5e3,"result":[{"x":"\"]}\u0041"},[],true,null]}"#;
-    assert!(check(text.as_bytes()).is_ok());
+    assert!(check_json(text.as_bytes()).is_ok());
     for cut in 0..text.len() {
-        assert!(check(&text.as_bytes()[..cut]).is_err(), "{}", &text[..cut]);
+        assert!(
+            check_json(&text.as_bytes()[..cut]).is_err(),
+            "{}",
+            &text[..cut]
+        );
     }
 }
 
@@ -196,14 +203,14 @@ fn scanner_agrees_with_serde_json_on_the_corpus() {
             let text = std::fs::read(file.expect("an entry").path()).expect("a file");
             // the whole text, and the spans of its parts if it is short: the oracle parses each
             // level again
-            check(&text).expect("JSON");
+            check_json(&text).expect("JSON");
             if text.len() < 20_000 {
                 agree_on_text(&text);
             }
             let recorded: Vec<Recorded> = serde_json::from_slice(&text).expect("exchanges");
             for exchange in recorded {
-                check(exchange.request.get().as_bytes()).expect("a request");
-                check(exchange.response.get().as_bytes()).expect("a response");
+                check_json(exchange.request.get().as_bytes()).expect("a request");
+                check_json(exchange.response.get().as_bytes()).expect("a response");
             }
             files += 1;
         }

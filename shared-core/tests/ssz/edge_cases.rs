@@ -1,7 +1,8 @@
 //! Edge cases that other implementations have read wrongly.
 
 use sszip_core::ssz::{
-    check, to_ssz, version, Fork, InputForm, Preset, Schema, SszErrorKind, ToJson, ToSsz,
+    check_ssz, read_envelope_version, to_ssz, Fork, InputForm, JsonToSsz, Preset, Schema,
+    SszErrorKind, SszToJson,
 };
 
 fn schema() -> Schema {
@@ -27,12 +28,13 @@ fn schema() -> Schema {
 /// Returns `Ok`, or the error of the check.
 fn checked(ty: &str, ssz: &[u8]) -> Result<(), String> {
     let schema = schema();
-    check(&schema, schema.find(ty).unwrap(), ssz).map_err(|error| error.to_string())
+    check_ssz(&schema, schema.find_type(ty).unwrap(), ssz).map_err(|error| error.to_string())
 }
 
 fn read(ty: &str, json: &str) -> Result<Vec<u8>, String> {
     let schema = schema();
-    to_ssz(&schema, schema.find(ty).unwrap(), json.as_bytes()).map_err(|error| error.to_string())
+    to_ssz(&schema, schema.find_type(ty).unwrap(), json.as_bytes())
+        .map_err(|error| error.to_string())
 }
 
 #[test]
@@ -76,11 +78,11 @@ fn invalid_bytes_are_refused_with_their_position() {
         ),
         (
             b"\x09\0\0\0\x07\x09\0\0\0\x08\0\0\0\x07\0\0\0",
-            "c[0], byte 9: the offset 8 is followed by 7",
+            "c[0], byte 9: the offset 8 is followed by a lower one, 7",
         ),
         (
             b"\x09\0\0\0\x07\x09\0\0\0\x04\0\0\0abcd",
-            "c[0], byte 13: 4 are more than 3",
+            "c[0], byte 13: 4 elements are more than 3",
         ),
     ];
     for (bytes, why) in all {
@@ -248,12 +250,12 @@ fn hexadecimal_strings_are_read_strictly() {
 fn value_is_found_in_each_kind_of_envelope() {
     let schema = schema();
     let read = |form, json: &str| {
-        let mut reader = ToSsz::new(&schema, schema.find("Fixed").unwrap(), form);
+        let mut reader = JsonToSsz::new(&schema, schema.find_type("Fixed").unwrap(), form);
         reader
-            .push(json.as_bytes())
+            .push_piece(json.as_bytes())
             .map_err(|error| error.to_string())?;
-        let version = reader.version().unwrap_or("none").to_owned();
-        let ssz = reader.end().map_err(|error| error.to_string())?;
+        let version = reader.envelope_version().unwrap_or("none").to_owned();
+        let ssz = reader.finish().map_err(|error| error.to_string())?;
         Ok::<_, String>((ssz[0], version))
     };
     let bare = "{\"a\":\"7\",\"b\":true}";
@@ -302,34 +304,34 @@ fn value_is_found_in_each_kind_of_envelope() {
 #[test]
 fn reader_and_writer_keep_failing_after_an_error() {
     let schema = schema();
-    let mut reader = ToSsz::new(&schema, schema.find("Fixed").unwrap(), InputForm::Bare);
-    let why = reader.push(b"{\"a\":7").unwrap_err();
-    assert_eq!(reader.push(b"}").unwrap_err(), why);
-    assert_eq!(reader.end().unwrap_err(), why);
-    let writer = ToJson::new(&schema, schema.find("Word").unwrap(), [0; 8]);
-    assert!(writer.unwrap().write(&mut [0; 100]).is_err());
+    let mut reader = JsonToSsz::new(&schema, schema.find_type("Fixed").unwrap(), InputForm::Bare);
+    let why = reader.push_piece(b"{\"a\":7").unwrap_err();
+    assert_eq!(reader.push_piece(b"}").unwrap_err(), why);
+    assert_eq!(reader.finish().unwrap_err(), why);
+    let writer = SszToJson::new(&schema, schema.find_type("Word").unwrap(), [0; 8]);
+    assert!(writer.unwrap().write_next(&mut [0; 100]).is_err());
 }
 
 #[test]
 fn name_of_unlimited_length_is_refused() {
     let schema = schema();
-    let mut reader = ToSsz::new(&schema, schema.find("Fixed").unwrap(), InputForm::Bare);
-    reader.push(b"{\"").unwrap();
-    let refused = (0..100).find_map(|_| reader.push(&[b'x'; 1000]).err());
+    let mut reader = JsonToSsz::new(&schema, schema.find_type("Fixed").unwrap(), InputForm::Bare);
+    reader.push_piece(b"{\"").unwrap();
+    let refused = (0..100).find_map(|_| reader.push_piece(&[b'x'; 1000]).err());
     let why = refused.unwrap().to_string();
     assert_eq!(why, "byte 1: a name or number of more than 8192 bytes");
     // white space and ignored fields may be of any length
-    let mut reader = ToSsz::new(&schema, schema.find("Fixed").unwrap(), InputForm::Bare);
-    reader.push(b"{\"x\":\"").unwrap();
+    let mut reader = JsonToSsz::new(&schema, schema.find_type("Fixed").unwrap(), InputForm::Bare);
+    reader.push_piece(b"{\"x\":\"").unwrap();
     for _ in 0..100 {
-        reader.push(&[b'x'; 1000]).unwrap();
+        reader.push_piece(&[b'x'; 1000]).unwrap();
     }
-    reader.push(b"\",\"a\":\"7\"").unwrap();
+    reader.push_piece(b"\",\"a\":\"7\"").unwrap();
     for _ in 0..100 {
-        reader.push(&[b' '; 1000]).unwrap();
+        reader.push_piece(&[b' '; 1000]).unwrap();
     }
-    reader.push(b",\"b\":true}").unwrap();
-    assert_eq!(reader.end().unwrap()[0], 7);
+    reader.push_piece(b",\"b\":true}").unwrap();
+    assert_eq!(reader.finish().unwrap()[0], 7);
 }
 
 /// Lists of containers of a fixed size are checked only where they can be invalid.
@@ -367,21 +369,21 @@ fn first_invalid_element_is_reported() {
 #[test]
 fn payload_status_is_read_as_nodes_write_it() {
     let schema = Schema::for_fork(Fork::Phase0, Preset::Mainnet);
-    let ty = schema.find("PayloadStatus").unwrap();
+    let ty = schema.find_type("PayloadStatus").unwrap();
     let read = |status: &str, error: &str, piece: usize| {
         let json = format!(
             "{{\"status\":\"{status}\",\"latestValidHash\":null,\"validationError\":\"{error}\"}}"
         );
-        let mut reader = ToSsz::new(schema, ty, InputForm::Bare);
+        let mut reader = JsonToSsz::new(schema, ty, InputForm::Bare);
         for piece in json.as_bytes().chunks(piece) {
-            reader.push(piece)?;
+            reader.push_piece(piece)?;
         }
-        reader.end()
+        reader.finish()
     };
     // status, two offsets, and the offset of the text
     let text = |error: &str, piece| {
         let ssz = read("INVALID", error, piece).unwrap();
-        assert_eq!(check(schema, ty, &ssz), Ok(()));
+        assert_eq!(check_ssz(schema, ty, &ssz), Ok(()));
         String::from_utf8(ssz[13..].to_vec()).unwrap()
     };
     for piece in [97, 1000, usize::MAX] {
@@ -431,11 +433,11 @@ fn payload_status_is_read_as_nodes_write_it() {
 fn envelope_members_are_distinguished_from_fields() {
     let schema = Schema::for_fork(Fork::Gloas, Preset::Minimal);
     let read = |name: &str, json: &str, piece: usize| {
-        let mut reader = ToSsz::new(schema, schema.find(name).unwrap(), InputForm::Either);
+        let mut reader = JsonToSsz::new(schema, schema.find_type(name).unwrap(), InputForm::Either);
         for piece in json.as_bytes().chunks(piece) {
-            reader.push(piece)?;
+            reader.push_piece(piece)?;
         }
-        reader.end()
+        reader.finish()
     };
     let hex = |len: usize| format!("\"0x{}\"", "07".repeat(len));
     let point = format!("{{\"epoch\":\"1\",\"root\":{}}}", hex(32));
@@ -459,7 +461,7 @@ fn envelope_members_are_distinguished_from_fields() {
         ("Builder", builder),
     ];
     for (name, value) in values {
-        let ssz = to_ssz(schema, schema.find(name).unwrap(), value.as_bytes()).unwrap();
+        let ssz = to_ssz(schema, schema.find_type(name).unwrap(), value.as_bytes()).unwrap();
         for json in [
             value.clone(),
             format!("{{\"data\":{value},\"version\":\"gloas\"}}"),
@@ -479,11 +481,11 @@ fn envelope_members_are_distinguished_from_fields() {
 #[test]
 fn version_is_found_after_the_value() {
     let answer = b"{\"data\":{\"version\":\"no\",\"x\":[{}]},\"version\":\"fulu\"} ";
-    assert_eq!(version(answer), Ok(Some("fulu".into())));
-    assert_eq!(version(b"{\"result\":7}"), Ok(None));
-    assert!(version(b"{\"version\":\"fulu\"}").is_err());
-    assert!(version(&answer[..40]).is_err());
-    let mut reader = ToSsz::by_version(Preset::Mainnet, "Checkpoint");
-    let error = reader.push(answer).unwrap_err();
-    assert_eq!(*error.problem(), SszErrorKind::NoVersion);
+    assert_eq!(read_envelope_version(answer), Ok(Some("fulu".into())));
+    assert_eq!(read_envelope_version(b"{\"result\":7}"), Ok(None));
+    assert!(read_envelope_version(b"{\"version\":\"fulu\"}").is_err());
+    assert!(read_envelope_version(&answer[..40]).is_err());
+    let mut reader = JsonToSsz::by_version(Preset::Mainnet, "Checkpoint");
+    let error = reader.push_piece(answer).unwrap_err();
+    assert_eq!(*error.error_kind(), SszErrorKind::NoVersion);
 }

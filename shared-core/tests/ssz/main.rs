@@ -32,7 +32,7 @@ fn schema() -> &'static Schema {
 }
 
 fn types(schema: &Schema) -> Vec<TypeId> {
-    schema.named().map(|(_, ty)| ty).collect()
+    schema.named_types().map(|(_, ty)| ty).collect()
 }
 
 proptest! {
@@ -100,9 +100,9 @@ proptest! {
 fn containers_with_any_changed_byte_are_read_as_by_the_reference() {
     let mut schema = Schema::from_table(TABLE).unwrap();
     for (name, seed) in [("Vote", 3), ("Flags", 9), ("Named", 5), ("LongerNamed", 5)] {
-        let ty = schema.parse(&format!("List[{name}, 4]")).unwrap();
+        let ty = schema.parse_type(&format!("List[{name}, 4]")).unwrap();
         let choices: Vec<u8> = (0..200_u8).map(|n| n.wrapping_mul(seed)).collect();
-        let one = schema.find(name).unwrap();
+        let one = schema.find_type(name).unwrap();
         let mut choices = Choices(&choices);
         let all = (0..3).map(|_| reference::choose(&schema, one, &mut choices));
         let json = reference::Json::Array(all.collect());

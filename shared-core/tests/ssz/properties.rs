@@ -1,8 +1,9 @@
 //! Properties of each value and each input, for tests and fuzz targets.
 
-use sszip_core::ssz::schema::Kind;
+use sszip_core::ssz::schema::TypeKind;
 use sszip_core::ssz::{
-    check, hash_tree_root, select, to_json, to_ssz, InputForm, Schema, ToJson, ToSsz, TypeId,
+    check_ssz, hash_tree_root, select_path, to_json, to_ssz, InputForm, JsonToSsz, Schema,
+    SszToJson, TypeId,
 };
 
 use super::reference::{self, Choices, Json};
@@ -12,7 +13,7 @@ use super::roots::root;
 pub fn check_value(schema: &Schema, ty: TypeId, choices: &mut Choices<'_>) {
     let json = reference::choose(schema, ty, choices);
     let ssz = reference::to_ssz(schema, ty, &json).expect("a value of the type");
-    assert_eq!(check(schema, ty, &ssz), Ok(()), "{}", json.write());
+    assert_eq!(check_ssz(schema, ty, &ssz), Ok(()), "{}", json.write());
     assert_eq!(reference::to_json(schema, ty, &ssz), Some(json.clone()));
 
     let written = String::from_utf8(to_json(schema, ty, &ssz).unwrap()).unwrap();
@@ -66,8 +67,8 @@ fn check_part(schema: &Schema, ty: TypeId, ssz: &[u8], json: &Json, choices: &mu
         };
     }
     // a path has a step for an optional value, which JSON does not have
-    if let Ok((ty, range)) = select(schema, ty, ssz, &path) {
-        if !matches!(schema.get(ty).kind, Kind::Optional(_)) {
+    if let Ok((ty, range)) = select_path(schema, ty, ssz, &path) {
+        if !matches!(schema.get(ty).kind, TypeKind::Optional(_)) {
             let found = reference::to_json(schema, ty, &ssz[range]);
             assert_eq!(found.as_ref(), Some(part), "{path}");
         }
@@ -76,7 +77,7 @@ fn check_part(schema: &Schema, ty: TypeId, ssz: &[u8], json: &Json, choices: &mu
     }
     for wrong in ["[0", "[x]", "[99999]", ".nothing", "x[0]"] {
         let path = format!("{path}{wrong}");
-        assert!(select(schema, ty, ssz, &path).is_err(), "{path}");
+        assert!(select_path(schema, ty, ssz, &path).is_err(), "{path}");
     }
 }
 
@@ -88,7 +89,7 @@ pub fn check_text(schema: &Schema, ty: TypeId, text: &[u8], choices: &mut Choice
         (Ok(whole), Ok(pieces)) => assert_eq!(whole, pieces),
         (Err(whole), Err(pieces)) => {
             assert_eq!(whole, pieces);
-            assert!(whole.at() <= text.len() as u64, "{whole}");
+            assert!(whole.byte_offset() <= text.len() as u64, "{whole}");
         }
         _ => panic!("{whole:?}, in pieces {pieces:?}"),
     }
@@ -121,7 +122,7 @@ pub fn check_text(schema: &Schema, ty: TypeId, text: &[u8], choices: &mut Choice
 /// Checks that any bytes are accepted or refused as by the reference checker.
 pub fn check_bytes(schema: &Schema, ty: TypeId, ssz: &[u8], choices: &mut Choices<'_>) {
     let naive = reference::to_json(schema, ty, ssz);
-    let checked = check(schema, ty, ssz);
+    let checked = check_ssz(schema, ty, ssz);
     assert_eq!(checked.is_ok(), naive.is_some(), "{checked:?} {naive:?}");
     match naive {
         Some(json) => {
@@ -143,22 +144,22 @@ pub fn in_pieces(
     mut text: &[u8],
     choices: &mut Choices<'_>,
 ) -> Result<Vec<u8>, sszip_core::ssz::SszError> {
-    let mut reader = ToSsz::new(schema, ty, form);
+    let mut reader = JsonToSsz::new(schema, ty, form);
     let most = [1, 2, 7, 60, 500, 9000][choices.below(6)];
     while !text.is_empty() {
         let len = (1 + choices.below(most)).min(text.len());
-        reader.push(&text[..len])?;
+        reader.push_piece(&text[..len])?;
         text = &text[len..];
     }
-    reader.end()
+    reader.finish()
 }
 
 fn in_rooms(schema: &Schema, ty: TypeId, ssz: &[u8], choices: &mut Choices<'_>) -> Vec<u8> {
-    let mut writer = ToJson::new(schema, ty, ssz).unwrap();
+    let mut writer = SszToJson::new(schema, ty, ssz).unwrap();
     let mut json = Vec::new();
     loop {
         let mut room = vec![0; 1024 + choices.below(600)];
-        let len = writer.write(&mut room).unwrap();
+        let len = writer.write_next(&mut room).unwrap();
         if len == 0 {
             return json;
         }

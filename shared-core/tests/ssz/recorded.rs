@@ -1,7 +1,9 @@
 //! Recorded responses of beacon nodes convert in both directions.
 
 use serde_json::Value;
-use sszip_core::ssz::{check, hash_tree_root, select, to_json, to_ssz, Fork, Preset, Schema};
+use sszip_core::ssz::{
+    check_ssz, hash_tree_root, select_path, to_json, to_ssz, Fork, Preset, Schema,
+};
 
 fn read(name: &str) -> Option<Vec<u8>> {
     let file = crate::corpus()?.join("beacon").join(name);
@@ -11,9 +13,9 @@ fn read(name: &str) -> Option<Vec<u8>> {
 /// Converts a value to SSZ and back, and compares it without the case of hexadecimal digits.
 fn both_ways(fork: Fork, ty: &str, value: &Value) -> Vec<u8> {
     let schema = Schema::for_fork(fork, Preset::Mainnet);
-    let ty = schema.find(ty).unwrap();
+    let ty = schema.find_type(ty).unwrap();
     let ssz = to_ssz(schema, ty, value.to_string().as_bytes()).unwrap();
-    check(schema, ty, &ssz).unwrap();
+    check_ssz(schema, ty, &ssz).unwrap();
     let back: Value = serde_json::from_slice(&to_json(schema, ty, &ssz).unwrap()).unwrap();
     assert_eq!(
         back.to_string().to_lowercase(),
@@ -64,13 +66,13 @@ fn genesis_state_converts_and_has_its_known_validators_root() {
         return;
     };
     let schema = Schema::for_fork(Fork::Phase0, Preset::Mainnet);
-    let ty = schema.find("BeaconState").unwrap();
+    let ty = schema.find_type("BeaconState").unwrap();
     let json = to_json(schema, ty, &ssz).unwrap();
     assert!(to_ssz(schema, ty, &json).unwrap() == ssz);
     // the root that the chain itself uses for its genesis
-    let (validators, range) = select(schema, ty, &ssz, "validators").unwrap();
+    let (validators, range) = select_path(schema, ty, &ssz, "validators").unwrap();
     let root = hash_tree_root(schema, validators, &ssz[range]).unwrap();
-    let named = select(schema, ty, &ssz, "genesis_validators_root")
+    let named = select_path(schema, ty, &ssz, "genesis_validators_root")
         .unwrap()
         .1;
     assert_eq!(root, ssz[named]);

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use sszip_core::ssz::schema::{Kind, Limit};
+use sszip_core::ssz::schema::{ListLimit, TypeKind};
 use sszip_core::ssz::{Schema, TypeId};
 
 /// A type table with each kind of type, and their combinations.
@@ -147,29 +147,29 @@ impl Json {
     }
 }
 
-fn allows(limit: Limit, count: usize) -> Option<()> {
-    limit.allows(count as u64).then_some(())
+fn allows(limit: ListLimit, count: usize) -> Option<()> {
+    limit.allows_count(count as u64).then_some(())
 }
 
 /// Converts a value to SSZ; `None` if it is not a value of the type.
 pub fn to_ssz(schema: &Schema, ty: TypeId, json: &Json) -> Option<Vec<u8>> {
     Some(match (&schema.get(ty).kind, json) {
-        (Kind::Uint(size), Json::Text(text)) => number(text, *size)?,
-        (Kind::Quantity(size), Json::Text(text)) => quantity(text, *size)?,
-        (Kind::Boolean, Json::Bool(value)) => vec![u8::from(*value)],
-        (Kind::ByteVector(len), Json::Text(text)) => {
+        (TypeKind::Uint(size), Json::Text(text)) => number(text, *size)?,
+        (TypeKind::Quantity(size), Json::Text(text)) => quantity(text, *size)?,
+        (TypeKind::Boolean, Json::Bool(value)) => vec![u8::from(*value)],
+        (TypeKind::ByteVector(len), Json::Text(text)) => {
             hex(text).filter(|bytes| bytes.len() == *len)?
         }
-        (Kind::ByteList(limit), Json::Text(text)) => {
-            hex(text).filter(|bytes| limit.allows(bytes.len() as u64))?
+        (TypeKind::ByteList(limit), Json::Text(text)) => {
+            hex(text).filter(|bytes| limit.allows_count(bytes.len() as u64))?
         }
-        (Kind::Bitvector(bits), Json::Text(text)) => {
+        (TypeKind::Bitvector(bits), Json::Text(text)) => {
             let bytes = hex(text)?;
             let is_set = |bit: usize| bytes[bit / 8] >> (bit % 8) & 1 == 1;
             let right = bytes.len() == bits.div_ceil(8);
             (right && !(*bits..8 * bytes.len()).any(is_set)).then_some(bytes)?
         }
-        (Kind::Bitlist(limit), Json::Text(text)) => {
+        (TypeKind::Bitlist(limit), Json::Text(text)) => {
             let bytes = hex(text)?;
             let bits = (0..8 * bytes.len()).rev();
             let delimiter = bits
@@ -178,14 +178,14 @@ pub fn to_ssz(schema: &Schema, ty: TypeId, json: &Json) -> Option<Vec<u8>> {
             allows(*limit, delimiter)?;
             (delimiter / 8 + 1 == bytes.len()).then_some(bytes)?
         }
-        (Kind::Vector(of, len), Json::Array(all)) if all.len() == *len => {
+        (TypeKind::Vector(of, len), Json::Array(all)) if all.len() == *len => {
             series(schema, all.iter().map(|one| (*of, one)))?
         }
-        (Kind::List(of, limit), Json::Array(all)) => {
+        (TypeKind::List(of, limit), Json::Array(all)) => {
             allows(*limit, all.len())?;
             series(schema, all.iter().map(|one| (*of, one)))?
         }
-        (Kind::Container(container), Json::Object(all)) => {
+        (TypeKind::Container(container), Json::Object(all)) => {
             let fields = container.fields.iter().map(|field| {
                 let mut values = all.iter().filter(|(name, _)| **name == *field.json_name);
                 match (values.next(), values.next()) {
@@ -196,7 +196,7 @@ pub fn to_ssz(schema: &Schema, ty: TypeId, json: &Json) -> Option<Vec<u8>> {
             });
             series(schema, fields.collect::<Option<Vec<_>>>()?.into_iter())?
         }
-        (Kind::Union(options), Json::Object(all)) => {
+        (TypeKind::Union(options), Json::Object(all)) => {
             let names: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
             let known = |name: &&&str| ["selector", "data"].contains(*name);
             let known: Vec<&&str> = names.iter().filter(known).collect();
@@ -213,9 +213,9 @@ pub fn to_ssz(schema: &Schema, ty: TypeId, json: &Json) -> Option<Vec<u8>> {
                 .find(|(option, _)| u64::from(*option).to_le_bytes() == *selector)?;
             [vec![*selector], to_ssz(schema, *of, &value("data")?.1)?].concat()
         }
-        (Kind::Optional(_), Json::Null) => Vec::new(),
-        (Kind::Optional(of), value) => series(schema, [(*of, value)].into_iter())?,
-        (Kind::Text(limit), Json::Text(text)) => {
+        (TypeKind::Optional(_), Json::Null) => Vec::new(),
+        (TypeKind::Optional(of), value) => series(schema, [(*of, value)].into_iter())?,
+        (TypeKind::Text(limit), Json::Text(text)) => {
             let mut cut = String::new();
             for character in text.chars() {
                 if (cut.len() + character.len_utf8()) as u64 > *limit {
@@ -225,7 +225,7 @@ pub fn to_ssz(schema: &Schema, ty: TypeId, json: &Json) -> Option<Vec<u8>> {
             }
             cut.into_bytes()
         }
-        (Kind::Enum(words), Json::Text(text)) => {
+        (TypeKind::Enum(words), Json::Text(text)) => {
             // an alias of the table
             let known = if text == "BAD" { "INVALID" } else { text };
             vec![words.iter().position(|word| **word == *known)? as u8]
@@ -235,7 +235,7 @@ pub fn to_ssz(schema: &Schema, ty: TypeId, json: &Json) -> Option<Vec<u8>> {
 }
 
 fn is_optional(schema: &Schema, ty: TypeId) -> bool {
-    matches!(schema.get(ty).kind, Kind::Optional(_))
+    matches!(schema.get(ty).kind, TypeKind::Optional(_))
 }
 
 /// Serializes consecutive values, with offsets for those without a fixed size.
@@ -358,19 +358,19 @@ pub fn to_json(schema: &Schema, ty: TypeId, ssz: &[u8]) -> Option<Json> {
         return None;
     }
     Some(match &ty.kind {
-        Kind::Uint(_) => Json::Text(decimal(ssz)),
-        Kind::Quantity(_) => to_quantity(ssz),
-        Kind::Boolean if ssz[0] < 2 => Json::Bool(ssz[0] == 1),
-        Kind::ByteVector(_) => to_hex(ssz),
-        Kind::ByteList(limit) => {
+        TypeKind::Uint(_) => Json::Text(decimal(ssz)),
+        TypeKind::Quantity(_) => to_quantity(ssz),
+        TypeKind::Boolean if ssz[0] < 2 => Json::Bool(ssz[0] == 1),
+        TypeKind::ByteVector(_) => to_hex(ssz),
+        TypeKind::ByteList(limit) => {
             allows(*limit, ssz.len())?;
             to_hex(ssz)
         }
-        Kind::Bitvector(bits) => {
+        TypeKind::Bitvector(bits) => {
             let is_set = |bit: usize| ssz[bit / 8] >> (bit % 8) & 1 == 1;
             (!(*bits..8 * ssz.len()).any(is_set)).then(|| to_hex(ssz))?
         }
-        Kind::Bitlist(limit) => {
+        TypeKind::Bitlist(limit) => {
             let last = ssz.last().filter(|last| **last != 0)?;
             allows(
                 *limit,
@@ -378,21 +378,21 @@ pub fn to_json(schema: &Schema, ty: TypeId, ssz: &[u8]) -> Option<Json> {
             )?;
             to_hex(ssz)
         }
-        Kind::Vector(of, len) => {
+        TypeKind::Vector(of, len) => {
             let all = elements(schema, *of, ssz)?;
             (all.len() == *len).then_some(Json::Array(all))?
         }
-        Kind::List(of, limit) => {
+        TypeKind::List(of, limit) => {
             let all = elements(schema, *of, ssz)?;
             allows(*limit, all.len())?;
             Json::Array(all)
         }
-        Kind::Optional(of) => match elements(schema, *of, ssz)?.as_slice() {
+        TypeKind::Optional(of) => match elements(schema, *of, ssz)?.as_slice() {
             [] => Json::Null,
             [one] => one.clone(),
             _ => return None,
         },
-        Kind::Container(container) => {
+        TypeKind::Container(container) => {
             let types: Vec<TypeId> = container.fields.iter().map(|field| field.ty).collect();
             let names = container
                 .fields
@@ -404,7 +404,7 @@ pub fn to_json(schema: &Schema, ty: TypeId, ssz: &[u8]) -> Option<Json> {
                 .collect();
             Json::Object(names.zip(values?).collect())
         }
-        Kind::Union(options) => {
+        TypeKind::Union(options) => {
             let (selector, data) = ssz.split_first()?;
             let (_, of) = options.iter().find(|(option, _)| option == selector)?;
             Json::Object(vec![
@@ -412,12 +412,12 @@ pub fn to_json(schema: &Schema, ty: TypeId, ssz: &[u8]) -> Option<Json> {
                 ("data".into(), to_json(schema, *of, data)?),
             ])
         }
-        Kind::Text(limit) => {
-            allows(Limit::AtMost(*limit), ssz.len())?;
+        TypeKind::Text(limit) => {
+            allows(ListLimit::AtMost(*limit), ssz.len())?;
             Json::Text(String::from_utf8(ssz.to_vec()).ok()?)
         }
-        Kind::Enum(words) => Json::Text(words.get(usize::from(ssz[0]))?.to_string()),
-        Kind::Boolean => return None,
+        TypeKind::Enum(words) => Json::Text(words.get(usize::from(ssz[0]))?.to_string()),
+        TypeKind::Boolean => return None,
     })
 }
 
@@ -502,42 +502,42 @@ impl Choices<'_> {
 
 /// Chooses a value of the type.
 pub fn choose(schema: &Schema, ty: TypeId, choices: &mut Choices<'_>) -> Json {
-    let count = |choices: &mut Choices<'_>, limit: Limit| match limit {
-        Limit::AtMost(limit) => choices.below(limit.min(5) as usize + 1),
-        Limit::Progressive => choices.below(5),
+    let count = |choices: &mut Choices<'_>, limit: ListLimit| match limit {
+        ListLimit::AtMost(limit) => choices.below(limit.min(5) as usize + 1),
+        ListLimit::Progressive => choices.below(5),
     };
     match &schema.get(ty).kind {
-        Kind::Uint(size) => {
+        TypeKind::Uint(size) => {
             let mut bytes = choices.bytes(*size);
             bytes[choices.below(size + 1)..].fill(0);
             Json::Text(decimal(&bytes))
         }
-        Kind::Quantity(size) => {
+        TypeKind::Quantity(size) => {
             let mut bytes = choices.bytes(*size);
             bytes[choices.below(size + 1)..].fill(0);
             to_quantity(&bytes)
         }
-        Kind::Boolean => Json::Bool(choices.below(2) == 1),
-        Kind::ByteVector(len) => to_hex(&choices.bytes(*len)),
-        Kind::ByteList(limit) => {
+        TypeKind::Boolean => Json::Bool(choices.below(2) == 1),
+        TypeKind::ByteVector(len) => to_hex(&choices.bytes(*len)),
+        TypeKind::ByteList(limit) => {
             let most = match limit {
-                Limit::AtMost(limit) => (*limit).min(700) as usize,
-                Limit::Progressive => 700,
+                ListLimit::AtMost(limit) => (*limit).min(700) as usize,
+                ListLimit::Progressive => 700,
             };
             let len = choices.below(most + 1);
             to_hex(&choices.bytes(len))
         }
-        Kind::Bitvector(bits) => {
+        TypeKind::Bitvector(bits) => {
             let mut bytes = choices.bytes(bits.div_ceil(8));
             if let (Some(last), unused @ 1..) = (bytes.last_mut(), bits % 8) {
                 *last &= (1 << unused) - 1;
             }
             to_hex(&bytes)
         }
-        Kind::Bitlist(limit) => {
+        TypeKind::Bitlist(limit) => {
             let most = match limit {
-                Limit::AtMost(limit) => (*limit).min(40) as usize,
-                Limit::Progressive => 40,
+                ListLimit::AtMost(limit) => (*limit).min(40) as usize,
+                ListLimit::Progressive => 40,
             };
             let bits = choices.below(most + 1);
             let mut bytes = choices.bytes(bits / 8 + 1);
@@ -546,14 +546,14 @@ pub fn choose(schema: &Schema, ty: TypeId, choices: &mut Choices<'_>) -> Json {
             }
             to_hex(&bytes)
         }
-        Kind::Vector(of, len) => {
+        TypeKind::Vector(of, len) => {
             Json::Array((0..*len).map(|_| choose(schema, *of, choices)).collect())
         }
-        Kind::List(of, limit) => {
+        TypeKind::List(of, limit) => {
             let count = count(choices, *limit);
             Json::Array((0..count).map(|_| choose(schema, *of, choices)).collect())
         }
-        Kind::Container(container) => {
+        TypeKind::Container(container) => {
             let fields = container.fields.iter();
             let fields = fields.map(|field| {
                 (
@@ -563,18 +563,18 @@ pub fn choose(schema: &Schema, ty: TypeId, choices: &mut Choices<'_>) -> Json {
             });
             Json::Object(fields.collect())
         }
-        Kind::Union(options) => {
+        TypeKind::Union(options) => {
             let (selector, of) = options[choices.below(options.len())];
             Json::Object(vec![
                 ("selector".into(), Json::Text(selector.to_string())),
                 ("data".into(), choose(schema, of, choices)),
             ])
         }
-        Kind::Optional(of) => match choices.below(2) {
+        TypeKind::Optional(of) => match choices.below(2) {
             0 => Json::Null,
             _ => choose(schema, *of, choices),
         },
-        Kind::Text(limit) => {
+        TypeKind::Text(limit) => {
             let texts = [
                 "",
                 "a",
@@ -585,6 +585,6 @@ pub fn choose(schema: &Schema, ty: TypeId, choices: &mut Choices<'_>) -> Json {
             let text = texts[choices.below(texts.len())];
             Json::Text(text.chars().take(*limit as usize / 4).collect())
         }
-        Kind::Enum(words) => Json::Text(words[choices.below(words.len())].to_string()),
+        TypeKind::Enum(words) => Json::Text(words[choices.below(words.len())].to_string()),
     }
 }

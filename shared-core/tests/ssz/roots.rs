@@ -1,6 +1,6 @@
 //! Roots of reference values, computed one hash after the other.
 
-use sszip_core::ssz::schema::{Kind, Limit};
+use sszip_core::ssz::schema::{ListLimit, TypeKind};
 use sszip_core::ssz::{Schema, TypeId};
 
 use super::reference::{to_ssz, Json};
@@ -12,21 +12,23 @@ pub fn root(schema: &Schema, ty: TypeId, json: &Json) -> Node {
     let kind = &schema.get(ty).kind;
     let bytes = || to_ssz(schema, ty, json).expect("a value of the type");
     match (kind, json) {
-        (Kind::Uint(_) | Kind::Quantity(_) | Kind::Boolean | Kind::Enum(_), _) => pack(&bytes())[0],
-        (Kind::ByteVector(_) | Kind::Bitvector(_), _) => whole(&pack(&bytes())),
-        (Kind::ByteList(limit), _) => {
+        (TypeKind::Uint(_) | TypeKind::Quantity(_) | TypeKind::Boolean | TypeKind::Enum(_), _) => {
+            pack(&bytes())[0]
+        }
+        (TypeKind::ByteVector(_) | TypeKind::Bitvector(_), _) => whole(&pack(&bytes())),
+        (TypeKind::ByteList(limit), _) => {
             let bytes = bytes();
             list(&pack(&bytes), leaves(*limit, 32), bytes.len())
         }
-        (Kind::Text(limit), _) => {
+        (TypeKind::Text(limit), _) => {
             let bytes = bytes();
             list(
                 &pack(&bytes),
-                leaves(Limit::AtMost(*limit), 32),
+                leaves(ListLimit::AtMost(*limit), 32),
                 bytes.len(),
             )
         }
-        (Kind::Bitlist(limit), _) => {
+        (TypeKind::Bitlist(limit), _) => {
             let bytes = bytes();
             let mut bits: Vec<bool> = (0..8 * bytes.len())
                 .map(|bit| bytes[bit / 8] >> (bit % 8) & 1 == 1)
@@ -34,23 +36,23 @@ pub fn root(schema: &Schema, ty: TypeId, json: &Json) -> Node {
             while bits.pop() == Some(false) {}
             list(&pack(&pack_bits(&bits)), leaves(*limit, 256), bits.len())
         }
-        (Kind::Vector(of, len), Json::Array(all)) => {
+        (TypeKind::Vector(of, len), Json::Array(all)) => {
             let (chunks, each) = elements(schema, *of, all);
             tree(&chunks, depth((*len as u128).div_ceil(each)))
         }
-        (Kind::List(of, limit), Json::Array(all)) => {
+        (TypeKind::List(of, limit), Json::Array(all)) => {
             let (chunks, each) = elements(schema, *of, all);
             list(&chunks, leaves(*limit, each), all.len())
         }
-        (Kind::Optional(of), value) => {
+        (TypeKind::Optional(of), value) => {
             let all: Vec<Json> = Some(value.clone())
                 .filter(|value| *value != Json::Null)
                 .into_iter()
                 .collect();
             let (chunks, each) = elements(schema, *of, &all);
-            list(&chunks, leaves(Limit::AtMost(1), each), all.len())
+            list(&chunks, leaves(ListLimit::AtMost(1), each), all.len())
         }
-        (Kind::Container(container), Json::Object(all)) => {
+        (TypeKind::Container(container), Json::Object(all)) => {
             let fields = container.fields.iter().zip(all);
             let mut roots = fields.map(|(field, (_, value))| root(schema, field.ty, value));
             match &container.active_fields {
@@ -65,7 +67,7 @@ pub fn root(schema: &Schema, ty: TypeId, json: &Json) -> Node {
                 }
             }
         }
-        (Kind::Union(options), Json::Object(all)) => {
+        (TypeKind::Union(options), Json::Object(all)) => {
             let (Json::Text(selector), data) = (&all[0].1, &all[1].1) else {
                 panic!("{all:?}");
             };
@@ -85,10 +87,10 @@ fn whole(chunks: &[Node]) -> Node {
 }
 
 /// Returns the maximum number of chunks of a list whose chunks hold `each` elements.
-fn leaves(limit: Limit, each: u128) -> Option<u128> {
+fn leaves(limit: ListLimit, each: u128) -> Option<u128> {
     match limit {
-        Limit::AtMost(limit) => Some(u128::from(limit).div_ceil(each)),
-        Limit::Progressive => None,
+        ListLimit::AtMost(limit) => Some(u128::from(limit).div_ceil(each)),
+        ListLimit::Progressive => None,
     }
 }
 
@@ -96,7 +98,10 @@ fn leaves(limit: Limit, each: u128) -> Option<u128> {
 fn elements(schema: &Schema, of: TypeId, all: &[Json]) -> (Vec<Node>, u128) {
     let ty = schema.get(of);
     match (&ty.kind, ty.size) {
-        (Kind::Uint(_) | Kind::Quantity(_) | Kind::Boolean | Kind::Enum(_), Some(size)) => {
+        (
+            TypeKind::Uint(_) | TypeKind::Quantity(_) | TypeKind::Boolean | TypeKind::Enum(_),
+            Some(size),
+        ) => {
             let bytes = all
                 .iter()
                 .flat_map(|one| to_ssz(schema, of, one).expect("a value"));

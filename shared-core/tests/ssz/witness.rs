@@ -1,6 +1,8 @@
 //! Execution witnesses: header objects, and RLP.
 
-use sszip_core::ssz::{check, to_json, to_ssz, Fork, InputForm, Preset, Schema, ToJson, ToSsz};
+use sszip_core::ssz::{
+    check_ssz, to_json, to_ssz, Fork, InputForm, JsonToSsz, Preset, Schema, SszToJson,
+};
 
 use crate::properties::in_pieces;
 use crate::reference::Choices;
@@ -86,9 +88,9 @@ fn answer(rlp: &[u8]) -> String {
 #[test]
 fn rlp_witness_converts_in_both_directions_in_any_pieces() {
     let (json, parts) = witness();
-    let plain = schema().find("ExecutionWitness").unwrap();
+    let plain = schema().find_type("ExecutionWitness").unwrap();
     let expected = to_ssz(schema(), plain, json.as_bytes()).unwrap();
-    let ty = schema().find("NewPayloadWithWitness").unwrap();
+    let ty = schema().find_type("NewPayloadWithWitness").unwrap();
     let text = answer(&rlp_list(&parts));
     for choices in 0..60_u8 {
         let choices = [
@@ -100,7 +102,7 @@ fn rlp_witness_converts_in_both_directions_in_any_pieces() {
         ];
         let mut choices = Choices(&choices);
         let ssz = in_pieces(schema(), ty, InputForm::Bare, text.as_bytes(), &mut choices).unwrap();
-        assert_eq!(check(schema(), ty, &ssz), Ok(()));
+        assert_eq!(check_ssz(schema(), ty, &ssz), Ok(()));
         // status, three offsets, and the offset of the witness
         assert_eq!(ssz[..13], *b"\0\x0d\0\0\0\x0d\0\0\0\x0d\0\0\0");
         assert!(ssz[17..] == expected, "the witness is another");
@@ -136,7 +138,7 @@ fn long_parts_are_converted_in_any_order_of_fields() {
         }
         [bytes, all.concat()].concat()
     };
-    let ty = schema().find("ExecutionWitness").unwrap();
+    let ty = schema().find_type("ExecutionWitness").unwrap();
     // the order of the fields, and of the lists
     for order in [
         [0, 1, 2],
@@ -158,17 +160,17 @@ fn long_parts_are_converted_in_any_order_of_fields() {
         }
         let expected = [expected, parts.concat()].concat();
         let reader = || {
-            let mut reader = ToSsz::new(schema(), ty, InputForm::Bare);
+            let mut reader = JsonToSsz::new(schema(), ty, InputForm::Bare);
             for piece in json.as_bytes().chunks(65_536) {
-                reader.push(piece).unwrap();
+                reader.push_piece(piece).unwrap();
             }
             reader
         };
-        assert!(reader().end().unwrap() == expected, "{order:?}");
-        let parts = reader().end_in_parts().unwrap();
+        assert!(reader().finish().unwrap() == expected, "{order:?}");
+        let parts = reader().finish_in_parts().unwrap();
         assert!(!parts.is_in_order());
         assert_eq!(parts.len(), expected.len());
-        let (bytes, order) = parts.into_pieces();
+        let (bytes, order) = parts.into_ordered_ranges();
         let pieces: Vec<&[u8]> = order.into_iter().map(|part| &bytes[part]).collect();
         assert!(pieces.concat() == expected);
     }
@@ -178,7 +180,7 @@ fn long_parts_are_converted_in_any_order_of_fields() {
 #[test]
 fn fourth_list_is_skipped_and_written_on_request() {
     let (_, parts) = witness();
-    let ty = schema().find("NewPayloadWithWitness").unwrap();
+    let ty = schema().find_type("NewPayloadWithWitness").unwrap();
     let three = rlp_list(&parts);
     let expected = to_ssz(schema(), ty, answer(&three).as_bytes()).unwrap();
     let four = |keys: &[Vec<u8>]| rlp_list(&[parts.clone(), vec![rlp_list(keys)]].concat());
@@ -190,20 +192,20 @@ fn fourth_list_is_skipped_and_written_on_request() {
     for keys in [&[][..], &some, &many] {
         let text = answer(&four(keys));
         for piece in [1, 7, 1000, 65_536, usize::MAX] {
-            let mut reader = ToSsz::new(schema(), ty, InputForm::Bare);
+            let mut reader = JsonToSsz::new(schema(), ty, InputForm::Bare);
             for piece in text.as_bytes().chunks(piece) {
-                reader.push(piece).unwrap();
+                reader.push_piece(piece).unwrap();
             }
-            assert!(reader.end().unwrap() == expected, "{piece}");
+            assert!(reader.finish().unwrap() == expected, "{piece}");
         }
     }
     let mut written = Vec::new();
-    let mut writer = ToJson::new(schema(), ty, &expected)
+    let mut writer = SszToJson::new(schema(), ty, &expected)
         .unwrap()
         .with_rlp_keys();
     let mut room = [0; 1024];
     loop {
-        match writer.write(&mut room).unwrap() {
+        match writer.write_next(&mut room).unwrap() {
             0 => break,
             len => written.extend_from_slice(&room[..len]),
         }
@@ -216,15 +218,21 @@ fn fourth_list_is_skipped_and_written_on_request() {
 /// pieces.
 #[test]
 fn invalid_rlp_is_reported_with_its_position() {
-    let ty = schema().find("NewPayloadWithWitness").unwrap();
+    let ty = schema().find_type("NewPayloadWithWitness").unwrap();
     let at = |rlp: &[u8], byte: usize| {
         let text = answer(rlp);
         let begin = text.find("0x").unwrap() + 2;
         for piece in [1, 3, 64, 4096, 40_000, usize::MAX] {
-            let mut reader = ToSsz::new(schema(), ty, InputForm::Bare);
+            let mut reader = JsonToSsz::new(schema(), ty, InputForm::Bare);
             let mut pieces = text.as_bytes().chunks(piece);
-            let error = pieces.find_map(|piece| reader.push(piece).err()).unwrap();
-            assert_eq!(error.at(), (begin + 2 * byte) as u64, "{error}, {piece}");
+            let error = pieces
+                .find_map(|piece| reader.push_piece(piece).err())
+                .unwrap();
+            assert_eq!(
+                error.byte_offset(),
+                (begin + 2 * byte) as u64,
+                "{error}, {piece}"
+            );
         }
     };
     let empty = rlp_list(&[]);
@@ -247,7 +255,7 @@ fn invalid_rlp_is_reported_with_its_position() {
 /// into pieces.
 #[test]
 fn changed_rlp_is_read_equally_in_any_pieces() {
-    let ty = schema().find("NewPayloadWithWitness").unwrap();
+    let ty = schema().find_type("NewPayloadWithWitness").unwrap();
     let strings = |lens: &[usize]| {
         let items: Vec<Vec<u8>> = elements(lens).iter().map(|item| rlp_string(item)).collect();
         rlp_list(&items)
@@ -268,11 +276,11 @@ fn changed_rlp_is_read_equally_in_any_pieces() {
             let mut text = text.clone().into_bytes();
             text[at] = digit;
             let read = |piece: usize| {
-                let mut reader = ToSsz::new(schema(), ty, InputForm::Bare);
+                let mut reader = JsonToSsz::new(schema(), ty, InputForm::Bare);
                 for piece in text.chunks(piece) {
-                    reader.push(piece)?;
+                    reader.push_piece(piece)?;
                 }
-                reader.end()
+                reader.finish()
             };
             let whole = read(usize::MAX);
             for piece in [1, 2, 31, 64] {
@@ -290,11 +298,11 @@ fn changed_rlp_is_read_equally_in_any_pieces() {
 #[test]
 fn invalid_witness_is_refused_with_a_reason() {
     let (_, parts) = witness();
-    let ty = schema().find("NewPayloadWithWitness").unwrap();
+    let ty = schema().find_type("NewPayloadWithWitness").unwrap();
     let refused = |rlp: Vec<u8>| {
         let error = to_ssz(schema(), ty, answer(&rlp).as_bytes()).unwrap_err();
-        assert_eq!(error.path(), "witness");
-        error.problem().to_string()
+        assert_eq!(error.value_path(), "witness");
+        error.error_kind().to_string()
     };
     let whole = rlp_list(&parts);
     for cut in [0, 1, 3, 5, whole.len() / 2, whole.len() - 1] {
@@ -359,7 +367,7 @@ fn invalid_witness_is_refused_with_a_reason() {
     // a header that is not RLP cannot be written as RLP
     let bad = to_ssz(
         schema(),
-        schema().find("ExecutionWitness").unwrap(),
+        schema().find_type("ExecutionWitness").unwrap(),
         b"{\"state\":[],\"codes\":[],\"headers\":[\"0xc0\",\"0xc1\"]}",
     );
     let mut ssz = b"\0\x11\0\0\0\x11\0\0\0\x11\0\0\0\x04\0\0\0".to_vec();
@@ -378,8 +386,8 @@ fn recorded_witnesses_convert_in_both_directions() {
         eprintln!("skipped: no ../shared/corpus");
         return;
     };
-    let plain = schema().find("ExecutionWitness").unwrap();
-    let with = schema().find("NewPayloadWithWitness").unwrap();
+    let plain = schema().find_type("ExecutionWitness").unwrap();
+    let with = schema().find_type("NewPayloadWithWitness").unwrap();
     let mut objects = 0;
     for file in std::fs::read_dir(corpus.join("witness")).unwrap() {
         let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
@@ -391,12 +399,12 @@ fn recorded_witnesses_convert_in_both_directions() {
             one => vec![&one["witness"]],
         };
         for witness in witnesses.into_iter().filter(|witness| witness.is_object()) {
-            let mut reader = ToSsz::new(schema(), plain, InputForm::Bare);
+            let mut reader = JsonToSsz::new(schema(), plain, InputForm::Bare);
             for piece in witness.to_string().as_bytes().chunks(1000) {
-                reader.push(piece).unwrap();
+                reader.push_piece(piece).unwrap();
             }
-            let ssz = reader.end().unwrap();
-            check(schema(), plain, &ssz).unwrap();
+            let ssz = reader.finish().unwrap();
+            check_ssz(schema(), plain, &ssz).unwrap();
             let json: serde_json::Value =
                 serde_json::from_slice(&to_json(schema(), plain, &ssz).unwrap()).unwrap();
             assert_eq!(

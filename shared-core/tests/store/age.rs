@@ -51,10 +51,10 @@ fn sst_file_is_dropped_by_its_creation_time() {
     assert!(!has(&store, 1));
     assert!(has(&store, 2));
     // a dropped file does not come back
-    store.close().unwrap();
+    store.flush_and_close().unwrap();
     let store = reopen(&config(folder.path()));
     assert_eq!(count(&store, 3), 1);
-    assert_eq!(store.status().read_errors, 0);
+    assert_eq!(store.store_status().read_errors, 0);
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn classes_have_sst_files_of_their_own() {
     let (store, _) = open(&config(folder.path()));
     let mut aging = header(&store, 1);
     aging.about.class = Class::Resource;
-    store.put(&key(1), &aging, &body(1, 100)).unwrap();
+    store.put_entry(&key(1), &aging, &body(1, 100)).unwrap();
     put(&store, 2, 100);
     store.flush().unwrap();
     assert_eq!(
@@ -112,7 +112,7 @@ fn entries_keep_their_age_across_a_restart() {
     let config = config(folder.path());
     let (store, _) = open(&config);
     put(&store, 1, 1000);
-    store.close().unwrap();
+    store.flush_and_close().unwrap();
     let store = reopen(&config);
     store.drop_expired_files(6 * HOUR, HOUR, now()).unwrap();
     assert!(!is_old(&store, 1));
@@ -200,7 +200,7 @@ fn sst_files_are_dropped_while_others_are_written() {
     }
     put(&store, 1, 100);
     assert!(has(&store, 1));
-    assert_eq!(store.next_event(), None);
-    store.close().unwrap();
+    assert_eq!(store.next_health_change(), None);
+    store.flush_and_close().unwrap();
     assert_eq!(count(&reopen(&config(folder.path())), 400), 1);
 }

@@ -44,7 +44,7 @@ fn put_noise(store: &Store, n: u64, length: usize, class: Class) {
     header.about.class = class;
     let began = Instant::now();
     // the store refuses while its flushes are behind, which on a busy machine takes long
-    while store.put(&key(n), &header, &body).is_err() {
+    while store.put_entry(&key(n), &header, &body).is_err() {
         assert!(
             began.elapsed() < Duration::from_secs(300),
             "nothing is stored"
@@ -60,7 +60,7 @@ fn overfill(lengths: [usize; 3], class: fn(u64) -> Class) {
     let config = StoreConfig::new(folder.path().join("store"), 32 << 20);
     let (store, _) = open(&config);
     // includes the bytes that are being written while the replaced files still exist
-    let most = config.max_size / 4 * 5 + config.memory();
+    let most = config.max_size / 4 * 5 + config.max_memory();
     let (mut written, mut n) = (0, 0);
     let mut again = 0;
     put_noise(&store, 1_000_000, 5000, class(0));
@@ -96,7 +96,7 @@ fn overfill(lengths: [usize; 3], class: fn(u64) -> Class) {
         remaining_bytes > config.max_size / 100 * 65,
         "{remaining_bytes} bytes are kept"
     );
-    let written = store.status().written;
+    let written = store.store_status().written;
     assert!(written.compaction < written.flush / 4, "{written:?}");
     // entries are evicted in the order of storage, and reported as old before
     let of_class: Vec<_> = (0..n)
@@ -114,7 +114,7 @@ fn overfill(lengths: [usize; 3], class: fn(u64) -> Class) {
 
     // a store with a smaller capacity shrinks
     drop(found);
-    store.close().unwrap();
+    store.flush_and_close().unwrap();
     let smaller = StoreConfig {
         max_size: config.max_size / 2,
         ..config.clone()
@@ -157,7 +157,7 @@ fn growing_class_regains_its_share() {
             put_noise(&store, n, 20_000, class);
             if n.is_multiple_of(16) {
                 let used = du(&config.path);
-                let most = config.max_size / 4 * 5 + config.memory();
+                let most = config.max_size / 4 * 5 + config.max_memory();
                 assert!(used <= most, "{used} bytes, {n}");
             }
         }
@@ -195,7 +195,7 @@ fn small_flushes_do_not_leave_many_files() {
     }
     assert!(most < 100, "{most} files");
     assert!((0..600).all(|n| store.get(&key(n), NOW).is_some()));
-    let written = store.status().written;
+    let written = store.store_status().written;
     // each entry is rewritten some times, not some hundreds of times
     assert!(written.compaction < 600 * 1000 * 20, "{written:?}");
 }
@@ -206,11 +206,11 @@ fn empty_flush_writes_no_bytes() {
     let (store, _) = open(&config(folder.path()));
     put(&store, 1, 500);
     store.flush().unwrap();
-    let before = store.status().written;
+    let before = store.store_status().written;
     for _ in 0..10 {
         store.flush().unwrap();
     }
-    assert_eq!(store.status().written, before);
+    assert_eq!(store.store_status().written, before);
 }
 
 /// SST files stay few in any way of filling: a look-up reads each of them, and each is an open
@@ -239,7 +239,7 @@ fn large_store_has_few_sst_files() {
             .filter(|file| file.path().extension().is_some_and(|kind| kind == "sst"))
             .count();
         assert!(tables < 320, "{tables} tables");
-        let written = store.status().written;
+        let written = store.store_status().written;
         assert!(written.compaction < 3 * written.flush, "{written:?}");
         let found: Vec<_> = (0..count).map(|n| store.get(&key(n), NOW)).collect();
         let first = found.iter().position(Option::is_some).unwrap();

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use sszip_core::cache::entry::store_attributes::PurgeScope;
-use sszip_core::cache::store::rocks::{Family, Rocks};
+use sszip_core::cache::store::rocks::{FamilyOptions, Rocks};
 use sszip_core::cache::store::{Store, StoreConfig, StoreError};
 
 use super::child::{report, start};
@@ -24,7 +24,7 @@ pub fn write(folder: &Path, base: u64) {
         }
         if n % 61 == 30 && n > base + 5 {
             let purged = n - 5;
-            store.purge(&PurgeScope::Key(key(purged))).unwrap();
+            store.purge_entries(&PurgeScope::Key(key(purged))).unwrap();
             report(format_args!("purged {purged}"));
         }
         report(format_args!("put {n}"));
@@ -40,7 +40,7 @@ fn small(folder: &Path) -> StoreConfig {
 
 /// Returns the keys of the column family of entries.
 fn keys(config: &StoreConfig) -> BTreeSet<Vec<u8>> {
-    let family = |name| Family {
+    let family = |name| FamilyOptions {
         name,
         fifo_size: 1 << 40,
         write_buffer: 1 << 20,
@@ -49,9 +49,9 @@ fn keys(config: &StoreConfig) -> BTreeSet<Vec<u8>> {
     };
     let mut families = ["default", "immutable", "aging"].map(family);
     families[0].fifo_size = 0;
-    let rocks = Rocks::open(&config.path.join("db"), &families, 1 << 20, false).unwrap();
+    let rocks = Rocks::open_database(&config.path.join("db"), &families, 1 << 20, false).unwrap();
     let mut keys = BTreeSet::new();
-    let mut rows = rocks.rows(1, &[], &[0xff; 100]).unwrap();
+    let mut rows = rocks.iterate_rows(1, &[], &[0xff; 100]).unwrap();
     while let Some((key, _)) = rows.next_row().unwrap() {
         keys.insert(key.to_vec());
     }
@@ -68,7 +68,7 @@ fn numbers(reports: &[String], word: &str) -> Vec<u64> {
 fn durable_writes_survive_a_kill_at_any_moment() {
     let folder = folder();
     let config = small(folder.path());
-    open(&config).0.close().unwrap();
+    open(&config).0.flush_and_close().unwrap();
     let mut purged = BTreeSet::new();
     let (mut survived, mut lost) = (0, 0);
     let mut random = 0x9e37_79b9_7f4a_7c15u64;
@@ -92,7 +92,7 @@ fn durable_writes_survive_a_kill_at_any_moment() {
         for n in &purged {
             assert!(!has(&store, *n), "{n} was purged");
         }
-        store.close().unwrap();
+        store.flush_and_close().unwrap();
 
         // its row still exists: a purge deletes no row
         let entries = keys(&config);
@@ -133,7 +133,7 @@ pub fn mark(folder: &Path, base: u64) {
             store.flush().unwrap();
         }
         if n % 61 == 30 {
-            store.purge(&PurgeScope::Key(key(n / 2))).unwrap();
+            store.purge_entries(&PurgeScope::Key(key(n / 2))).unwrap();
         }
         report(format_args!("put {n}"));
     }
@@ -155,7 +155,7 @@ fn record_mark(store: &Store, n: u64) {
 fn entry_never_survives_without_its_finality_mark() {
     let folder = folder();
     let config = small(folder.path());
-    open(&config).0.close().unwrap();
+    open(&config).0.flush_and_close().unwrap();
     let mut random = 0x2545_f491_4f6c_dd1du64;
     let (mut behind, mut marks) = (0, BTreeSet::new());
     for round in 0..40 {
@@ -172,7 +172,7 @@ fn entry_never_survives_without_its_finality_mark() {
         let store = reopen(&config);
         let mark = store.control_get(b"mark").unwrap();
         let mark = mark.map_or(0, |mark| u64::from_be_bytes(mark.try_into().unwrap()));
-        store.close().unwrap();
+        store.flush_and_close().unwrap();
         let entries = keys(&config);
         let written = numbers(&reports, "put").into_iter().max().unwrap() + 1;
         let there = (base..written + 100).filter(|n| entries.contains(&key(*n)[..]));

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sszip_core::cache::entry::store_attributes::PurgeScope;
-use sszip_core::cache::store::{Damage, OpenError, OpenOutcome, Store, StoreConfig};
+use sszip_core::cache::store::{OpenError, OpenOutcome, Store, StoreConfig, StoreDamage};
 use tempfile::TempDir;
 
 use super::child::{report, start};
@@ -21,10 +21,10 @@ fn fill(store: &Store) {
     for n in 1..ENTRIES {
         put(store, n, 3000);
     }
-    store.purge(&PurgeScope::Key(key(50))).unwrap();
+    store.purge_entries(&PurgeScope::Key(key(50))).unwrap();
     store.flush().unwrap();
     for n in [60, 61] {
-        store.purge(&PurgeScope::Key(key(n))).unwrap();
+        store.purge_entries(&PurgeScope::Key(key(n))).unwrap();
     }
 }
 
@@ -54,7 +54,7 @@ fn closed() -> TempDir {
     let folder = folder();
     let (store, _) = open(&config(folder.path()));
     fill(&store);
-    store.close().unwrap();
+    store.flush_and_close().unwrap();
     folder
 }
 
@@ -126,7 +126,10 @@ fn check_reopened(config: &StoreConfig, label: &str) -> (OpenOutcome, u64) {
         // a fill that was in flight when the store was set aside
         let mut late = header(&store, 60);
         late.about.generation = NOW + 1;
-        assert!(store.put(&key(60), &late, b"late").is_err(), "{label}");
+        assert!(
+            store.put_entry(&key(60), &late, b"late").is_err(),
+            "{label}"
+        );
         if let Some(to) = to {
             let tables = fs::read_dir(to).unwrap().map(|entry| entry.unwrap().path());
             let sst = |path: PathBuf| path.extension() == Some("sst".as_ref());
@@ -134,9 +137,9 @@ fn check_reopened(config: &StoreConfig, label: &str) -> (OpenOutcome, u64) {
         }
     }
     put(&store, 200, 1000);
-    store.purge(&PurgeScope::Key(key(1))).unwrap();
+    store.purge_entries(&PurgeScope::Key(key(1))).unwrap();
     assert!(has(&store, 200) && !has(&store, 1), "{label}");
-    store.close().unwrap();
+    store.flush_and_close().unwrap();
     let store = reopen(config);
     assert!(has(&store, 200) && !has(&store, 1), "{label}");
     (opening, found)
@@ -258,7 +261,7 @@ fn store_is_set_aside_when_its_marker_is_damaged() {
             matches!(
                 opening,
                 OpenOutcome::SetAside {
-                    damage: Damage::Marker | Damage::NoMarker,
+                    damage: StoreDamage::Marker | StoreDamage::NoMarker,
                     to: Some(_)
                 }
             ),
@@ -276,7 +279,7 @@ fn store_is_replaced_when_its_database_is_missing() {
     assert_eq!(
         opening,
         OpenOutcome::SetAside {
-            damage: Damage::NoDatabase,
+            damage: StoreDamage::NoDatabase,
             to: None
         }
     );
@@ -289,11 +292,11 @@ fn store_is_set_aside_when_its_database_is_older_than_the_marker() {
     let config = config(folder.path());
     let (store, _) = open(&config);
     put(&store, 1, 100);
-    store.close().unwrap();
+    store.flush_and_close().unwrap();
     copy(&config.path.join("db"), &folder.path().join("backup"));
     let store = reopen(&config);
-    store.purge(&PurgeScope::Key(key(1))).unwrap();
-    store.close().unwrap();
+    store.purge_entries(&PurgeScope::Key(key(1))).unwrap();
+    store.flush_and_close().unwrap();
     fs::remove_dir_all(config.path.join("db")).unwrap();
     fs::rename(folder.path().join("backup"), config.path.join("db")).unwrap();
     let (store, opening) = open(&config);
@@ -301,7 +304,7 @@ fn store_is_set_aside_when_its_database_is_older_than_the_marker() {
     assert!(matches!(
         opening,
         OpenOutcome::SetAside {
-            damage: Damage::LostWrites {
+            damage: StoreDamage::LostWrites {
                 found: 0,
                 wanted: 1
             },
@@ -320,7 +323,7 @@ fn store_is_set_aside_when_its_database_belongs_to_another_store() {
     assert!(matches!(
         opening,
         OpenOutcome::SetAside {
-            damage: Damage::OtherDatabase,
+            damage: StoreDamage::OtherDatabase,
             ..
         }
     ));
@@ -372,7 +375,7 @@ fn older_format_is_set_aside() {
     let marker = format!("{content}crc32 {crc:08x}\n");
     fs::write(config.path.join("sszip-store"), marker).unwrap();
     let (opening, found) = check_reopened(&config, "an earlier version's");
-    let damage = Damage::Older(1);
+    let damage = StoreDamage::Older(1);
     let to = Some(config.path.join("broken-1"));
     assert_eq!((opening, found), (OpenOutcome::SetAside { damage, to }, 0));
     reopen(&config);
@@ -445,7 +448,7 @@ fn store_files_are_readable_by_the_owner_only() {
         fs::set_permissions(path.join(file), all).unwrap();
     }
     let (store, _) = open(&config(folder.path()));
-    store.purge(&PurgeScope::Everything).unwrap();
+    store.purge_entries(&PurgeScope::Everything).unwrap();
     for file in ["LOCK", "sszip-store"] {
         assert_eq!(mode(&path.join(file)), 0o600, "{file}");
     }

@@ -39,7 +39,7 @@ fn fill(path: &Path, bytes: usize) {
 fn try_put(store: &Store, n: u64) -> Result<(), StoreError> {
     let body = body(n, 20_000);
     for _ in 0..120_000 {
-        match store.put(&key(n), &header(store, n), &body) {
+        match store.put_entry(&key(n), &header(store, n), &body) {
             Err(StoreError::Busy) => std::thread::sleep(Duration::from_millis(1)),
             done => return done,
         }
@@ -63,7 +63,7 @@ pub fn full(folder: &Path) {
     let mut memory = 0;
     let failed = (0..10_000).find_map(|n| {
         let put = try_put(&store, n);
-        memory = store.status().memory.max(memory);
+        memory = store.store_status().memory.max(memory);
         put.err().map(|error| (n, error))
     });
     assert!(
@@ -79,11 +79,11 @@ pub fn full(folder: &Path) {
         assert!(try_put(&store, stored + n).is_err());
     }
     assert_eq!(
-        store.next_event(),
+        store.next_health_change(),
         Some(StoreHealthChange::StoringOff(WriteError::DiskFull))
     );
-    assert_eq!(store.next_event(), None);
-    assert_eq!(store.status().off, Some(WriteError::DiskFull));
+    assert_eq!(store.next_health_change(), None);
+    assert_eq!(store.store_status().off, Some(WriteError::DiskFull));
     assert!(store.flush().is_err());
 
     // all stored entries are found
@@ -91,9 +91,9 @@ pub fn full(folder: &Path) {
         assert!(has(&store, n), "{n} of {stored}");
     }
     // a purge is not acknowledged, but in effect
-    assert!(store.purge(&PurgeScope::Key(key(1))).is_err());
+    assert!(store.purge_entries(&PurgeScope::Key(key(1))).is_err());
     assert!(!has(&store, 1));
-    assert_eq!(store.next_event(), None);
+    assert_eq!(store.next_health_change(), None);
 
     // space is free again, and storing continues without a restart
     fs::remove_file(&filler).unwrap();
@@ -103,11 +103,14 @@ pub fn full(folder: &Path) {
     });
     assert!(on, "nothing was flushed for a minute");
     try_put(&store, stored).unwrap();
-    assert_eq!(store.next_event(), Some(StoreHealthChange::StoringOn));
-    assert_eq!(store.next_event(), None);
-    assert_eq!(store.status().off, None);
-    store.purge(&PurgeScope::Key(key(2))).unwrap();
-    store.close().unwrap();
+    assert_eq!(
+        store.next_health_change(),
+        Some(StoreHealthChange::StoringOn)
+    );
+    assert_eq!(store.next_health_change(), None);
+    assert_eq!(store.store_status().off, None);
+    store.purge_entries(&PurgeScope::Key(key(2))).unwrap();
+    store.flush_and_close().unwrap();
 
     // a full disk is not damage
     fill(&filler, 1 << 30);
@@ -141,7 +144,7 @@ pub fn full_at_a_purge(folder: &Path) {
     // a log of RocksDB would end the process
     assert!(!config.path.join("db/LOG").exists());
     for n in 0..50 {
-        assert!(store.purge(&PurgeScope::Key(key(n % 3))).is_err());
+        assert!(store.purge_entries(&PurgeScope::Key(key(n % 3))).is_err());
         assert!(store
             .put_durable(&[(b"finalized", Some(&[b'1'; 5000]))])
             .is_err());
@@ -150,19 +153,19 @@ pub fn full_at_a_purge(folder: &Path) {
         let _ = try_put(&store, 10 + n);
     }
     let off = StoreHealthChange::StoringOff(WriteError::DiskFull);
-    assert_eq!(store.next_event(), Some(off));
+    assert_eq!(store.next_health_change(), Some(off));
     for n in 0..10 {
         assert_eq!(has(&store, n), n > 2);
     }
     // no write was acknowledged
-    assert!(store.close().is_err());
+    assert!(store.flush_and_close().is_err());
     fs::remove_file(&filler).unwrap();
     let store = reopen(&config);
     assert_eq!((3..10).filter(|n| has(&store, *n)).count(), 7);
     for n in 0..3 {
-        store.purge(&PurgeScope::Key(key(n))).unwrap();
+        store.purge_entries(&PurgeScope::Key(key(n))).unwrap();
     }
-    store.close().unwrap();
+    store.flush_and_close().unwrap();
     let store = reopen(&config);
     assert_eq!((0..10).filter(|n| has(&store, *n)).count(), 7);
 }
@@ -196,14 +199,14 @@ pub fn full_again(folder: &Path) {
                 let put = put_next();
                 purged.extend(
                     put.ok()
-                        .filter(|n| store.purge(&PurgeScope::Key(key(*n))).is_ok()),
+                        .filter(|n| store.purge_entries(&PurgeScope::Key(key(*n))).is_ok()),
                 );
                 std::thread::sleep(Duration::from_millis(3));
             }
             purged
         });
         for _ in 0..5 {
-            while store.status().off.is_none() {
+            while store.store_status().off.is_none() {
                 fill(&filler, 1 << 30);
                 std::thread::sleep(Duration::from_millis(5));
             }
@@ -219,7 +222,7 @@ pub fn full_again(folder: &Path) {
     });
     assert!(!purged.is_empty());
     let last = put_next().unwrap();
-    store.close().unwrap();
+    store.flush_and_close().unwrap();
     let store = reopen(&config);
     assert!(has(&store, last));
     assert!(purged.iter().all(|n| !has(&store, *n)));
@@ -231,7 +234,7 @@ pub fn read_only(folder: &Path) {
     let config = StoreConfig::new(folder.join("store"), 32 << 20);
     let (store, _) = open(&config);
     try_put(&store, 1).unwrap();
-    store.close().unwrap();
+    store.flush_and_close().unwrap();
     mount("remount,ro", folder);
     let error = try_open(&config, NOW).unwrap_err();
     assert!(matches!(error, OpenError::Io { .. }), "{error}");

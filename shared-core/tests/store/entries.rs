@@ -21,12 +21,12 @@ fn entry_is_found_before_and_after_a_restart() {
         assert_eq!(store.get(&key(n), NOW).unwrap().len(), length);
     }
     assert_eq!(count(&store, 6), 5);
-    store.close().unwrap();
+    store.flush_and_close().unwrap();
     let store = reopen(&config);
     assert_eq!(count(&store, 6), 5);
     let stored = store.get(&key(3), NOW).unwrap();
     assert_eq!(stored.header, header(&store, 3));
-    assert_eq!(store.status().read_errors, 0);
+    assert_eq!(store.store_status().read_errors, 0);
 }
 
 /// Whether the file system of `folder` supports reads without waiting.
@@ -70,7 +70,7 @@ fn cached_entry_is_read_without_waiting_for_the_disk() {
         }
     }
     assert_eq!(ready(3), Ok(None));
-    assert_eq!(store.status().read_errors, 0);
+    assert_eq!(store.store_status().read_errors, 0);
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn newest_entry_of_a_key_is_found_in_any_class() {
         let body = body(n as u64, 100);
         let mut header = header(&store, 7);
         header.about.class = class;
-        store.put(&key(7), &header, &body).unwrap();
+        store.put_entry(&key(7), &header, &body).unwrap();
         if n == 1 {
             store.flush().unwrap();
         }
@@ -101,10 +101,10 @@ fn stale_entry_is_found_only_by_a_stale_lookup() {
     let (store, _) = open(&config(folder.path()));
     let mut header = header(&store, 1);
     header.expires_at = NOW + 1000;
-    store.put(&key(1), &header, b"body").unwrap();
+    store.put_entry(&key(1), &header, b"body").unwrap();
     assert!(store.get(&key(1), NOW + 999).is_some());
     assert!(store.get(&key(1), NOW + 1000).is_none());
-    assert_eq!(&store.stale(&key(1)).unwrap()[..], b"body");
+    assert_eq!(&store.get_with_stale(&key(1)).unwrap()[..], b"body");
 }
 
 #[test]
@@ -114,18 +114,18 @@ fn entry_or_store_outside_its_size_limits_is_refused() {
     let (store, _) = open(&config);
     let large = body(1, config.max_entry() as usize + 1);
     let mut header = header(&store, 1);
-    let refused = store.put(&key(1), &header, &large);
+    let refused = store.put_entry(&key(1), &header, &large);
     assert!(matches!(refused, Err(StoreError::TooLarge)));
-    store.put(&key(1), &header, &large[1..]).unwrap();
+    store.put_entry(&key(1), &header, &large[1..]).unwrap();
     header.about.method = Some("m".repeat(70_000).into());
-    let refused = store.put(&key(1), &header, b"");
+    let refused = store.put_entry(&key(1), &header, b"");
     assert!(matches!(refused, Err(StoreError::TooLarge)));
     let config = StoreConfig {
         max_size: MIN_SIZE - 1,
         ..config
     };
     assert!(matches!(
-        Store::open(&config, NOW),
+        Store::open_store(&config, NOW),
         Err(OpenError::TooSmall { .. })
     ));
 }
@@ -139,8 +139,11 @@ fn borrowed_value_keeps_the_store_locked() {
     put(&store, 1, 30_000);
     store.flush().unwrap();
     let stored = store.get(&key(1), NOW).unwrap();
-    store.close().unwrap();
-    assert!(matches!(Store::open(&config, NOW), Err(OpenError::Locked)));
+    store.flush_and_close().unwrap();
+    assert!(matches!(
+        Store::open_store(&config, NOW),
+        Err(OpenError::Locked)
+    ));
     assert_eq!(&stored[..], body(1, 30_000));
     drop(stored);
     assert!(has(&reopen(&config), 1));
@@ -153,10 +156,13 @@ fn second_owner_is_locked_out() {
     let (store, _) = open(&config);
     put(&store, 1, 1000);
     for _ in 0..3 {
-        assert!(matches!(Store::open(&config, NOW), Err(OpenError::Locked)));
+        assert!(matches!(
+            Store::open_store(&config, NOW),
+            Err(OpenError::Locked)
+        ));
     }
     assert!(has(&store, 1));
-    store.close().unwrap();
+    store.flush_and_close().unwrap();
     assert!(has(&reopen(&config), 1));
 }
 
@@ -170,8 +176,8 @@ fn purged_entries_are_not_found_after_a_restart() {
     }
     let mut other = header(&store, 200);
     other.about.namespace = OTHER_CHAIN;
-    store.put(&key(200), &other, b"other").unwrap();
-    let first = store.purge(&PurgeScope::Key(key(0))).unwrap();
+    store.put_entry(&key(200), &other, b"other").unwrap();
+    let first = store.purge_entries(&PurgeScope::Key(key(0))).unwrap();
     assert_eq!(count(&store, 100), 99);
     let blocks = |from, to| PurgeScope::Blocks {
         namespace: CHAIN,
@@ -179,15 +185,15 @@ fn purged_entries_are_not_found_after_a_restart() {
         to,
     };
     // entry 0 is purged already
-    assert!(store.purge(&blocks(0, 9)).unwrap() > first);
+    assert!(store.purge_entries(&blocks(0, 9)).unwrap() > first);
     for (from, to) in [(0, 9), (99, u64::MAX), (9, 0)] {
-        store.purge(&blocks(from, to)).unwrap();
+        store.purge_entries(&blocks(from, to)).unwrap();
     }
     assert_eq!(count(&store, 100), 89);
     // a fill that was in flight during the purge
     let mut late = header(&store, 5);
     late.about.generation = first;
-    let refused = store.put(&key(5), &late, b"late");
+    let refused = store.put_entry(&key(5), &late, b"late");
     assert!(matches!(refused, Err(StoreError::Purged)));
     put(&store, 5, 100);
     assert_eq!(count(&store, 100), 90);
@@ -195,23 +201,25 @@ fn purged_entries_are_not_found_after_a_restart() {
     let store = reopen(&config);
     assert_eq!(count(&store, 100), 90);
     store
-        .purge(&PurgeScope::Method {
+        .purge_entries(&PurgeScope::Method {
             namespace: Some(CHAIN),
             method: "eth_getBlockByNumber".into(),
         })
         .unwrap();
     assert_eq!(count(&store, 100), 0);
     assert!(store.get(&key(200), NOW).is_some());
-    assert!(store.status().refused > 0);
-    store.purge(&PurgeScope::Namespace(OTHER_CHAIN)).unwrap();
+    assert!(store.store_status().refused > 0);
+    store
+        .purge_entries(&PurgeScope::Namespace(OTHER_CHAIN))
+        .unwrap();
     assert!(store.get(&key(200), NOW).is_none());
     put(&store, 1, 100);
-    let last = store.purge(&PurgeScope::Everything).unwrap();
+    let last = store.purge_entries(&PurgeScope::Everything).unwrap();
     assert_eq!(count(&store, 100), 0);
     put(&store, 1, 100);
     drop(store);
     let store = reopen(&config);
-    assert_eq!(store.generation(), last);
+    assert_eq!(store.purge_generation(), last);
     assert_eq!(count(&store, 100), 1);
 }
 
@@ -224,10 +232,10 @@ fn purge_without_its_marker_is_not_acknowledged() {
     put(&store, 1, 100);
     let in_the_way = config.path.join("sszip-store.new");
     std::fs::create_dir(&in_the_way).unwrap();
-    let error = store.purge(&PurgeScope::Key(key(1))).unwrap_err();
+    let error = store.purge_entries(&PurgeScope::Key(key(1))).unwrap_err();
     assert!(matches!(error, StoreError::Marker(_)), "{error}");
     assert!(!has(&store, 1));
-    assert_eq!(store.next_event(), None);
+    assert_eq!(store.next_health_change(), None);
     std::fs::remove_dir(&in_the_way).unwrap();
     // the next flush writes the marker
     store.flush().unwrap();
@@ -263,7 +271,9 @@ fn entries_of_concurrent_threads_are_all_found() {
                         store.flush().unwrap();
                     }
                     if n == 800 {
-                        store.purge(&PurgeScope::Key(key(1_000_000))).unwrap();
+                        store
+                            .purge_entries(&PurgeScope::Key(key(1_000_000)))
+                            .unwrap();
                     }
                 }
             });

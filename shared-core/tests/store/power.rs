@@ -35,7 +35,7 @@ pub fn write(folder: &Path, cuts: u64) {
                 }
                 put(&store, n, 3000);
                 if n % 10 == 9 {
-                    store.purge(&PurgeScope::Key(key(n - 9))).unwrap();
+                    store.purge_entries(&PurgeScope::Key(key(n - 9))).unwrap();
                     acknowledged.store(n, Ordering::SeqCst);
                 }
                 if n % 10 == 4 {
@@ -83,7 +83,7 @@ fn check_cut(store: &Store, to: &Path, cut: u64, purged: u64) -> u64 {
         surviving >= purged / 10 * 9,
         "{surviving} of {purged}, cut {cut}"
     );
-    store.close().unwrap();
+    store.flush_and_close().unwrap();
     std::fs::remove_dir_all(to).unwrap();
     surviving
 }

@@ -57,7 +57,7 @@ struct PurgeRows(BTreeMap<Vec<u8>, u64>);
 
 impl PurgeRows {
     fn from_purges(purges: &PurgeRecords) -> Self {
-        Self(purges.rows().into_iter().collect())
+        Self(purges.all_rows().into_iter().collect())
     }
 
     fn apply(&mut self, changes: Vec<PurgeRow>) {
@@ -70,7 +70,7 @@ impl PurgeRows {
     }
 
     fn load(&self) -> PurgeRecords {
-        PurgeRecords::load(self.0.iter().map(|(row, at)| (&row[..], *at))).unwrap()
+        PurgeRecords::load_rows(self.0.iter().map(|(row, at)| (&row[..], *at))).unwrap()
     }
 }
 
@@ -126,7 +126,7 @@ proptest! {
         let mut rows = PurgeRows::from_purges(&purges);
         let mut all = vec![(PurgeScope::Everything, 100)];
         for scope in scopes {
-            let (generation, changes) = purges.add(&scope);
+            let (generation, changes) = purges.add_purge(&scope);
             prop_assert_eq!(generation, all.last().unwrap().1 + 1);
             rows.apply(changes);
             all.push((scope, generation));
@@ -151,19 +151,23 @@ fn check_many_purges(
     let mut rows = PurgeRows::from_purges(&purges);
     let mut newest = HashMap::default();
     for scope in scopes {
-        let (generation, changes) = purges.add(&scope);
+        let (generation, changes) = purges.add_purge(&scope);
         rows.apply(changes);
         newest.insert(scope, generation);
-        assert!(purges.count() <= most, "{} records", purges.count());
+        assert!(
+            purges.record_count() <= most,
+            "{} records",
+            purges.record_count()
+        );
     }
-    assert_eq!(rows.0.len(), purges.rows().len());
+    assert_eq!(rows.0.len(), purges.all_rows().len());
     assert_eq!(rows.load(), purges);
     for (scope, generation) in &newest {
         let mut entry = entry_of(scope);
         entry.about.generation = generation - 1;
         assert!(entry.matches(scope));
         assert!(purges.is_purged(&entry.key, &entry.about), "{scope:?}");
-        entry.about.generation = purges.generation();
+        entry.about.generation = purges.newest_generation();
         assert!(!purges.is_purged(&entry.key, &entry.about), "{scope:?}");
     }
 }
@@ -215,10 +219,10 @@ fn key_purges_become_a_purge_of_everything_beyond_the_maximum() {
     other.about.generation = 1;
     for n in 0..MAX_RECORDS as u64 {
         assert!(!purges.is_purged(&other.key, &other.about), "{n}");
-        purges.add(&PurgeScope::Key(key(n)));
+        purges.add_purge(&PurgeScope::Key(key(n)));
     }
     assert!(purges.is_purged(&other.key, &other.about));
-    assert_eq!(purges.count(), 1);
+    assert_eq!(purges.record_count(), 1);
 }
 
 #[test]
@@ -291,6 +295,6 @@ fn invalid_purge_rows_are_refused() {
         b"\x04key",
         b"\x05",
     ] {
-        assert!(PurgeRecords::load([(row, 1)]).is_none(), "{row:?}");
+        assert!(PurgeRecords::load_rows([(row, 1)]).is_none(), "{row:?}");
     }
 }

@@ -16,7 +16,7 @@ pub fn purge_once(folder: &Path) {
         put(&store, n, 1000);
     }
     report(format_args!("put"));
-    store.purge(&PurgeScope::Key(key(7))).unwrap();
+    store.purge_entries(&PurgeScope::Key(key(7))).unwrap();
     report(format_args!("purged"));
 }
 
@@ -32,9 +32,9 @@ fn found_after_fault(fault: &str) -> (OpenOutcome, u64, bool) {
     );
     let (store, opening) = open(&config(folder.path()));
     let found = (opening, count(&store, 100), has(&store, 7));
-    store.purge(&PurgeScope::Key(key(8))).unwrap();
+    store.purge_entries(&PurgeScope::Key(key(8))).unwrap();
     put(&store, 7, 1000);
-    store.close().unwrap();
+    store.flush_and_close().unwrap();
     let store = reopen(&config(folder.path()));
     assert!(has(&store, 7) && !has(&store, 8));
     found
@@ -72,8 +72,8 @@ pub fn purge_twice(folder: &Path) {
     for n in 0..100 {
         put(&store, n, 1000);
     }
-    assert!(store.purge(&PurgeScope::Key(key(7))).is_err());
-    store.purge(&PurgeScope::Key(key(8))).unwrap();
+    assert!(store.purge_entries(&PurgeScope::Key(key(7))).is_err());
+    store.purge_entries(&PurgeScope::Key(key(8))).unwrap();
     std::process::abort();
 }
 
@@ -82,7 +82,7 @@ pub fn purge_twice(folder: &Path) {
 fn database_that_ends_the_process_repeatedly_is_replaced() {
     let folder = folder();
     let config = config(folder.path());
-    open(&config).0.close().unwrap();
+    open(&config).0.flush_and_close().unwrap();
     let die = || {
         let fault = [("SSZIP_FAULT", "die-opening")];
         start("purge-once", folder.path(), 0, &fault).wait()
@@ -92,7 +92,7 @@ fn database_that_ends_the_process_repeatedly_is_replaced() {
         for _ in 0..4 {
             assert!(!die().0);
         }
-        reopen(&config).close().unwrap();
+        reopen(&config).flush_and_close().unwrap();
     }
     for _ in 0..5 {
         assert!(!die().0);

@@ -38,7 +38,7 @@ pub fn header(store: &Store, n: u64) -> RecordHeader {
             namespace: CHAIN,
             method: Some("eth_getBlockByNumber".into()),
             block: Some(n),
-            generation: store.generation(),
+            generation: store.purge_generation(),
             epoch: 0,
             height: None,
         },
@@ -51,7 +51,7 @@ pub fn header(store: &Store, n: u64) -> RecordHeader {
 pub fn put(store: &Store, n: u64, length: usize) {
     let body = body(n, length);
     for _ in 0..120_000 {
-        match store.put(&key(n), &header(store, n), &body) {
+        match store.put_entry(&key(n), &header(store, n), &body) {
             Err(StoreError::Busy) => std::thread::sleep(Duration::from_millis(1)),
             done => return done.unwrap(),
         }
@@ -86,7 +86,7 @@ pub fn config(path: &Path) -> StoreConfig {
 /// holds the lock until it executes its program.
 pub fn try_open(config: &StoreConfig, now: u64) -> Result<(Store, OpenOutcome), OpenError> {
     for _ in 0..24_000 {
-        match Store::open(config, now) {
+        match Store::open_store(config, now) {
             Err(OpenError::Locked) => std::thread::sleep(Duration::from_millis(5)),
             opened => return opened,
         }

@@ -2,7 +2,7 @@
 
 #![allow(dead_code)] // some test binaries do not store
 
-use sszip_core::exchange::drive::{Driver, Step};
+use sszip_core::exchange::drive::{ExchangeDriver, HostStep};
 use sszip_core::exchange::BodyStreamError;
 use sszip_core::gzip::stream::Flush;
 
@@ -21,50 +21,50 @@ pub enum End {
 /// # Errors
 /// A stream that can only be aborted.
 pub fn client_body<'a>(
-    driver: &mut Driver,
-    step: Step,
+    driver: &mut ExchangeDriver,
+    step: HostStep,
     pieces: impl IntoIterator<Item = &'a [u8]>,
     end: End,
 ) -> Result<Option<Vec<u8>>, BodyStreamError> {
     let mut body = Vec::new();
     let mut state = step;
     for piece in pieces {
-        if let Step::Buffer = state {
-            match driver.piece(piece)? {
-                Step::Await => continue,
-                Step::SendThenPass => {
-                    state = Step::Pass;
+        if let HostStep::Buffer = state {
+            match driver.handle_body_piece(piece)? {
+                HostStep::Await => continue,
+                HostStep::SendThenPass => {
+                    state = HostStep::Pass;
                     body.extend(sent(driver));
                 }
                 other => state = other,
             }
         }
         match &state {
-            Step::Stream => stream(driver, piece, Flush::None, &mut body)?,
-            Step::Observe => {
-                driver.piece(piece)?;
+            HostStep::Stream => stream(driver, piece, Flush::None, &mut body)?,
+            HostStep::Observe => {
+                driver.handle_body_piece(piece)?;
                 body.extend_from_slice(piece);
             }
-            Step::Pass => body.extend_from_slice(piece),
+            HostStep::Pass => body.extend_from_slice(piece),
             _ => return Ok(None),
         }
     }
     match (state, end) {
-        (Step::Pass | Step::Observe, _) => {}
-        (Step::Stream, End::Cut) => driver.abort()?,
-        (Step::Stream, End::Whole) => stream(driver, b"", Flush::Finish, &mut body)?,
+        (HostStep::Pass | HostStep::Observe, _) => {}
+        (HostStep::Stream, End::Cut) => driver.abort_response()?,
+        (HostStep::Stream, End::Whole) => stream(driver, b"", Flush::Finish, &mut body)?,
         (_, End::Cut) => {
             let step = driver.end_truncated()?;
             match run_job(driver, step) {
-                Step::Send => body.extend(sent(driver)),
+                HostStep::Send => body.extend(sent(driver)),
                 _ => return Ok(None),
             }
         }
         (_, End::Whole) => {
-            let step = driver.end()?;
+            let step = driver.handle_body_end()?;
             match run_job(driver, step) {
-                Step::Send => body.extend(sent(driver)),
-                Step::Stream => stream(driver, b"", Flush::Finish, &mut body)?,
+                HostStep::Send => body.extend(sent(driver)),
+                HostStep::Stream => stream(driver, b"", Flush::Finish, &mut body)?,
                 _ => return Ok(None),
             }
         }
@@ -73,29 +73,29 @@ pub fn client_body<'a>(
 }
 
 /// Returns the step that follows once the job of `step`, if it has one, has run.
-pub fn run_job(driver: &mut Driver, step: Step) -> Step {
+pub fn run_job(driver: &mut ExchangeDriver, step: HostStep) -> HostStep {
     match step {
-        Step::RunJob(mut job) => {
-            job.run();
-            driver.job_done(job)
+        HostStep::RunJob(mut job) => {
+            job.run_job();
+            driver.resume_after_job(job)
         }
         step => step,
     }
 }
 
 /// Reports the response as sent, and stores its fill.
-pub fn stored(driver: &mut Driver, now: u64) {
+pub fn stored(driver: &mut ExchangeDriver, now: u64) {
     if let Some(mut job) = driver.response_sent(now) {
-        job.run();
-        job.store(now);
+        job.run_job();
+        job.store_built_entry(now);
     }
 }
 
 /// Returns the body that is sent right after the head.
-pub fn sent(driver: &Driver) -> Vec<u8> {
-    let exchange = driver.exchange().into_iter();
+pub fn sent(driver: &ExchangeDriver) -> Vec<u8> {
+    let exchange = driver.available_exchange().into_iter();
     exchange
-        .flat_map(|it| it.body())
+        .flat_map(|it| it.body_slices())
         .flatten()
         .copied()
         .collect()
@@ -103,7 +103,7 @@ pub fn sent(driver: &Driver) -> Vec<u8> {
 
 /// Streams one piece into as many buffers as it needs.
 fn stream(
-    driver: &mut Driver,
+    driver: &mut ExchangeDriver,
     piece: &[u8],
     flush: Flush,
     body: &mut Vec<u8>,
@@ -111,7 +111,7 @@ fn stream(
     let mut rest = piece;
     loop {
         let mut output = [0; 500];
-        let step = driver.stream(rest, flush, &mut output)?;
+        let step = driver.encode_body_piece(rest, flush, &mut output)?;
         body.extend_from_slice(&output[..step.written]);
         rest = &rest[step.consumed..];
         if step.complete {

@@ -2,7 +2,7 @@
 
 use std::fmt::{Debug, Display};
 
-use sszip_core::allocator::faulty::with_refusals;
+use sszip_core::allocator::faulty::with_refused_allocations;
 
 /// Repeats `run`, with one more allocation of `from` bytes or more permitted each time, until
 /// none is refused: its result is `expected`, or an error that reports refused memory. Returns
@@ -14,7 +14,7 @@ pub fn each_refused<T: PartialEq + Debug, E: Display>(
 ) -> usize {
     let mut failures = 0;
     for passed in 0..10_000 {
-        let (made, refusals) = with_refusals(from, passed, &run);
+        let (made, refusals) = with_refused_allocations(from, passed, &run);
         match made {
             Ok(made) => assert_eq!(made, *expected),
             Err(error) => {

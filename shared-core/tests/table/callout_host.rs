@@ -6,15 +6,15 @@ use std::sync::{Arc, Mutex};
 
 use sszip_core::cache::link::callout::{CalloutClient, CalloutLimits};
 use sszip_core::cache::link::{OwnerReply as OfOwner, OwnerRequest};
-use sszip_core::cache::process::wake::{EventLoop, Queue};
-use sszip_core::cache::process::Process;
+use sszip_core::cache::process::wake::{EventLoop, WakeQueue};
+use sszip_core::cache::process::ProcessHandle;
 
-use super::host::{Answer, Host, NextAction, Request, Task};
+use super::host::{ClientResponse, Host, NextAction, Request, RequestTask};
 
 pub struct CalloutHost {
-    pub process: Process,
+    pub process: ProcessHandle,
     calls: Arc<CalloutClient>,
-    woken: Arc<Queue>,
+    woken: Arc<WakeQueue>,
     event_loop: EventLoop,
     /// Entries of the owner.
     entries: Mutex<HashMap<String, StoredEntry>>,
@@ -30,14 +30,14 @@ const CLIENT: usize = 7;
 
 impl CalloutHost {
     pub fn new() -> Self {
-        let process = Process::default();
-        let woken = Arc::new(Queue::default());
-        let event_loop = process.shared.event_loop(woken.clone());
+        let process = ProcessHandle::default();
+        let woken = Arc::new(WakeQueue::default());
+        let event_loop = process.shared.add_event_loop(woken.clone());
         let calls = Arc::new(CalloutClient::new(
             "sandbox".into(),
             CalloutLimits::default(),
         ));
-        process.shared.join(calls.clone());
+        process.shared.join_owner(calls.clone());
         Self {
             process,
             calls,
@@ -51,7 +51,7 @@ impl CalloutHost {
     /// Makes all pending callouts.
     fn call(&self, now: u64) {
         let shared = &self.process.shared;
-        while let Some(call) = self.calls.next(shared, now) {
+        while let Some(call) = self.calls.next_callout(shared, now) {
             let mut answer = self.owner(&call.message, now);
             let of = |name| {
                 let mut fields = call.message.fields.iter();
@@ -61,15 +61,18 @@ impl CalloutHost {
             let is_wrong = self.wrong.lock().unwrap().iter().any(|it| it == namespace);
             let number = if is_wrong { "2" } else { "none" };
             for (name, value) in [("sszip-generation", "5"), ("sszip-chain", number)] {
-                answer.field(name, value.as_bytes()).unwrap();
+                answer.read_header(name, value.as_bytes()).unwrap();
             }
             if is_wrong && of("sszip-chain-known") != Some("2") {
                 let state = format!(
                     r#"{{"namespace":"{namespace}","heights":"blocks","epoch":9,"head":null,"seen":0,"final":null,"known":false,"wrong":true,"reorgs":[],"since":9}}"#
                 );
-                answer.field("sszip-chain-state", state.as_bytes()).unwrap();
+                answer
+                    .read_header("sszip-chain-state", state.as_bytes())
+                    .unwrap();
             }
-            self.calls.answered(shared, call.ticket, answer, now);
+            self.calls
+                .callout_answered(shared, call.ticket, answer, now);
         }
     }
 
@@ -133,28 +136,28 @@ impl CalloutHost {
 }
 
 impl Host for CalloutHost {
-    fn request(&self, request: Request) -> Result<Answer, String> {
-        let mut task = Task::new(request)?;
-        let waiter = self.event_loop.waiter(CLIENT);
+    fn request(&self, request: Request) -> Result<ClientResponse, String> {
+        let mut task = RequestTask::new(request)?;
+        let waiter = self.event_loop.waiter_with_id(CLIENT);
         let mut next = task.look_up(Some(waiter))?;
         let answer = loop {
             next = match next {
                 NextAction::Wait => {
                     self.call(task.now());
-                    let woken = self.woken.next().ok_or("nobody wakes it")?;
+                    let woken = self.woken.next_woken().ok_or("nobody wakes it")?;
                     assert_eq!(woken, CLIENT);
                     task.look_up(Some(waiter))?
                 }
                 NextAction::Run(mut job) => {
-                    job.run();
+                    job.run_job();
                     task.done(job)?
                 }
                 NextAction::FetchFromNode(body) => {
                     let node = task.at_node()(&body).ok_or("the node is asked")?;
                     let (answer, job) = task.answered(body, &node)?;
                     if let Some(mut job) = job {
-                        job.run();
-                        job.store(task.now());
+                        job.run_job();
+                        job.store_built_entry(task.now());
                     }
                     break answer;
                 }
@@ -164,7 +167,7 @@ impl Host for CalloutHost {
         let now = task.now();
         drop(task);
         self.call(now);
-        match self.process.shared.flights.count() {
+        match self.process.shared.flights.flight_count() {
             0 => Ok(answer),
             count => Err(format!("{count} flights never end")),
         }

@@ -6,12 +6,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use sszip_core::cache::process::Process;
+use sszip_core::cache::process::ProcessHandle;
 use sszip_core::config::{ConfigBlock, RouteConfig};
 
 use super::driven::End;
 use super::fields::{check_fields, gzip, joined, same, Fields};
-use super::host::{self, Answer, Host, Node};
+use super::host::{self, ClientResponse, Host, NodeResponse};
 use super::support::gunzip;
 
 #[derive(Deserialize)]
@@ -147,7 +147,12 @@ pub fn is_wanted(name: &str) -> bool {
 }
 
 /// Runs a case on a host, with a route in `process`.
-pub fn run(case: &Case, split: Split, host: &dyn Host, process: &Process) -> Result<(), String> {
+pub fn run(
+    case: &Case,
+    split: Split,
+    host: &dyn Host,
+    process: &ProcessHandle,
+) -> Result<(), String> {
     let body = generate(&case.response.body);
     let sent = match case.response.coding.as_deref() {
         Some("gzip" | "x-gzip") => gzip(&body),
@@ -158,11 +163,11 @@ pub fn run(case: &Case, split: Split, host: &dyn Host, process: &Process) -> Res
     check(case, &answer, &sent, &body)
 }
 
-fn check(case: &Case, answer: &Answer, sent: &[u8], body: &[u8]) -> Result<(), String> {
+fn check(case: &Case, answer: &ClientResponse, sent: &[u8], body: &[u8]) -> Result<(), String> {
     let expect = &case.expect;
 
     if let Some(mode) = &expect.mode {
-        same("mode", answer.mode.name(), mode)?;
+        same("mode", answer.mode.mode_name(), mode)?;
     }
     let status = expect.status.unwrap_or(case.response.status);
     same("status", answer.status, status)?;
@@ -209,7 +214,7 @@ fn check(case: &Case, answer: &Answer, sent: &[u8], body: &[u8]) -> Result<(), S
     Ok(())
 }
 
-fn request(case: &Case, sent: &[u8], split: Split, process: Process) -> host::Request {
+fn request(case: &Case, sent: &[u8], split: Split, process: ProcessHandle) -> host::Request {
     let Request {
         method,
         version,
@@ -235,7 +240,7 @@ fn request(case: &Case, sent: &[u8], split: Split, process: Process) -> host::Re
         true => &[],
         false => &sent[..cut_at.unwrap_or(sent.len())],
     };
-    let node = Node {
+    let node = NodeResponse {
         status,
         headers: fields,
         content_length,
@@ -262,10 +267,10 @@ fn request(case: &Case, sent: &[u8], split: Split, process: Process) -> host::Re
     }
 }
 
-fn config(settings: &BTreeMap<String, toml::Value>, process: Process) -> Arc<RouteConfig> {
+fn config(settings: &BTreeMap<String, toml::Value>, process: ProcessHandle) -> Arc<RouteConfig> {
     let mut directives = ConfigBlock::default();
     if !settings.contains_key("enable") {
-        directives.set("enable", &[b"on"]).unwrap();
+        directives.set_directive("enable", &[b"on"]).unwrap();
     }
     for (name, value) in settings {
         let value = match value {
@@ -273,9 +278,9 @@ fn config(settings: &BTreeMap<String, toml::Value>, process: Process) -> Arc<Rou
             other => other.to_string(),
         };
         let words: Vec<&[u8]> = value.split_ascii_whitespace().map(str::as_bytes).collect();
-        directives.set(name, &words).unwrap();
+        directives.set_directive(name, &words).unwrap();
     }
-    Arc::new(directives.resolve(process))
+    Arc::new(directives.resolve_route(process))
 }
 
 /// Generates a body by a generator of tests/cases/README.md.

@@ -9,7 +9,7 @@ use sszip_core::config::{ConfigBlock, RouteConfig};
 
 use super::driven::End;
 use super::event_loops::{EventLoopsHost, HostOptions};
-use super::host::{Answer, Node, NodeFunction, Request};
+use super::host::{ClientResponse, NodeFunction, NodeResponse, Request};
 
 /// Number of different calls.
 const THINGS: u64 = 6;
@@ -17,9 +17,9 @@ const THINGS: u64 = 6;
 fn config(host: &EventLoopsHost) -> Arc<RouteConfig> {
     let mut directives = ConfigBlock::default();
     for (name, value) in [("enable", "on"), ("cache", "on")] {
-        directives.set(name, &[value.as_bytes()]).unwrap();
+        directives.set_directive(name, &[value.as_bytes()]).unwrap();
     }
-    Arc::new(directives.resolve(host.process.clone()))
+    Arc::new(directives.resolve_route(host.process.clone()))
 }
 
 /// A simulated node whose responses all change with its version.
@@ -78,9 +78,9 @@ fn request(
     }
 }
 
-fn node_response(status: u16, answer: &Value) -> Node {
+fn node_response(status: u16, answer: &Value) -> NodeResponse {
     let body = answer.to_string().into_bytes();
-    Node {
+    NodeResponse {
         status,
         headers: vec![("Content-Type".into(), "application/json".into())],
         content_length: Some(body.len() as u64),
@@ -93,7 +93,7 @@ fn node_response(status: u16, answer: &Value) -> Node {
 
 /// Checks the response to the calls: it has one result per call, in their order, with the id and
 /// the hash of the call, and of a version that is not older than `oldest`.
-fn check(calls: &Value, answer: &Answer, oldest: u64) {
+fn check(calls: &Value, answer: &ClientResponse, oldest: u64) {
     // a stored result is not older than a purge that was in effect at its look-up
     let oldest = oldest.max(answer.purged);
     let coded = answer
@@ -215,7 +215,7 @@ fn client(
         match (random.below(40), &host.owner) {
             (0, Some(owner)) => {
                 let version = chain.version.fetch_add(1, Ordering::SeqCst) + 1;
-                owner.owned.purge();
+                owner.owned.purge_at_owner();
                 purged.fetch_max(version, Ordering::SeqCst);
             }
             (1..=3, _) => {
@@ -250,8 +250,8 @@ fn clients_on_any_event_loop_receive_their_own_responses() {
                 }
             });
             drop(host);
-            assert!(process.shared.flights.count() == 0, "{seed}");
-            assert_eq!(process.budget.used(), 0);
+            assert!(process.shared.flights.flight_count() == 0, "{seed}");
+            assert_eq!(process.budget.reserved_bytes(), 0);
         }
     }
 }

@@ -9,10 +9,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use sszip_core::cache::process::wake::{EventLoop, Wake};
-use sszip_core::cache::process::Process;
-use sszip_core::exchange::drive::Job;
+use sszip_core::cache::process::ProcessHandle;
+use sszip_core::exchange::drive::OffLoopJob;
 
-use super::host::{Answer, Host, NextAction, Node, NodeFunction, Request, Task};
+use super::host::{
+    ClientResponse, Host, NextAction, NodeFunction, NodeResponse, Request, RequestTask,
+};
 use super::owner::OwnerThread;
 
 /// Longer than any request takes here: a request that waits so long was never woken.
@@ -21,41 +23,46 @@ const WAKE_TIMEOUT: Duration = Duration::from_secs(30);
 type Result<T> = std::result::Result<T, String>;
 
 /// An event of an event loop.
-enum Event {
-    Request(usize, Box<Request>, Sender<Result<Answer>>),
+enum LoopEvent {
+    Request(usize, Box<Request>, Sender<Result<ClientResponse>>),
     /// The client has left.
     Abort(usize),
     Woken(usize),
-    JobDone(usize, Job),
-    Answered(usize, Vec<u8>, Option<Node>),
+    JobDone(usize, OffLoopJob),
+    Answered(usize, Vec<u8>, Option<NodeResponse>),
     End,
 }
 
 /// A task that takes long, for a thread other than the event loop's.
 enum LongTask {
-    Code(Sender<Event>, usize, Job),
+    Code(Sender<LoopEvent>, usize, OffLoopJob),
     /// Stores a fill, and then sends the response to the client.
-    Store(Job, u64, Sender<Result<Answer>>, Answer),
-    Fetch(Sender<Event>, usize, Vec<u8>, NodeFunction),
+    Store(
+        OffLoopJob,
+        u64,
+        Sender<Result<ClientResponse>>,
+        ClientResponse,
+    ),
+    Fetch(Sender<LoopEvent>, usize, Vec<u8>, NodeFunction),
 }
 
 #[derive(Debug)]
-struct Waker(Sender<Event>);
+struct Waker(Sender<LoopEvent>);
 
 impl Wake for Waker {
     fn wake(&self, id: usize) {
         // after the end of its loop no request is woken
-        let _ = self.0.send(Event::Woken(id));
+        let _ = self.0.send(LoopEvent::Woken(id));
     }
 
     /// The event loop itself knows which clients have left.
-    fn cancel(&self, _id: usize) {}
+    fn cancel_wakeup(&self, _id: usize) {}
 }
 
 pub struct EventLoopsHost {
-    pub process: Process,
+    pub process: ProcessHandle,
     pub owner: Option<OwnerThread>,
-    events: Vec<Sender<Event>>,
+    events: Vec<Sender<LoopEvent>>,
     longs: Option<Vec<Sender<LongTask>>>,
     threads: Vec<JoinHandle<()>>,
     /// Number of the next task; each is used once.
@@ -73,9 +80,11 @@ pub struct HostOptions {
 
 impl EventLoopsHost {
     pub fn new(has: HostOptions) -> Self {
-        let process = Process::default();
+        let process = ProcessHandle::default();
         match has.memory {
-            Some(bytes) => process.shared.start(bytes, bytes / 16, has.event_loops),
+            Some(bytes) => process
+                .shared
+                .start_hot_tier(bytes, bytes / 16, has.event_loops),
             None => process.shared.set_event_loops(has.event_loops),
         }
         let owner = has.owner.then(|| OwnerThread::start(&process.shared));
@@ -91,7 +100,7 @@ impl EventLoopsHost {
             let (sender, receiver) = channel();
             let waker = Arc::new(Waker(sender.clone()));
             let here = LoopState {
-                event_loop: process.shared.event_loop(waker),
+                event_loop: process.shared.add_event_loop(waker),
                 events: sender.clone(),
                 longs: longs.clone(),
                 number,
@@ -111,13 +120,13 @@ impl EventLoopsHost {
     }
 
     /// Starts a request on one of the event loops, in turn.
-    pub fn begin(&self, request: Request) -> Pending<'_> {
+    pub fn begin(&self, request: Request) -> PendingClient<'_> {
         let name = self.names.fetch_add(1, Ordering::Relaxed);
         let event_loop = &self.events[name % self.events.len()];
         let (reply, answer) = channel();
-        let event = Event::Request(name, Box::new(request), reply);
+        let event = LoopEvent::Request(name, Box::new(request), reply);
         event_loop.send(event).unwrap();
-        Pending {
+        PendingClient {
             name,
             event_loop,
             answer,
@@ -126,14 +135,14 @@ impl EventLoopsHost {
 }
 
 /// A client that waits for its response.
-pub struct Pending<'a> {
+pub struct PendingClient<'a> {
     name: usize,
-    event_loop: &'a Sender<Event>,
-    answer: Receiver<Result<Answer>>,
+    event_loop: &'a Sender<LoopEvent>,
+    answer: Receiver<Result<ClientResponse>>,
 }
 
-impl Pending<'_> {
-    pub fn answer(self) -> Result<Answer> {
+impl PendingClient<'_> {
+    pub fn answer(self) -> Result<ClientResponse> {
         match self.answer.recv_timeout(WAKE_TIMEOUT) {
             Ok(answer) => answer,
             Err(RecvTimeoutError::Timeout) => Err("nobody woke it".into()),
@@ -142,12 +151,12 @@ impl Pending<'_> {
     }
 
     pub fn abort(self) {
-        self.event_loop.send(Event::Abort(self.name)).unwrap();
+        self.event_loop.send(LoopEvent::Abort(self.name)).unwrap();
     }
 }
 
 impl Host for EventLoopsHost {
-    fn request(&self, request: Request) -> Result<Answer> {
+    fn request(&self, request: Request) -> Result<ClientResponse> {
         self.begin(request).answer()
     }
 }
@@ -156,7 +165,7 @@ impl Drop for EventLoopsHost {
     fn drop(&mut self) {
         for events in &self.events {
             // a loop may have ended by a panic, which `join` reports
-            let _ = events.send(Event::End);
+            let _ = events.send(LoopEvent::End);
         }
         self.longs.take();
         for thread in self.threads.drain(..) {
@@ -169,36 +178,36 @@ impl Drop for EventLoopsHost {
 /// State of one event loop.
 struct LoopState {
     event_loop: EventLoop,
-    events: Sender<Event>,
+    events: Sender<LoopEvent>,
     longs: Vec<Sender<LongTask>>,
     number: usize,
-    tasks: HashMap<usize, (Task, Sender<Result<Answer>>)>,
+    tasks: HashMap<usize, (RequestTask, Sender<Result<ClientResponse>>)>,
 }
 
 impl LoopState {
-    fn run(mut self, events: &Receiver<Event>) {
+    fn run(mut self, events: &Receiver<LoopEvent>) {
         for event in events {
             match event {
-                Event::Request(name, request, reply) => match Task::new(*request) {
+                LoopEvent::Request(name, request, reply) => match RequestTask::new(*request) {
                     Ok(task) => {
                         self.tasks.insert(name, (task, reply));
                         self.look_up(name);
                     }
                     Err(problem) => reply_to(&reply, Err(problem)),
                 },
-                Event::Abort(name) => drop(self.tasks.remove(&name)),
-                Event::Woken(name) => self.look_up(name),
-                Event::JobDone(name, job) => self.resume(name, |task| task.done(job)),
-                Event::Answered(name, request_body, node) => {
+                LoopEvent::Abort(name) => drop(self.tasks.remove(&name)),
+                LoopEvent::Woken(name) => self.look_up(name),
+                LoopEvent::JobDone(name, job) => self.resume(name, |task| task.done(job)),
+                LoopEvent::Answered(name, request_body, node) => {
                     self.answered(name, request_body, node);
                 }
-                Event::End => return,
+                LoopEvent::End => return,
             }
         }
     }
 
     fn look_up(&mut self, name: usize) {
-        let waiter = self.event_loop.waiter(name);
+        let waiter = self.event_loop.waiter_with_id(name);
         self.resume(name, |task| task.look_up(Some(waiter)));
     }
 
@@ -207,7 +216,7 @@ impl LoopState {
     }
 
     /// Continues a task, unless its client has left.
-    fn resume(&mut self, name: usize, how: impl FnOnce(&mut Task) -> Result<NextAction>) {
+    fn resume(&mut self, name: usize, how: impl FnOnce(&mut RequestTask) -> Result<NextAction>) {
         let Some((task, reply)) = self.tasks.get_mut(&name) else {
             return;
         };
@@ -231,7 +240,7 @@ impl LoopState {
         self.long(name).send(long).unwrap();
     }
 
-    fn answered(&mut self, name: usize, request_body: Vec<u8>, node: Option<Node>) {
+    fn answered(&mut self, name: usize, request_body: Vec<u8>, node: Option<NodeResponse>) {
         let Some((mut task, reply)) = self.tasks.remove(&name) else {
             return;
         };
@@ -251,7 +260,7 @@ impl LoopState {
 }
 
 /// Sends the response to the client, if it has not left.
-fn reply_to(reply: &Sender<Result<Answer>>, answer: Result<Answer>) {
+fn reply_to(reply: &Sender<Result<ClientResponse>>, answer: Result<ClientResponse>) {
     let _ = reply.send(answer);
 }
 
@@ -261,18 +270,18 @@ fn work(longs: &Receiver<LongTask>) {
         // an event loop that has ended receives no event
         let _ = match long {
             LongTask::Code(events, name, mut job) => {
-                job.run();
-                events.send(Event::JobDone(name, job))
+                job.run_job();
+                events.send(LoopEvent::JobDone(name, job))
             }
             LongTask::Store(mut job, now, reply, answer) => {
-                job.run();
-                job.store(now);
+                job.run_job();
+                job.store_built_entry(now);
                 reply_to(&reply, Ok(answer));
                 Ok(())
             }
             LongTask::Fetch(events, name, body, at_node) => {
                 let node = at_node(&body);
-                events.send(Event::Answered(name, body, node))
+                events.send(LoopEvent::Answered(name, body, node))
             }
         };
     }

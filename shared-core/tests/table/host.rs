@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use sszip_core::cache::process::wake::Waiter;
 use sszip_core::config::RouteConfig;
-use sszip_core::exchange::drive::{BodyLength, Driver, Job, RequestBody, RequiredBody, Step};
+use sszip_core::exchange::drive::{
+    BodyLength, ExchangeDriver, HostStep, OffLoopJob, RequestBody, RequiredBody,
+};
 use sszip_core::exchange::{LookupRequest, RequestHead, ResponseHead};
-use sszip_core::mode::Mode;
+use sszip_core::response_mode::ResponseMode;
 
 use super::driven::{client_body, sent, End};
 use super::fields::{bytes, edited, Fields};
@@ -31,10 +33,10 @@ pub struct Request {
     pub purged: Arc<AtomicU64>,
 }
 
-pub type NodeFunction = Box<dyn FnOnce(&[u8]) -> Option<Node> + Send>;
+pub type NodeFunction = Box<dyn FnOnce(&[u8]) -> Option<NodeResponse> + Send>;
 
 /// A response of the node: head and body, and the way in which it ends.
-pub struct Node {
+pub struct NodeResponse {
     pub status: u16,
     pub headers: Fields,
     pub content_length: Option<u64>,
@@ -47,26 +49,26 @@ pub struct Node {
 }
 
 /// The response that the client receives, and the request that the node received.
-pub struct Answer {
+pub struct ClientResponse {
     pub status: u16,
     pub fields: Fields,
     pub body: Vec<u8>,
     /// Body that the node received.
     pub forwarded: Option<Vec<u8>>,
     pub upstream: Fields,
-    pub mode: Mode,
+    pub mode: ResponseMode,
     /// Number of the last purge that was in effect at the last look-up.
     pub purged: u64,
 }
 
 /// A host that responds to one request at a time per client.
 pub trait Host: Sync {
-    fn request(&self, request: Request) -> Result<Answer, String>;
+    fn request(&self, request: Request) -> Result<ClientResponse, String>;
 }
 
 /// A request in flight on a host, with its driver.
-pub struct Task {
-    driver: Driver,
+pub struct RequestTask {
+    driver: ExchangeDriver,
     request: Request,
     purged: u64,
 }
@@ -76,16 +78,16 @@ pub enum NextAction {
     /// Wait for a wakeup, then call [`Task::look_up`].
     Wait,
     /// Run the job on another thread, then call [`Task::done`].
-    Run(Job),
+    Run(OffLoopJob),
     /// Send this body to the node, then call [`Task::answered`].
     FetchFromNode(Vec<u8>),
     /// Send the response: the task is complete.
-    Respond(Answer),
+    Respond(ClientResponse),
 }
 
-impl Task {
+impl RequestTask {
     pub fn new(request: Request) -> Result<Self, String> {
-        let mut driver = Driver::new(Arc::clone(&request.config));
+        let mut driver = ExchangeDriver::new(Arc::clone(&request.config));
         driver
             .request_head(RequestHead {
                 method: request.method.as_bytes(),
@@ -123,35 +125,35 @@ impl Task {
         };
         let found = self
             .driver
-            .lookup(RequestBody::Whole(&self.request.body), lookup_request);
+            .lookup_under_policy(RequestBody::Whole(&self.request.body), lookup_request);
         let found = found.map_err(|problem| problem.to_string())?;
         self.found(found)
     }
 
     /// Continues after the job has run.
-    pub fn done(&mut self, job: Job) -> Result<NextAction, String> {
-        let found = self.driver.job_done(job);
+    pub fn done(&mut self, job: OffLoopJob) -> Result<NextAction, String> {
+        let found = self.driver.resume_after_job(job);
         self.found(found)
     }
 
-    fn found(&mut self, found: Step) -> Result<NextAction, String> {
+    fn found(&mut self, found: HostStep) -> Result<NextAction, String> {
         Ok(match found {
-            Step::Wait => NextAction::Wait,
-            Step::RunJob(job) => NextAction::Run(job),
-            Step::Forward => NextAction::FetchFromNode(self.request.body.clone()),
-            Step::ForwardRewritten => {
-                let exchange = self.driver.exchange().unwrap();
+            HostStep::Wait => NextAction::Wait,
+            HostStep::RunJob(job) => NextAction::Run(job),
+            HostStep::Forward => NextAction::FetchFromNode(self.request.body.clone()),
+            HostStep::ForwardRewritten => {
+                let exchange = self.driver.available_exchange().unwrap();
                 NextAction::FetchFromNode(exchange.request_body().to_vec())
             }
-            Step::Respond => {
-                let exchange = self.driver.exchange().unwrap();
-                NextAction::Respond(Answer {
-                    status: exchange.status(),
+            HostStep::Respond => {
+                let exchange = self.driver.available_exchange().unwrap();
+                NextAction::Respond(ClientResponse {
+                    status: exchange.stored_response_status(),
                     fields: edited(&Fields::new(), exchange.head_edits()),
                     body: sent(&self.driver),
                     forwarded: None,
                     upstream: Fields::new(),
-                    mode: exchange.mode(),
+                    mode: exchange.response_mode(),
                     purged: self.purged,
                 })
             }
@@ -163,12 +165,12 @@ impl Task {
     pub fn answered(
         &mut self,
         forwarded: Vec<u8>,
-        node: &Node,
-    ) -> Result<(Answer, Option<Job>), String> {
+        node: &NodeResponse,
+    ) -> Result<(ClientResponse, Option<OffLoopJob>), String> {
         let driver = &mut self.driver;
         let upstream = edited(
             &self.request.headers,
-            driver.exchange().unwrap().upstream_edits(),
+            driver.available_exchange().unwrap().upstream_edits(),
         );
         let step = driver
             .response_head(ResponseHead {
@@ -184,10 +186,10 @@ impl Task {
             })
             .map_err(|problem| problem.to_string())?;
         let received = client_body(driver, step, node.pieces(), node.end);
-        let exchange = driver.exchange().unwrap();
-        let mode = exchange.mode();
+        let exchange = driver.available_exchange().unwrap();
+        let mode = exchange.response_mode();
         let whole = |body| {
-            let status = match exchange.status() {
+            let status = match exchange.stored_response_status() {
                 0 => node.status,
                 stored => stored,
             };
@@ -202,7 +204,7 @@ impl Task {
             Err(_) if node.end == End::Cut || node.is_short() => whole(Vec::new()),
             Err(problem) => return Err(problem.to_string()),
         };
-        let answer = Answer {
+        let answer = ClientResponse {
             status,
             fields,
             body,
@@ -219,7 +221,7 @@ impl Task {
     }
 }
 
-impl Node {
+impl NodeResponse {
     fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         let starts = std::iter::once(&0).chain(&self.ends);
         starts
@@ -237,22 +239,22 @@ impl Node {
 pub struct SequentialHost;
 
 impl Host for SequentialHost {
-    fn request(&self, request: Request) -> Result<Answer, String> {
-        let mut task = Task::new(request)?;
+    fn request(&self, request: Request) -> Result<ClientResponse, String> {
+        let mut task = RequestTask::new(request)?;
         let mut next = task.look_up(None)?;
         loop {
             next = match next {
                 NextAction::Wait => return Err("it waits for nobody".into()),
                 NextAction::Run(mut job) => {
-                    job.run();
+                    job.run_job();
                     task.done(job)?
                 }
                 NextAction::FetchFromNode(body) => {
                     let node = task.at_node()(&body).ok_or("the node is asked")?;
                     let (answer, job) = task.answered(body, &node)?;
                     if let Some(mut job) = job {
-                        job.run();
-                        job.store(task.now());
+                        job.run_job();
+                        job.store_built_entry(task.now());
                     }
                     return Ok(answer);
                 }

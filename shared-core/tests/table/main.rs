@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
 
-use sszip_core::cache::process::Process;
+use sszip_core::cache::process::ProcessHandle;
 
 mod callout_host;
 mod cases;
@@ -43,7 +43,9 @@ fn case_holds_for_each_split_of_its_body() {
     let mut failures = Vec::new();
     for case in &cases {
         for split in cases::SPLITS {
-            if let Err(problem) = cases::run(case, split, &SequentialHost, &Process::default()) {
+            if let Err(problem) =
+                cases::run(case, split, &SequentialHost, &ProcessHandle::default())
+            {
                 failures.push(format!("{} ({split:?}): {problem}", case.name));
             }
         }
@@ -56,8 +58,8 @@ fn sequence_holds_for_each_split_of_its_bodies() {
     let mut failures = Vec::new();
     for sequence in &sequences::load() {
         for split in sequences::SPLITS {
-            let process = Process::default();
-            process.shared.start(16 << 20, 16 << 20, 1);
+            let process = ProcessHandle::default();
+            process.shared.start_hot_tier(16 << 20, 16 << 20, 1);
             if let Err(problem) = sequences::run(sequence, split, &SequentialHost, &process, "0") {
                 failures.push(format!("{} (pieces of {split}): {problem}", sequence.name));
             }
@@ -143,7 +145,7 @@ fn run_concurrently(host: &EventLoopsHost, without: &[&str]) -> Vec<String> {
                 // other clients would take a part of the memory that the case is about
                 let own = case.config.contains_key("memory");
                 let process = if own {
-                    Process::default()
+                    ProcessHandle::default()
                 } else {
                     host.process.clone()
                 };
@@ -159,8 +161,8 @@ fn run_concurrently(host: &EventLoopsHost, without: &[&str]) -> Vec<String> {
                 let place = number.to_string();
                 // a wrong chain removes entries of other clients from memory
                 let process = if sequence.name.starts_with("wrong chain:") {
-                    let process = Process::default();
-                    process.shared.start(16 << 20, 16 << 20, 1);
+                    let process = ProcessHandle::default();
+                    process.shared.start_hot_tier(16 << 20, 16 << 20, 1);
                     process
                 } else {
                     host.process.clone()

@@ -8,13 +8,13 @@ use std::thread::JoinHandle;
 
 use sszip_core::cache::chain::Chains;
 use sszip_core::cache::entry::store_attributes::StoreAttributes;
-use sszip_core::cache::entry::wire::{decode, Encoded};
+use sszip_core::cache::entry::wire::{decode_entry, EncodedEntry};
 use sszip_core::cache::entry::CacheEntry;
 use sszip_core::cache::freshness::FinalUpgrade;
 use sszip_core::cache::process::flights::{FlightOutcome, Leadership};
 use sszip_core::cache::process::owner_client::{AdminReply, OwnerClient};
 use sszip_core::cache::process::wake::Waiter;
-use sszip_core::cache::process::Shared;
+use sszip_core::cache::process::ProcessState;
 use sszip_core::cache::{Key, Namespace};
 
 #[derive(Debug)]
@@ -22,8 +22,8 @@ pub struct InProcessOwner {
     questions: Mutex<Option<Sender<OwnerQuery>>>,
     /// Entries that look-ups of several keys have found.
     found: Mutex<HashMap<Waiter, (u64, Entries)>>,
-    generation: AtomicU64,
-    chains: Chains,
+    purge_generation: AtomicU64,
+    followed_chains: Chains,
 }
 
 type Entries = Vec<(Key, Arc<CacheEntry>)>;
@@ -44,15 +44,15 @@ pub struct OwnerThread {
 }
 
 impl OwnerThread {
-    pub fn start(shared: &Arc<Shared>) -> Self {
+    pub fn start(shared: &Arc<ProcessState>) -> Self {
         let (questions, receiver) = channel();
         let owned = Arc::new(InProcessOwner {
             questions: Mutex::new(Some(questions)),
             found: Mutex::default(),
-            generation: AtomicU64::new(1),
-            chains: Chains::default(),
+            purge_generation: AtomicU64::new(1),
+            followed_chains: Chains::default(),
         });
-        shared.join(owned.clone());
+        shared.join_owner(owned.clone());
         let (owner, shared) = (Arc::clone(&owned), Arc::downgrade(shared));
         let thread = std::thread::spawn(move || owner.serve(&receiver, &shared));
         Self {
@@ -84,7 +84,7 @@ impl StoredEntry {
             .expires_at
             .checked_sub(now)
             .filter(|fresh| *fresh > 0)?;
-        decode(&self.bytes, now, now.saturating_sub(self.stored_at), fresh)
+        decode_entry(&self.bytes, now, now.saturating_sub(self.stored_at), fresh)
     }
 }
 
@@ -97,13 +97,13 @@ impl InProcessOwner {
     }
 
     /// Removes all entries, and returns when the purge is in effect.
-    pub fn purge(&self) {
+    pub fn purge_at_owner(&self) {
         let (done, holds) = channel();
         self.put(OwnerQuery::Purge(done)).unwrap();
         holds.recv().unwrap();
     }
 
-    fn serve(&self, receiver: &Receiver<OwnerQuery>, shared: &Weak<Shared>) {
+    fn serve(&self, receiver: &Receiver<OwnerQuery>, shared: &Weak<ProcessState>) {
         let mut stored: HashMap<Key, StoredEntry> = HashMap::default();
         let find = |stored: &HashMap<Key, StoredEntry>, key: &Key, now| {
             let entry = Arc::new(stored.get(key)?.entry(now)?);
@@ -114,7 +114,7 @@ impl InProcessOwner {
                 return;
             };
             let keep = |key, entry: &Arc<CacheEntry>| {
-                if let Some(hot) = shared.hot() {
+                if let Some(hot) = shared.hot_tier() {
                     hot.insert(key, Arc::clone(entry));
                 }
             };
@@ -122,10 +122,10 @@ impl InProcessOwner {
                 OwnerQuery::Lookup(key, token, leases, now) => match find(&stored, &key, now) {
                     Some(entry) => {
                         keep(key, &entry);
-                        shared.finish(token, FlightOutcome::Answer(entry));
+                        shared.end_flight(token, FlightOutcome::Answer(entry));
                     }
-                    None if leases => shared.hand_over(token),
-                    None => shared.finish(token, FlightOutcome::NotShareable),
+                    None if leases => shared.hand_over_flight(token),
+                    None => shared.end_flight(token, FlightOutcome::NotShareable),
                 },
                 OwnerQuery::BatchLookup(keys, waiter, now) => {
                     let entries = keys.iter().filter_map(|key| {
@@ -133,14 +133,14 @@ impl InProcessOwner {
                         keep(*key, &entry);
                         Some((*key, entry))
                     });
-                    let found = (self.generation(), entries.collect());
+                    let found = (self.purge_generation(), entries.collect());
                     self.found.lock().unwrap().insert(waiter, found);
-                    shared.wake([waiter]);
+                    shared.wake_waiters([waiter]);
                 }
                 OwnerQuery::Store(key, entry, generation) => {
-                    let is_current = generation == self.generation();
-                    if let (Some(encoded), true) = (Encoded::from_entry(&entry), is_current) {
-                        let meta = entry.meta();
+                    let is_current = generation == self.purge_generation();
+                    if let (Some(encoded), true) = (EncodedEntry::from_entry(&entry), is_current) {
+                        let meta = entry.response_metadata();
                         let bytes = [&encoded.head[..], &encoded.payload].concat();
                         let (expires_at, stored_at) = (meta.expires_at, meta.stored_at);
                         stored.insert(
@@ -155,7 +155,7 @@ impl InProcessOwner {
                 }
                 OwnerQuery::Purge(done) => {
                     stored.clear();
-                    self.generation.fetch_add(1, Ordering::AcqRel);
+                    self.purge_generation.fetch_add(1, Ordering::AcqRel);
                     shared.purge_memory(None);
                     done.send(()).unwrap();
                 }
@@ -169,7 +169,7 @@ impl OwnerClient for InProcessOwner {
         true
     }
 
-    fn lookup(
+    fn lookup_at_owner(
         &self,
         key: Key,
         token: Leadership,
@@ -188,14 +188,14 @@ impl OwnerClient for InProcessOwner {
         self.put(OwnerQuery::BatchLookup(keys, waiter, now)).is_ok()
     }
 
-    fn claim_all(&self, waiter: Waiter) -> Entries {
+    fn claim_entries(&self, waiter: Waiter) -> Entries {
         match self.found.lock().unwrap().remove(&waiter) {
-            Some((generation, entries)) if generation == self.generation() => entries,
+            Some((generation, entries)) if generation == self.purge_generation() => entries,
             _ => Vec::new(),
         }
     }
 
-    fn store(
+    fn store_entry(
         &self,
         key: Key,
         entry: Arc<CacheEntry>,
@@ -209,20 +209,20 @@ impl OwnerClient for InProcessOwner {
     /// There are no other processes to return a lease to.
     fn release_lease(&self, _key: Key) {}
 
-    fn may_send(&self, _monotonic: u64) -> bool {
+    fn permits_sending(&self, _monotonic: u64) -> bool {
         true
     }
 
-    fn generation(&self) -> u64 {
-        self.generation.load(Ordering::Acquire)
+    fn purge_generation(&self) -> u64 {
+        self.purge_generation.load(Ordering::Acquire)
     }
 
-    fn chains(&self) -> &Chains {
-        &self.chains
+    fn followed_chains(&self) -> &Chains {
+        &self.followed_chains
     }
 
     /// No client sends a purge request.
-    fn purge(&self, _: &[u8], _: Option<&[u8]>, _: Waiter, _: u64) -> Option<AdminReply> {
+    fn purge_at_owner(&self, _: &[u8], _: Option<&[u8]>, _: Waiter, _: u64) -> Option<AdminReply> {
         None
     }
 

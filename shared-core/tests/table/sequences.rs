@@ -5,13 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use sszip_core::cache::process::Process;
+use sszip_core::cache::process::ProcessHandle;
 use sszip_core::config::{ConfigBlock, RouteConfig};
 
 use super::cases;
 use super::driven::End;
 use super::fields::{check_fields, gzip, joined, same, Fields};
-use super::host::{self, Answer, Host};
+use super::host::{self, ClientResponse, Host};
 use super::support::gunzip;
 
 #[derive(Deserialize)]
@@ -126,7 +126,7 @@ pub fn load() -> Vec<Sequence> {
     sequences
 }
 
-fn config(settings: &BTreeMap<String, String>, process: Process) -> Arc<RouteConfig> {
+fn config(settings: &BTreeMap<String, String>, process: ProcessHandle) -> Arc<RouteConfig> {
     let mut directives = ConfigBlock::default();
     let on = || "on".to_string();
     let mut all = BTreeMap::from([
@@ -137,9 +137,9 @@ fn config(settings: &BTreeMap<String, String>, process: Process) -> Arc<RouteCon
     all.extend(settings.clone());
     for (name, value) in &all {
         let words: Vec<&[u8]> = value.split_ascii_whitespace().map(str::as_bytes).collect();
-        directives.set(name, &words).unwrap();
+        directives.set_directive(name, &words).unwrap();
     }
-    Arc::new(directives.resolve(process))
+    Arc::new(directives.resolve_route(process))
 }
 
 /// Runs a sequence on a host, with a route of its own in `process`.
@@ -147,7 +147,7 @@ pub fn run(
     sequence: &Sequence,
     split: usize,
     host: &dyn Host,
-    process: &Process,
+    process: &ProcessHandle,
     place: &str,
 ) -> Result<(), String> {
     let config = config(&sequence.config, process.clone());
@@ -167,7 +167,7 @@ pub fn run(
     Ok(())
 }
 
-fn check(step: &Step, answer: &Answer) -> Result<(), String> {
+fn check(step: &Step, answer: &ClientResponse) -> Result<(), String> {
     let expect = &step.expect;
     let of_node = step.node.as_ref().map(|node| node.status);
     same(
@@ -278,7 +278,7 @@ fn request(step: &Step, split: usize, config: Arc<RouteConfig>) -> host::Request
 }
 
 /// Returns the node's response.
-fn node_of(node: &Node, split: usize) -> host::Node {
+fn node_of(node: &Node, split: usize) -> host::NodeResponse {
     let mut sent = expanded(&node.body).into_bytes();
     let chunked = node.framing.as_deref() == Some("chunked");
     let mut headers = node.headers.clone();
@@ -291,7 +291,7 @@ fn node_of(node: &Node, split: usize) -> host::Node {
         headers.push(("Content-Length".into(), length.to_string()));
     }
     let arriving = &sent[..node.cut_at.unwrap_or(sent.len())];
-    host::Node {
+    host::NodeResponse {
         status: node.status,
         headers,
         content_length,

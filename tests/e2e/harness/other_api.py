@@ -20,7 +20,7 @@ PAGES = {
     False: ["/eth/v1/beacon/headers/%s", "/eth/v1/beacon/blocks/%s/root"],
 }
 FOLLOWED = ["execution", "beacon"]
-LINE = re.compile(r'namespace "main" follows an? (\w+) node: what depends on .* is not cached there \(reason other-api\)')
+LINE = re.compile(r'namespace "main" follows an? (\w+) node: responses of the .* that depend on the head are not cached there \(reason other-api\)')
 
 
 def check_response(stand, api, reasons, workers):

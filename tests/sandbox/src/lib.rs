@@ -7,19 +7,19 @@ use std::sync::Arc;
 
 use sszip_core::cache::link::callout::{CalloutClient, CalloutLimits};
 use sszip_core::cache::link::OwnerReply;
-use sszip_core::cache::process::flights::{FlightOutcome, Role, Wakeup};
+use sszip_core::cache::process::flights::{CoalescingRole, FlightOutcome, FollowerWakeup};
 use sszip_core::cache::process::owner_client::OwnerClient;
-use sszip_core::cache::process::wake::Queue;
-use sszip_core::cache::process::Shared;
+use sszip_core::cache::process::wake::WakeQueue;
+use sszip_core::cache::process::ProcessState;
 use sszip_core::config::ConfigBlock;
 use sszip_core::exchange::{
-    EndAction, Exchange, HeadAction, PieceAction, RequestHead, ResponseHead,
+    BodyEndAction, BodyPieceAction, Exchange, RequestHead, ResponseHead, ResponseHeadAction,
 };
-use sszip_core::gzip::inflate::gunzip;
+use sszip_core::gzip::inflate::gunzip_reserved;
 use sszip_core::gzip::stream::Flush;
-use sszip_core::memory::Budget;
+use sszip_core::memory::MemoryBudget;
 use sszip_core::ssz::{self, Fork, Preset, Schema};
-use sszip_core::zstd::unzstd;
+use sszip_core::zstd::decompress_zstd;
 
 /// Length of a body that other hosts compress off their event loop, which this host can't.
 const LENGTH: usize = 300_000;
@@ -28,12 +28,18 @@ const LENGTH: usize = 300_000;
 #[no_mangle]
 #[allow(unsafe_code)] // an exported name
 pub extern "C" fn sandbox() -> u32 {
-    let steps: [fn() -> Option<bool>; 5] = [buffered, streamed, values, coded, called];
+    let steps: [fn() -> Option<bool>; 5] = [
+        check_oneshot_compression,
+        check_streaming_compression,
+        check_ssz_conversion,
+        check_request_decompression,
+        check_owner_callouts,
+    ];
     let failed = steps.iter().position(|step| step() != Some(true));
     failed.map_or(0, |step| step as u32 + 1)
 }
 
-fn body() -> Vec<u8> {
+fn sample_body() -> Vec<u8> {
     let mut body = b"[\"".to_vec();
     body.extend((0..LENGTH).map(|n| b"0123456789abcdef"[n / 7 % 16 * n % 16]));
     body.extend_from_slice(b"\"]");
@@ -41,12 +47,12 @@ fn body() -> Vec<u8> {
 }
 
 /// An exchange up to the head of its response.
-fn begin(content_length: Option<u64>) -> Option<(Exchange, HeadAction)> {
+fn begin_exchange(content_length: Option<u64>) -> Option<(Exchange, ResponseHeadAction)> {
     let mut directives = ConfigBlock::default();
-    directives.set("enable", &[b"on"]).ok()?;
-    directives.set("cache", &[b"on"]).ok()?;
-    directives.set("hold", &[b"0"]).ok()?;
-    let mut exchange = Exchange::new(Arc::new(directives.resolve(Budget::new())));
+    directives.set_directive("enable", &[b"on"]).ok()?;
+    directives.set_directive("cache", &[b"on"]).ok()?;
+    directives.set_directive("hold", &[b"0"]).ok()?;
+    let mut exchange = Exchange::new(Arc::new(directives.resolve_route(MemoryBudget::new())));
     let request = RequestHead {
         method: b"GET",
         target: b"/",
@@ -69,32 +75,32 @@ fn begin(content_length: Option<u64>) -> Option<(Exchange, HeadAction)> {
 }
 
 /// Compresses a body of known length in one shot, and decodes it.
-fn buffered() -> Option<bool> {
-    let body = body();
-    let (mut exchange, action) = begin(Some(body.len() as u64))?;
+fn check_oneshot_compression() -> Option<bool> {
+    let body = sample_body();
+    let (mut exchange, action) = begin_exchange(Some(body.len() as u64))?;
     for piece in body.chunks(10_000) {
-        if exchange.piece(piece).ok()? != PieceAction::Buffered {
+        if exchange.body_piece(piece).ok()? != BodyPieceAction::Buffered {
             return None;
         }
     }
-    if let EndAction::Code { .. } = exchange.end().ok()? {
-        exchange.compress().ok()?;
+    if let BodyEndAction::Code { .. } = exchange.body_end().ok()? {
+        exchange.run_body_stages().ok()?;
     }
-    let sent: Vec<u8> = exchange.body().flatten().copied().collect();
-    let decoded = gunzip(&sent, body.len()).ok()?;
-    Some(action == HeadAction::Buffer && sent.len() < body.len() && decoded == body)
+    let sent: Vec<u8> = exchange.body_slices().flatten().copied().collect();
+    let decoded = gunzip_reserved(&sent, body.len()).ok()?;
+    Some(action == ResponseHeadAction::Buffer && sent.len() < body.len() && decoded == body)
 }
 
 /// Compresses a body of unknown length as a stream, and decodes it.
-fn streamed() -> Option<bool> {
-    let body = body();
-    let (mut exchange, action) = begin(None)?;
+fn check_streaming_compression() -> Option<bool> {
+    let body = sample_body();
+    let (mut exchange, action) = begin_exchange(None)?;
     let mut sent = Vec::new();
     let mut room = vec![0; 1000];
     let pieces = body.chunks(10_000).map(|piece| (piece, Flush::Sync));
     for (mut piece, flush) in pieces.chain([(&b""[..], Flush::Finish)]) {
         loop {
-            let step = exchange.stream(piece, flush, &mut room).ok()?;
+            let step = exchange.encode_stream_piece(piece, flush, &mut room).ok()?;
             sent.extend_from_slice(room.get(..step.written)?);
             piece = piece.get(step.consumed..)?;
             if step.complete {
@@ -102,8 +108,8 @@ fn streamed() -> Option<bool> {
             }
         }
     }
-    let decoded = gunzip(&sent, body.len()).ok()?;
-    Some(action == HeadAction::Stream && decoded == body)
+    let decoded = gunzip_reserved(&sent, body.len()).ok()?;
+    Some(action == ResponseHeadAction::Stream && decoded == body)
 }
 
 /// The numbers from 0 to 99, compressed by the C library at level 19.
@@ -119,45 +125,47 @@ const NUMBERS: &[u8] =
     \xeb\x50\x91\x8f\x8f\x2f\x3f\x8e\x71\x21\x90\xaa";
 
 /// Decodes a body that a client has compressed, and rejects a damaged one.
-fn coded() -> Option<bool> {
+fn check_request_decompression() -> Option<bool> {
     let numbers: Vec<String> = (0..100)
         .map(|n| format!("{{\"number\":\"0x{n:x}\"}}"))
         .collect();
     let body = format!("[{}]", numbers.join(","));
-    let decoded = unzstd(NUMBERS, body.len(), |_| true).ok()?;
-    let cut = unzstd(NUMBERS.get(1..)?, body.len(), |_| true);
+    let decoded = decompress_zstd(NUMBERS, body.len(), |_| true).ok()?;
+    let cut = decompress_zstd(NUMBERS.get(1..)?, body.len(), |_| true);
     Some(decoded == body.as_bytes() && cut.is_err())
 }
 
 /// Converts JSON to SSZ, checks it, computes its root, and converts it back.
-fn values() -> Option<bool> {
+fn check_ssz_conversion() -> Option<bool> {
     let json = br#"{"epoch":"7","root":"0x0101010101010101010101010101010101010101010101010101010101010101"}"#;
     let schema = Schema::for_fork(Fork::Electra, Preset::Mainnet);
-    let checkpoint = schema.find("Checkpoint")?;
+    let checkpoint = schema.find_type("Checkpoint")?;
     let bytes = ssz::to_ssz(schema, checkpoint, json).ok()?;
-    ssz::check(schema, checkpoint, &bytes).ok()?;
+    ssz::check_ssz(schema, checkpoint, &bytes).ok()?;
     let root = ssz::hash_tree_root(schema, checkpoint, &bytes).ok()?;
     let again = ssz::to_json(schema, checkpoint, &bytes).ok()?;
     Some(again == json && bytes.len() == 40 && root != [0; 32])
 }
 
 /// Queries the owner of a store by callouts, one of them without a reply.
-fn called() -> Option<bool> {
-    let (shared, queue) = (Shared::default(), Arc::new(Queue::default()));
-    let waiter = shared.event_loop(queue.clone()).waiter(7);
+fn check_owner_callouts() -> Option<bool> {
+    let (shared, queue) = (ProcessState::default(), Arc::new(WakeQueue::default()));
+    let waiter = shared.add_event_loop(queue.clone()).waiter_with_id(7);
     let calls = Arc::new(CalloutClient::new(
         "sandbox".into(),
         CalloutLimits::default(),
     ));
-    shared.join(calls.clone());
+    shared.join_owner(calls.clone());
     let key = [1; 32];
     let look_up = |now| {
-        let Some(Role::Leader(token)) = shared.flights.join_flight(key, waiter) else {
+        let Some(CoalescingRole::Leader(token)) = shared.flights.join_flight(key, waiter) else {
             return None;
         };
-        shared.flights.follow(&token, waiter)?;
-        calls.lookup(key, token, &[2; 16], true, false, now).ok()?;
-        calls.next(&shared, now)
+        shared.flights.follow_own_flight(&token, waiter)?;
+        calls
+            .lookup_at_owner(key, token, &[2; 16], true, false, now)
+            .ok()?;
+        calls.next_callout(&shared, now)
     };
     let call = look_up(0)?;
     let mut answer = OwnerReply {
@@ -169,19 +177,22 @@ fn called() -> Option<bool> {
         ("Sszip-Chain", "none"),
         ("sszip-lease", "granted"),
     ] {
-        answer.field(name, value.as_bytes()).ok()?;
+        answer.read_header(name, value.as_bytes()).ok()?;
     }
-    calls.answered(&shared, call.ticket, answer, 1);
-    let Some(Wakeup::Lead(token)) = shared.flights.claim(waiter) else {
+    calls.callout_answered(&shared, call.ticket, answer, 1);
+    let Some(FollowerWakeup::Lead(token)) = shared.flights.claim_wakeup(waiter) else {
         return Some(false);
     };
-    shared.finish(token, FlightOutcome::NotShareable);
-    let is_lease_returned = calls.next(&shared, 1)?.message.method == "DELETE";
+    shared.end_flight(token, FlightOutcome::NotShareable);
+    let is_lease_returned = calls.next_callout(&shared, 1)?.message.method == "DELETE";
     // the crate has no clock: the times are arguments
     look_up(2)?;
-    let is_last = calls.next(&shared, 1_000).is_none();
-    let leads_again = matches!(shared.flights.claim(waiter), Some(Wakeup::Lead(_)));
-    Some(is_lease_returned && is_last && leads_again && queue.next() == Some(7))
+    let is_last = calls.next_callout(&shared, 1_000).is_none();
+    let leads_again = matches!(
+        shared.flights.claim_wakeup(waiter),
+        Some(FollowerWakeup::Lead(_))
+    );
+    Some(is_lease_returned && is_last && leads_again && queue.next_woken() == Some(7))
 }
 
 #[cfg(test)]

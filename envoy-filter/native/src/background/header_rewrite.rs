@@ -9,10 +9,10 @@ use super::request_head::RequestHeaders;
 
 /// Time for which a recorded change is used, in milliseconds, since the
 /// router's routes may change.
-const HOLDS: u64 = 60_000;
+const REWRITE_TTL_MS: u64 = 60_000;
 
 /// Maximum number of recorded changes, since clients choose the paths.
-const MOST: usize = 4096;
+const MAX_REWRITES: usize = 4096;
 
 /// The changes that the router made to the headers of one request, for background requests like it.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -25,31 +25,31 @@ pub struct HeaderRewrite {
 
 /// The router's recorded changes to request heads, by route, cluster, host and target.
 #[derive(Debug, Default)]
-pub struct HeaderRewrites(RwLock<HashMap<Vec<u8>, LearnedRewrite>>);
+pub struct HeaderRewrites(RwLock<HashMap<Vec<u8>, RecordedRewrite>>);
 
 #[derive(Debug)]
-struct LearnedRewrite {
+struct RecordedRewrite {
     at: u64,
     rewriting: Arc<HeaderRewrite>,
 }
 
 /// Returns the name under which the changes to all requests of this kind are recorded.
-pub fn name(route: &[u8], cluster: &[u8], host: &[u8], target: &[u8]) -> Vec<u8> {
+pub fn rewrite_key(route: &[u8], cluster: &[u8], host: &[u8], target: &[u8]) -> Vec<u8> {
     [route, b"\n", cluster, b"\n", host, b"\n", target].concat()
 }
 
 impl HeaderRewrite {
     /// Computes the changes that the router made, from the request head before and after it.
-    pub fn diff(mut before: RequestHeaders, mut after: RequestHeaders) -> Self {
+    pub fn between_heads(mut before: RequestHeaders, mut after: RequestHeaders) -> Self {
         before.take_timeout();
         let timeout = after.take_timeout();
         let mut changed: Vec<(Vec<u8>, _)> = Vec::new();
-        for (name, _) in before.all().iter().chain(after.all()) {
-            if changed.iter().any(|(known, _)| known == name) || is_of_one_request(name) {
+        for (name, _) in before.as_lines().iter().chain(after.as_lines()) {
+            if changed.iter().any(|(known, _)| known == name) || is_tracing_header(name) {
                 continue;
             }
-            let lines: Vec<_> = after.lines(name).map(<[u8]>::to_vec).collect();
-            if !before.lines(name).eq(lines.iter().map(|line| &**line)) {
+            let lines: Vec<_> = after.values_of(name).map(<[u8]>::to_vec).collect();
+            if !before.values_of(name).eq(lines.iter().map(|line| &**line)) {
                 changed.push((name.clone(), lines));
             }
         }
@@ -57,17 +57,17 @@ impl HeaderRewrite {
     }
 
     /// Applies the changes to another head.
-    pub fn apply(&self, head: &mut RequestHeaders) {
+    pub fn apply_to_head(&self, head: &mut RequestHeaders) {
         head.take_timeout();
         for (name, lines) in &self.changed {
             head.remove(name);
-            lines.iter().for_each(|line| head.add(name, line));
+            lines.iter().for_each(|line| head.add_line(name, line));
         }
     }
 }
 
 /// Whether a header identifies one request in a trace.
-fn is_of_one_request(name: &[u8]) -> bool {
+fn is_tracing_header(name: &[u8]) -> bool {
     matches!(
         name,
         b"traceparent" | b"tracestate" | b"b3" | b"x-request-id"
@@ -79,7 +79,7 @@ impl HeaderRewrites {
     /// too old.
     pub fn get(&self, name: &[u8], now: u64) -> Option<Arc<HeaderRewrite>> {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let learnt = known.get(name).filter(|learnt| learnt.holds(now))?;
+        let learnt = known.get(name).filter(|learnt| learnt.is_usable(now))?;
         Some(Arc::clone(&learnt.rewriting))
     }
 
@@ -89,36 +89,38 @@ impl HeaderRewrites {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         known
             .get(name)
-            .is_some_and(|learnt| learnt.holds(now + HOLDS / 2))
+            .is_some_and(|learnt| learnt.is_usable(now + REWRITE_TTL_MS / 2))
     }
 
     /// Records the changes of requests with this name.
-    pub fn record(&self, name: Vec<u8>, rewriting: HeaderRewrite, now: u64) {
+    pub fn record_rewrite(&self, name: Vec<u8>, rewriting: HeaderRewrite, now: u64) {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= MOST {
-            known.retain(|_, learnt| learnt.holds(now));
+        if known.len() >= MAX_REWRITES {
+            known.retain(|_, learnt| learnt.is_usable(now));
         }
-        if known.len() < MOST || known.contains_key(&name) {
+        if known.len() < MAX_REWRITES || known.contains_key(&name) {
             let rewriting = Arc::new(rewriting);
-            known.insert(name, LearnedRewrite { at: now, rewriting });
+            known.insert(name, RecordedRewrite { at: now, rewriting });
         }
     }
 }
 
-impl LearnedRewrite {
-    fn holds(&self, now: u64) -> bool {
-        now < self.at.saturating_add(HOLDS)
+impl RecordedRewrite {
+    fn is_usable(&self, now: u64) -> bool {
+        now < self.at.saturating_add(REWRITE_TTL_MS)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{name, HeaderRewrite, HeaderRewrites, RequestHeaders, HOLDS, MOST};
+    use super::{
+        rewrite_key, HeaderRewrite, HeaderRewrites, RequestHeaders, MAX_REWRITES, REWRITE_TTL_MS,
+    };
 
-    fn fields(lines: &[(&str, &str)]) -> RequestHeaders {
+    fn make_headers(lines: &[(&str, &str)]) -> RequestHeaders {
         let mut fields = RequestHeaders::default();
         for (name, value) in lines {
-            fields.add(name.as_bytes(), value.as_bytes());
+            fields.add_line(name.as_bytes(), value.as_bytes());
         }
         fields
     }
@@ -142,15 +144,15 @@ mod tests {
             ("d", "6"),
             ("x-b3-spanid", "7"),
         ];
-        let rewriting = HeaderRewrite::diff(fields(&before), fields(&after));
+        let rewriting = HeaderRewrite::between_heads(make_headers(&before), make_headers(&after));
         assert_eq!(rewriting.timeout, Some(15000));
-        let mut other = fields(&[
+        let mut other = make_headers(&[
             (":path", "/x/a"),
             ("a", "8"),
             ("c", "9"),
             ("x-envoy-expected-rq-timeout-ms", "1"),
         ]);
-        rewriting.apply(&mut other);
+        rewriting.apply_to_head(&mut other);
         let expected = [
             ("c", "9"),
             (":path", "/a"),
@@ -158,22 +160,28 @@ mod tests {
             ("b", "5"),
             ("d", "6"),
         ];
-        assert_eq!(other, fields(&expected));
+        assert_eq!(other, make_headers(&expected));
     }
 
     #[test]
     fn rewrites_expire_and_are_limited_in_number() {
         let known = HeaderRewrites::default();
-        let of = |number: usize| name(b"r", b"c", b"h", number.to_string().as_bytes());
-        for number in 0..=MOST {
-            known.record(of(number), HeaderRewrite::default(), number as u64);
+        let of = |number: usize| rewrite_key(b"r", b"c", b"h", number.to_string().as_bytes());
+        for number in 0..=MAX_REWRITES {
+            known.record_rewrite(of(number), HeaderRewrite::default(), number as u64);
         }
-        let now = MOST as u64;
+        let now = MAX_REWRITES as u64;
         assert!(known.get(&of(0), now).is_some() && known.is_fresh(&of(0), now));
-        assert!(known.get(&of(MOST), now).is_none());
-        assert!(!known.is_fresh(&of(0), HOLDS / 2) && known.get(&of(0), HOLDS / 2).is_some());
-        assert!(known.get(&of(0), HOLDS).is_none());
-        known.record(of(MOST), HeaderRewrite::default(), HOLDS);
-        assert!(known.get(&of(MOST), HOLDS).is_some() && known.get(&of(0), 0).is_none());
+        assert!(known.get(&of(MAX_REWRITES), now).is_none());
+        assert!(
+            !known.is_fresh(&of(0), REWRITE_TTL_MS / 2)
+                && known.get(&of(0), REWRITE_TTL_MS / 2).is_some()
+        );
+        assert!(known.get(&of(0), REWRITE_TTL_MS).is_none());
+        known.record_rewrite(of(MAX_REWRITES), HeaderRewrite::default(), REWRITE_TTL_MS);
+        assert!(
+            known.get(&of(MAX_REWRITES), REWRITE_TTL_MS).is_some()
+                && known.get(&of(0), 0).is_none()
+        );
     }
 }

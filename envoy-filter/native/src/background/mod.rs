@@ -19,5 +19,5 @@ mod request_head;
 mod requests;
 mod stream_requests;
 
-pub use self::requests::{BackgroundRequests, BEGIN, GIVE_WAY};
+pub use self::requests::{BackgroundRequests, BEGIN_EVENT, YIELD_EVENT};
 pub use self::stream_requests::{ForwardedRequest, StreamBackground};

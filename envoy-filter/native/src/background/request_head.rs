@@ -3,14 +3,18 @@
 use sszip_core::exchange::HeadEdit;
 use sszip_envoy_carrier::head::{parse_number, MessageHead};
 
-use crate::envoy::Head;
+use crate::envoy::EnvoyHead;
 
 /// Headers that the router sets about its own processing, and that have other
 /// values for another request.
-const OF_THE_ROUTER: [&[u8]; 3] = [TIMEOUT, b"x-envoy-attempt-count", b"x-envoy-original-path"];
+const ROUTER_HEADERS: [&[u8]; 3] = [
+    ROUTER_TIMEOUT_HEADER,
+    b"x-envoy-attempt-count",
+    b"x-envoy-original-path",
+];
 
 /// Header with the time for which the router awaits the response.
-const TIMEOUT: &[u8] = b"x-envoy-expected-rq-timeout-ms";
+const ROUTER_TIMEOUT_HEADER: &[u8] = b"x-envoy-expected-rq-timeout-ms";
 
 /// Headers of a request, with names in lower case, pseudo-headers included.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,8 +22,8 @@ pub struct RequestHeaders(Vec<(Vec<u8>, Vec<u8>)>);
 
 impl RequestHeaders {
     /// Copies the headers of a head.
-    pub fn from_head(head: &Head) -> Self {
-        let fields = head.fields();
+    pub fn from_head(head: &EnvoyHead) -> Self {
+        let fields = head.all_headers();
         Self(
             fields
                 .map(|(name, value)| (name.to_vec(), value.to_vec()))
@@ -28,25 +32,25 @@ impl RequestHeaders {
     }
 
     /// All headers, in order.
-    pub fn all(&self) -> &[(Vec<u8>, Vec<u8>)] {
+    pub fn as_lines(&self) -> &[(Vec<u8>, Vec<u8>)] {
         &self.0
     }
 
     /// Returns the values of all lines of the header `name`.
-    pub fn lines<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+    pub fn values_of<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         let named = self.0.iter().filter(move |(known, _)| known == name);
         named.map(|(_, value)| &**value)
     }
 
     /// Appends a line to the headers.
-    pub fn add(&mut self, name: &[u8], value: &[u8]) {
+    pub fn add_line(&mut self, name: &[u8], value: &[u8]) {
         self.0.push((name.to_vec(), value.to_vec()));
     }
 
     /// Sets a header to one line.
-    pub fn set(&mut self, name: &[u8], value: &[u8]) {
+    pub fn set_header(&mut self, name: &[u8], value: &[u8]) {
         self.remove(name);
-        self.add(name, value);
+        self.add_line(name, value);
     }
 
     /// Removes all lines of a header.
@@ -55,11 +59,11 @@ impl RequestHeaders {
     }
 
     /// Applies the head edits of a driver.
-    pub fn edit(&mut self, edits: &[HeadEdit]) {
+    pub fn apply_head_edits(&mut self, edits: &[HeadEdit]) {
         for edit in edits {
             let name = edit.name.to_ascii_lowercase();
             match &edit.value {
-                Some(value) => self.set(name.as_bytes(), value),
+                Some(value) => self.set_header(name.as_bytes(), value),
                 None => self.remove(name.as_bytes()),
             }
         }
@@ -76,7 +80,7 @@ impl RequestHeaders {
             self.remove(name);
         }
         if length > 0 {
-            self.add(b"content-length", length.to_string().as_bytes());
+            self.add_line(b"content-length", length.to_string().as_bytes());
         }
     }
 
@@ -84,8 +88,11 @@ impl RequestHeaders {
     /// the time in milliseconds for which the router awaits a response, if they
     /// contain it.
     pub fn take_timeout(&mut self) -> Option<u64> {
-        let timeout = self.lines(TIMEOUT).next().and_then(parse_number);
-        for name in OF_THE_ROUTER {
+        let timeout = self
+            .values_of(ROUTER_TIMEOUT_HEADER)
+            .next()
+            .and_then(parse_number);
+        for name in ROUTER_HEADERS {
             self.remove(name);
         }
         timeout

@@ -7,42 +7,42 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use sszip_core::cache::use_stale::UpstreamFailure;
-use sszip_core::exchange::drive::{Driver, Step};
+use sszip_core::exchange::drive::{ExchangeDriver, HostStep};
 use sszip_core::exchange::Exchange;
 use sszip_envoy_carrier::response;
 
 use super::header_rewrite::HeaderRewrites;
 use super::request_head::RequestHeaders;
-use crate::envoy::{FilterConfig, Head, Pieces, Scheduler};
+use crate::envoy::{EnvoyBodySlices, EnvoyHead, EventScheduler, FilterConfig};
 use crate::{clock, thread_pool};
 
 /// Maximum number of background requests of the process at a time. Further ones
 /// are dropped; their cause requests them again.
-const MOST: usize = 64;
+const MAX_BACKGROUND_REQUESTS: usize = 64;
 
 /// Maximum time for which a response is awaited, in milliseconds.
-pub(super) const PATIENCE: u64 = 60_000;
+pub(super) const RESPONSE_TIMEOUT_MS: u64 = 60_000;
 
 /// Time after which Envoy has ended all callouts, unless it is shutting down.
-const ENDED: Duration = Duration::from_millis(PATIENCE + 5000);
+const CALLOUTS_ENDED_AFTER: Duration = Duration::from_millis(RESPONSE_TIMEOUT_MS + 5000);
 
 /// Time in milliseconds after the configuration of a filter, after which all
 /// new streams have that filter, if it replaces the previous one.
-const SETTLES: u64 = 1000;
+const FILTER_REPLACEMENT_MS: u64 = 1000;
 
 /// Event for the configuration: there are background requests to start or to
 /// reset.
-pub const BEGIN: u64 = 2;
+pub const BEGIN_EVENT: u64 = 2;
 /// Event for the configuration: another filter was configured.
-pub const GIVE_WAY: u64 = 3;
+pub const YIELD_EVENT: u64 = 3;
 
 /// Background requests of all filters.
-static ALL: Mutex<Vec<Weak<BackgroundRequests>>> = Mutex::new(Vec::new());
+static BACKGROUND_OF_FILTERS: Mutex<Vec<Weak<BackgroundRequests>>> = Mutex::new(Vec::new());
 
 /// The background requests of one filter: those to start, and those that await a response.
 #[derive(Debug)]
 pub struct BackgroundRequests {
-    scheduler: Arc<Scheduler>,
+    scheduler: Arc<EventScheduler>,
     /// Requests to be started.
     waiting: Mutex<Vec<BackgroundRequest>>,
     /// Requests in flight. Only the main thread uses them.
@@ -74,7 +74,7 @@ struct BackgroundRequest {
 /// A background request in flight, with the exchange that reads its response.
 #[derive(Debug)]
 struct PendingResponse {
-    driver: Driver,
+    driver: ExchangeDriver,
     _turn: ConcurrencySlot,
 }
 
@@ -82,19 +82,19 @@ struct PendingResponse {
 #[derive(Debug)]
 struct ConcurrencySlot;
 
-static TAKEN: AtomicUsize = AtomicUsize::new(0);
+static USED_SLOTS: AtomicUsize = AtomicUsize::new(0);
 
 impl ConcurrencySlot {
-    fn take() -> Option<Self> {
-        let more = |taken| (taken < MOST).then_some(taken + 1);
-        let taken = TAKEN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+    fn try_acquire() -> Option<Self> {
+        let more = |taken| (taken < MAX_BACKGROUND_REQUESTS).then_some(taken + 1);
+        let taken = USED_SLOTS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
         taken.ok().map(|_| Self)
     }
 }
 
 impl Drop for ConcurrencySlot {
     fn drop(&mut self) {
-        TAKEN.fetch_sub(1, Ordering::Relaxed);
+        USED_SLOTS.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -108,18 +108,18 @@ impl Drop for PendingResponse {
 
 impl Drop for BackgroundRequests {
     fn drop(&mut self) {
-        self.scheduler.close();
+        self.scheduler.stop_events();
     }
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+fn lock_ignoring_poison<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl BackgroundRequests {
     /// Creates the background requests of a filter that `scheduler` notifies,
     /// and that may replace any existing filter.
-    pub fn new(scheduler: Arc<Scheduler>) -> Arc<Self> {
+    pub fn new(scheduler: Arc<EventScheduler>) -> Arc<Self> {
         let made = Arc::new(Self {
             scheduler,
             waiting: Mutex::default(),
@@ -131,39 +131,39 @@ impl BackgroundRequests {
             under_way: Mutex::default(),
             one_is_over: Condvar::new(),
         });
-        let mut all = locked(&ALL);
+        let mut all = lock_ignoring_poison(&BACKGROUND_OF_FILTERS);
         let others: Vec<_> = all.iter().filter_map(Weak::upgrade).collect();
         *all = others.iter().map(Arc::downgrade).collect();
         all.push(Arc::downgrade(&made));
         drop(all);
-        let now = clock::monotonic();
-        others.iter().for_each(|other| other.is_followed(now));
+        let now = clock::monotonic_ms();
+        others.iter().for_each(|other| other.may_be_replaced(now));
         made
     }
 
-    fn is_followed(&self, now: u64) {
-        let waiting = locked(&self.waiting);
+    fn may_be_replaced(&self, now: u64) {
+        let waiting = lock_ignoring_poison(&self.waiting);
         self.followed.store(now, Ordering::Relaxed);
         drop(waiting);
-        self.scheduler.commit(GIVE_WAY);
+        self.scheduler.schedule_event(YIELD_EVENT);
     }
 
     /// Whether requests are started for a stream that began at that time.
     pub(super) fn has_request_for(&self, began: u64) -> bool {
         let followed = self.followed.load(Ordering::Relaxed);
-        followed == 0 || began > followed + SETTLES
+        followed == 0 || began > followed + FILTER_REPLACEMENT_MS
     }
 
-    pub(super) fn enqueue(
+    pub(super) fn enqueue_request(
         &self,
         began: u64,
-        driver: Driver,
+        driver: ExchangeDriver,
         cluster: &[u8],
         head: RequestHeaders,
         body: Vec<u8>,
         ms: u64,
     ) {
-        let Some(turn) = ConcurrencySlot::take() else {
+        let Some(turn) = ConcurrencySlot::try_acquire() else {
             return;
         };
         let request = BackgroundRequest {
@@ -176,30 +176,30 @@ impl BackgroundRequests {
                 _turn: turn,
             },
         };
-        let mut waiting = locked(&self.waiting);
+        let mut waiting = lock_ignoring_poison(&self.waiting);
         if self.has_request_for(began) {
             waiting.push(request);
             drop(waiting);
-            self.scheduler.commit(BEGIN);
+            self.scheduler.schedule_event(BEGIN_EVENT);
         }
     }
 
     /// Starts and resets the callouts that are due. On Envoy's main thread.
-    pub fn begin(&self, main: FilterConfig) {
-        let unwanted = std::mem::take(&mut *locked(&self.unwanted));
-        unwanted.into_iter().for_each(|id| main.reset(id));
-        let waiting = std::mem::take(&mut *locked(&self.waiting));
+    pub fn start_pending(&self, main: FilterConfig) {
+        let unwanted = std::mem::take(&mut *lock_ignoring_poison(&self.unwanted));
+        unwanted.into_iter().for_each(|id| main.reset_callout(id));
+        let waiting = std::mem::take(&mut *lock_ignoring_poison(&self.waiting));
         for request in waiting {
-            let (cluster, head) = (&request.cluster, request.head.all());
+            let (cluster, head) = (&request.cluster, request.head.as_lines());
             let own = request
                 .pending
                 .driver
-                .exchange()
+                .available_exchange()
                 .map(Exchange::request_body);
             let body = own.filter(|own| !own.is_empty()).unwrap_or(&request.body);
-            *locked(&self.under_way) += 1;
-            match main.send_callout(cluster, head, body, request.ms.min(PATIENCE)) {
-                Some(id) => drop(locked(&self.in_flight).insert(id, request.pending)),
+            *lock_ignoring_poison(&self.under_way) += 1;
+            match main.send_callout(cluster, head, body, request.ms.min(RESPONSE_TIMEOUT_MS)) {
+                Some(id) => drop(lock_ignoring_poison(&self.in_flight).insert(id, request.pending)),
                 None => self.request_ended(),
             }
         }
@@ -207,19 +207,19 @@ impl BackgroundRequests {
 
     /// Counts a callout that Envoy has ended.
     fn request_ended(&self) {
-        *locked(&self.under_way) -= 1;
+        *lock_ignoring_poison(&self.under_way) -= 1;
         self.one_is_over.notify_all();
     }
 
     /// Ends the background requests of a filter that is destroyed. No further
     /// ones are started; on the main thread Envoy resets those that are in
     /// flight, and another thread waits for their end.
-    pub fn end(&self) {
+    pub fn shut_down(&self) {
         if thread::current().id() != self.main {
-            let some = locked(&self.under_way);
+            let some = lock_ignoring_poison(&self.under_way);
             let waited = self
                 .one_is_over
-                .wait_timeout_while(some, ENDED, |some| *some > 0);
+                .wait_timeout_while(some, CALLOUTS_ENDED_AFTER, |some| *some > 0);
             drop(waited);
         }
     }
@@ -227,64 +227,66 @@ impl BackgroundRequests {
     /// Drops and resets all requests, because another filter may replace this
     /// one. On the main thread.
     pub fn yield_to_streams(&self, main: FilterConfig) {
-        let waiting = std::mem::take(&mut *locked(&self.waiting));
+        let waiting = std::mem::take(&mut *lock_ignoring_poison(&self.waiting));
         drop(waiting);
-        let mut made = std::mem::take(&mut *locked(&self.unwanted));
-        made.extend(locked(&self.in_flight).keys());
-        made.into_iter().for_each(|id| main.reset(id));
+        let mut made = std::mem::take(&mut *lock_ignoring_poison(&self.unwanted));
+        made.extend(lock_ignoring_poison(&self.in_flight).keys());
+        made.into_iter().for_each(|id| main.reset_callout(id));
     }
 
     /// Passes the response of one background request to `wanted`, which returns whether the rest of
     /// the response is needed.
-    fn with(&self, id: u64, wanted: impl FnOnce(&mut Driver) -> bool) {
+    fn read_response(&self, id: u64, wanted: impl FnOnce(&mut ExchangeDriver) -> bool) {
         // the request is not in the table meanwhile: a panic drops it
-        let pending = locked(&self.in_flight).remove(&id);
+        let pending = lock_ignoring_poison(&self.in_flight).remove(&id);
         let Some(mut pending) = pending else {
             return;
         };
         if wanted(&mut pending.driver) {
-            locked(&self.in_flight).insert(id, pending);
+            lock_ignoring_poison(&self.in_flight).insert(id, pending);
         } else {
             // a reset is deferred: Envoy is about to call another hook for the
             // callout
-            locked(&self.unwanted).push(id);
-            self.scheduler.commit(BEGIN);
+            lock_ignoring_poison(&self.unwanted).push(id);
+            self.scheduler.schedule_event(BEGIN_EVENT);
         }
     }
 
     /// Reads the response head of a background request.
-    pub fn head(&self, id: u64, head: &Head, is_all: bool) {
-        self.with(id, |driver| {
+    pub fn read_response_head(&self, id: u64, head: &EnvoyHead, is_all: bool) {
+        self.read_response(id, |driver| {
             let is_delimited = response::is_delimited(head, is_all);
-            let response = response::response_head(head, is_delimited, clock::wall());
+            let response = response::response_head(head, is_delimited, clock::unix_seconds());
             let failure = UpstreamFailure::Status(response.status);
-            let judged = driver.upstream_head(response.clone(), failure, clock::monotonic());
-            judged.is_ok() && matches!(driver.response_head(response), Ok(Step::Observe))
+            let judged = driver.upstream_head(response.clone(), failure, clock::monotonic_ms());
+            judged.is_ok() && matches!(driver.response_head(response), Ok(HostStep::Observe))
         });
     }
 
     /// Reads a piece of the response body of a background request.
-    pub fn body(&self, id: u64, pieces: &Pieces) {
-        self.with(id, |driver| {
-            pieces.iter().all(|piece| driver.piece(piece).is_ok())
+    pub fn read_response_piece(&self, id: u64, pieces: &EnvoyBodySlices) {
+        self.read_response(id, |driver| {
+            pieces
+                .iter()
+                .all(|piece| driver.handle_body_piece(piece).is_ok())
         });
     }
 
     /// Stores the complete response of a background request.
-    pub fn complete(&self, id: u64) {
+    pub fn finish_response(&self, id: u64) {
         self.request_ended();
-        let pending = locked(&self.in_flight).remove(&id);
+        let pending = lock_ignoring_poison(&self.in_flight).remove(&id);
         if let Some(mut pending) = pending {
-            if let Some(job) = pending.driver.response_sent(clock::monotonic()) {
+            if let Some(job) = pending.driver.response_sent(clock::monotonic_ms()) {
                 thread_pool::run_detached(job);
             }
-            thread_pool::log_lines();
+            thread_pool::log_verified_hits();
         }
     }
 
     /// Drops a background request, which Envoy has reset.
-    pub fn reset(&self, id: u64) {
+    pub fn drop_request(&self, id: u64) {
         self.request_ended();
-        drop(locked(&self.in_flight).remove(&id));
+        drop(lock_ignoring_poison(&self.in_flight).remove(&id));
     }
 }

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use sszip_core::exchange::drive::Driver;
+use sszip_core::exchange::drive::ExchangeDriver;
 use sszip_envoy_carrier::head::MessageHead;
 
 use super::header_rewrite::{self, HeaderRewrite};
 use super::request_head::RequestHeaders;
-use super::requests::{BackgroundRequests, PATIENCE};
+use super::requests::{BackgroundRequests, RESPONSE_TIMEOUT_MS};
 use crate::abi::HeaderType;
 use crate::clock;
-use crate::envoy::{Head, Stream};
+use crate::envoy::{EnvoyHead, EnvoyStream};
 
 /// The background requests of one stream: its probes and its background updates.
 #[derive(Debug)]
@@ -32,40 +32,41 @@ impl StreamBackground {
     pub fn new(of_filter: &Arc<BackgroundRequests>) -> Self {
         Self {
             of_filter: Arc::clone(of_filter),
-            began: clock::monotonic(),
+            began: clock::monotonic_ms(),
         }
     }
 
     /// Starts a probe of the node for the driver. `head` is the head of the
     /// upstream request.
-    pub fn start_probe(&self, driver: Driver, cluster: &[u8], head: &Head) {
+    pub fn start_probe(&self, driver: ExchangeDriver, cluster: &[u8], head: &EnvoyHead) {
         let Some(path) = driver.probe_path(head.target()) else {
             return;
         };
         let mut head = RequestHeaders::from_head(head);
-        if let Some(exchange) = driver.exchange() {
-            head.edit(exchange.upstream_edits());
+        if let Some(exchange) = driver.available_exchange() {
+            head.apply_head_edits(exchange.upstream_edits());
         }
         head.set_body_length(0);
-        head.set(b":method", b"GET");
-        head.set(b":path", &path);
+        head.set_header(b":method", b"GET");
+        head.set_header(b":path", &path);
         head.take_timeout();
-        let ms = driver.next_timeout_ms().unwrap_or(PATIENCE);
-        self.submit(driver, cluster, head, Vec::new(), ms);
+        let ms = driver.next_timeout_ms().unwrap_or(RESPONSE_TIMEOUT_MS);
+        self.submit_request(driver, cluster, head, Vec::new(), ms);
     }
 
     /// Whether a background update of the request is possible, because the
     /// router's changes to its head are recorded.
-    pub fn can_update(&self, stream: Stream, head: &Head, now: u64) -> bool {
+    pub fn can_update(&self, stream: EnvoyStream, head: &EnvoyHead, now: u64) -> bool {
         let known = &self.of_filter.rewritings;
-        self.of_filter.has_request_for(self.began) && known.get(&name(stream, head), now).is_some()
+        self.of_filter.has_request_for(self.began)
+            && known.get(&stream_rewrite_key(stream, head), now).is_some()
     }
 
     /// Copies the request head before the router receives it; `None` if its
     /// changes are recorded already.
-    pub fn forwards(&self, stream: Stream, now: u64) -> Option<ForwardedRequest> {
-        let head = stream.head(HeaderType::Request);
-        let name = name(stream, &head);
+    pub fn copy_forwarded_head(&self, stream: EnvoyStream, now: u64) -> Option<ForwardedRequest> {
+        let head = stream.copy_head(HeaderType::Request);
+        let name = stream_rewrite_key(stream, &head);
         let is_fresh = self.of_filter.rewritings.is_fresh(&name, now);
         let head = (!is_fresh).then(|| RequestHeaders::from_head(&head))?;
         Some(ForwardedRequest { name, head })
@@ -73,26 +74,30 @@ impl StreamBackground {
 
     /// Records the router's changes, after the upstream responded to the
     /// request.
-    pub fn forwarded(&self, stream: Stream, sent: ForwardedRequest, now: u64) {
-        let head = RequestHeaders::from_head(&stream.head(HeaderType::Request));
-        let rewriting = HeaderRewrite::diff(sent.head, head);
-        self.of_filter.rewritings.record(sent.name, rewriting, now);
+    pub fn record_rewrite(&self, stream: EnvoyStream, sent: ForwardedRequest, now: u64) {
+        let head = RequestHeaders::from_head(&stream.copy_head(HeaderType::Request));
+        let rewriting = HeaderRewrite::between_heads(sent.head, head);
+        self.of_filter
+            .rewritings
+            .record_rewrite(sent.name, rewriting, now);
     }
 
     /// Starts a background update of a request whose client receives a stored
     /// response. `pieces` is its body.
-    pub fn update(&self, mut driver: Driver, stream: Stream, pieces: &[&[u8]]) {
-        let head = stream.head(HeaderType::Request);
-        let name = name(stream, &head);
+    pub fn start_update(&self, mut driver: ExchangeDriver, stream: EnvoyStream, pieces: &[&[u8]]) {
+        let head = stream.copy_head(HeaderType::Request);
+        let name = stream_rewrite_key(stream, &head);
         let known = &self.of_filter.rewritings;
-        let Some(rewriting) = known.get(&name, clock::monotonic()) else {
+        let Some(rewriting) = known.get(&name, clock::monotonic_ms()) else {
             return;
         };
         let mut head = RequestHeaders::from_head(&head);
-        if let Some(exchange) = driver.exchange() {
-            head.edit(exchange.upstream_edits());
+        if let Some(exchange) = driver.available_exchange() {
+            head.apply_head_edits(exchange.upstream_edits());
         }
-        let own = driver.exchange().map_or(0, |it| it.request_body().len());
+        let own = driver
+            .available_exchange()
+            .map_or(0, |it| it.request_body().len());
         let body = match own {
             0 => driver.copy_body(pieces),
             _ => Some(Vec::new()),
@@ -101,19 +106,26 @@ impl StreamBackground {
             return;
         };
         head.set_body_length(own + body.len());
-        rewriting.apply(&mut head);
-        let ms = rewriting.timeout.unwrap_or(PATIENCE);
-        self.submit(driver, stream.cluster(), head, body, ms);
+        rewriting.apply_to_head(&mut head);
+        let ms = rewriting.timeout.unwrap_or(RESPONSE_TIMEOUT_MS);
+        self.submit_request(driver, stream.cluster_name(), head, body, ms);
     }
 
-    fn submit(&self, driver: Driver, cluster: &[u8], head: RequestHeaders, body: Vec<u8>, ms: u64) {
+    fn submit_request(
+        &self,
+        driver: ExchangeDriver,
+        cluster: &[u8],
+        head: RequestHeaders,
+        body: Vec<u8>,
+        ms: u64,
+    ) {
         let all = &self.of_filter;
-        all.enqueue(self.began, driver, cluster, head, body, ms);
+        all.enqueue_request(self.began, driver, cluster, head, body, ms);
     }
 }
 
 /// Returns the name under which the router's changes to the stream's request are recorded.
-fn name(stream: Stream, head: &Head) -> Vec<u8> {
-    let (route, cluster) = (stream.route(), stream.cluster());
-    header_rewrite::name(route, cluster, head.host(), head.target())
+fn stream_rewrite_key(stream: EnvoyStream, head: &EnvoyHead) -> Vec<u8> {
+    let (route, cluster) = (stream.route_name(), stream.cluster_name());
+    header_rewrite::rewrite_key(route, cluster, head.host(), head.target())
 }

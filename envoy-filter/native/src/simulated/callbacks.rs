@@ -5,23 +5,23 @@ use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::config;
-use super::primitives::{borrowed_buffer, bytes, Fields};
+use super::primitives::{borrowed_buffer, copy_module_buffer, HeaderLines};
 use super::stream;
-use super::stream_state::world;
+use super::stream_state::borrow_stream;
 use crate::abi::*;
 
 #[export_name = "envoy_dynamic_module_callback_http_get_headers_size"]
 unsafe extern "C" fn headers_size(stream: FilterPtr, kind: HeaderType) -> usize {
-    world(stream).fields(kind).len()
+    borrow_stream(stream).make_headers(kind).len()
 }
 
 #[export_name = "envoy_dynamic_module_callback_http_get_headers"]
-unsafe extern "C" fn headers(
+unsafe extern "C" fn get_headers(
     stream: FilterPtr,
     kind: HeaderType,
     fields: *mut EnvoyHeader,
 ) -> bool {
-    for (at, (key, value)) in world(stream).fields(kind).iter().enumerate() {
+    for (at, (key, value)) in borrow_stream(stream).make_headers(kind).iter().enumerate() {
         let (key, value) = (borrowed_buffer(key), borrowed_buffer(value));
         // SAFETY: there is room for all of them.
         unsafe { fields.add(at).write(EnvoyHeader { key, value }) };
@@ -36,9 +36,12 @@ unsafe extern "C" fn set_header(
     name: ModuleBuffer<'_>,
     value: ModuleBuffer<'_>,
 ) -> bool {
-    let (name, value) = (bytes(name).to_ascii_lowercase(), bytes(value));
-    let mut world = world(stream);
-    let fields = world.fields(kind);
+    let (name, value) = (
+        copy_module_buffer(name).to_ascii_lowercase(),
+        copy_module_buffer(value),
+    );
+    let mut world = borrow_stream(stream);
+    let fields = world.make_headers(kind);
     fields.retain(|(known, _)| *known != name);
     if !value.is_empty() {
         fields.push((name, value));
@@ -48,12 +51,20 @@ unsafe extern "C" fn set_header(
 
 #[export_name = "envoy_dynamic_module_callback_http_get_body_chunks_size"]
 unsafe extern "C" fn chunks_size(stream: FilterPtr, kind: BodyType) -> usize {
-    world(stream).pieces(kind).len()
+    borrow_stream(stream).body_pieces(kind).len()
 }
 
 #[export_name = "envoy_dynamic_module_callback_http_get_body_chunks"]
-unsafe extern "C" fn chunks(stream: FilterPtr, kind: BodyType, into: *mut EnvoyBuffer) -> bool {
-    for (at, piece) in world(stream).pieces(kind).into_iter().enumerate() {
+unsafe extern "C" fn get_body_chunks(
+    stream: FilterPtr,
+    kind: BodyType,
+    into: *mut EnvoyBuffer,
+) -> bool {
+    for (at, piece) in borrow_stream(stream)
+        .body_pieces(kind)
+        .into_iter()
+        .enumerate()
+    {
         // SAFETY: there is room for all of them.
         unsafe { into.add(at).write(piece) };
     }
@@ -62,7 +73,7 @@ unsafe extern "C" fn chunks(stream: FilterPtr, kind: BodyType, into: *mut EnvoyB
 
 #[export_name = "envoy_dynamic_module_callback_http_received_buffered_request_body"]
 unsafe extern "C" fn received_is_buffered(stream: FilterPtr) -> bool {
-    world(stream).is_same
+    borrow_stream(stream).is_same
 }
 
 #[export_name = "envoy_dynamic_module_callback_http_append_body"]
@@ -71,43 +82,45 @@ unsafe extern "C" fn append_body(
     kind: BodyType,
     more: ModuleBuffer<'_>,
 ) -> bool {
-    world(stream).part(kind).extend(bytes(more));
+    borrow_stream(stream)
+        .body_part(kind)
+        .extend(copy_module_buffer(more));
     true
 }
 
 #[export_name = "envoy_dynamic_module_callback_http_drain_body"]
 unsafe extern "C" fn drain_body(stream: FilterPtr, kind: BodyType, number: usize) -> bool {
-    world(stream).part(kind).drain(..number);
+    borrow_stream(stream).body_part(kind).drain(..number);
     true
 }
 
 #[export_name = "envoy_dynamic_module_callback_http_get_buffer_limit"]
 unsafe extern "C" fn buffer_limit(stream: FilterPtr) -> u64 {
-    world(stream).limit
+    borrow_stream(stream).limit
 }
 
 #[export_name = "envoy_dynamic_module_callback_http_set_buffer_limit"]
 unsafe extern "C" fn set_buffer_limit(stream: FilterPtr, limit: u64) {
-    world(stream).limit = limit;
+    borrow_stream(stream).limit = limit;
 }
 
 #[export_name = "envoy_dynamic_module_callback_http_filter_continue_decoding"]
 unsafe extern "C" fn continue_decoding(of: FilterPtr) {
-    if !std::mem::replace(&mut world(of).goes_on, true) {
+    if !std::mem::replace(&mut borrow_stream(of).goes_on, true) {
         stream::send_to_node(of);
     }
 }
 
 #[export_name = "envoy_dynamic_module_callback_http_filter_continue_encoding"]
 unsafe extern "C" fn continue_encoding(of: FilterPtr) {
-    if !std::mem::replace(&mut world(of).goes_on, true) {
+    if !std::mem::replace(&mut borrow_stream(of).goes_on, true) {
         stream::send_to_client(of, Vec::new());
     }
 }
 
 #[export_name = "envoy_dynamic_module_callback_http_filter_reset_stream"]
-unsafe extern "C" fn reset(of: FilterPtr, _reason: u32, _details: ModuleBuffer<'_>) {
-    world(of).was_broken = true;
+unsafe extern "C" fn reset_stream(of: FilterPtr, _reason: u32, _details: ModuleBuffer<'_>) {
+    borrow_stream(of).was_broken = true;
     stream::end_stream(of);
 }
 
@@ -135,19 +148,19 @@ unsafe extern "C" fn send_response_headers(
 
 #[export_name = "envoy_dynamic_module_callback_http_send_response_data"]
 unsafe extern "C" fn send_response_data(of: FilterPtr, piece: ModuleBuffer<'_>, is_last: bool) {
-    assert!(!world(of).is_behind, "more than the client takes");
-    stream::response_data(of, bytes(piece), is_last);
-    if !is_last && world(of).is_slow {
+    assert!(!borrow_stream(of).is_behind, "more than the client takes");
+    stream::response_data(of, copy_module_buffer(piece), is_last);
+    if !is_last && borrow_stream(of).is_slow {
         stream::raise_high_watermark(of);
     }
 }
 
 #[export_name = "envoy_dynamic_module_callback_get_most_specific_route_config"]
 unsafe extern "C" fn route_config(stream: FilterPtr) -> *const c_void {
-    world(stream)
+    borrow_stream(stream)
         .route
         .as_ref()
-        .map_or(ptr::null(), |route| route.module())
+        .map_or(ptr::null(), |route| route.module_pointer())
 }
 
 #[export_name = "envoy_dynamic_module_callback_http_get_cluster_name"]
@@ -158,13 +171,13 @@ unsafe extern "C" fn cluster_name(_stream: FilterPtr, name: *mut EnvoyBuffer) ->
 }
 
 #[export_name = "envoy_dynamic_module_callback_http_filter_get_attribute_string"]
-unsafe extern "C" fn attribute(
+unsafe extern "C" fn get_string_attribute(
     _stream: FilterPtr,
-    which: Attribute,
+    which: StreamAttribute,
     value: *mut EnvoyBuffer,
 ) -> bool {
     let text: &[u8] = match which {
-        Attribute::RequestProtocol => b"HTTP/1.1",
+        StreamAttribute::RequestProtocol => b"HTTP/1.1",
         _ => b"a route",
     };
     // SAFETY: `value` points at memory of its type.
@@ -174,7 +187,11 @@ unsafe extern "C" fn attribute(
 
 /// Returns one connection id for all clients of a worker.
 #[export_name = "envoy_dynamic_module_callback_http_filter_get_attribute_int"]
-unsafe extern "C" fn number(_stream: FilterPtr, _which: Attribute, value: *mut u64) -> bool {
+unsafe extern "C" fn get_number_attribute(
+    _stream: FilterPtr,
+    _which: StreamAttribute,
+    value: *mut u64,
+) -> bool {
     // SAFETY: `value` points at memory of its type.
     unsafe { value.write(80) };
     true
@@ -182,14 +199,14 @@ unsafe extern "C" fn number(_stream: FilterPtr, _which: Attribute, value: *mut u
 
 #[export_name = "envoy_dynamic_module_callback_http_filter_scheduler_new"]
 unsafe extern "C" fn scheduler_new(stream: FilterPtr) -> SchedulerPtr {
-    let events = Arc::clone(&world(stream).events);
+    let events = Arc::clone(&borrow_stream(stream).events);
     Arc::into_raw(events).cast_mut().cast()
 }
 
 #[export_name = "envoy_dynamic_module_callback_http_filter_config_scheduler_new"]
 unsafe extern "C" fn config_scheduler_new(config: FilterConfigPtr) -> SchedulerPtr {
     // a configuration that is only validated has no simulated Envoy
-    let events = config::filter_config(config).map(|it| Arc::clone(it.events()));
+    let events = config::filter_config(config).map(|it| Arc::clone(it.event_queue()));
     Arc::into_raw(events.unwrap_or_default()).cast_mut().cast()
 }
 
@@ -219,8 +236,12 @@ unsafe extern "C" fn start_http_stream(
     _is_all: bool,
     _ms: u64,
 ) -> CalloutResult {
-    let callout = config::filter_config(main)
-        .and_then(|it| it.send_callout(read_module_headers(headers, number), bytes(body)));
+    let callout = config::filter_config(main).and_then(|it| {
+        it.send_callout(
+            read_module_headers(headers, number),
+            copy_module_buffer(body),
+        )
+    });
     match callout {
         Some(made) => {
             // SAFETY: `id` points at memory of its type.
@@ -239,7 +260,7 @@ unsafe extern "C" fn reset_http_stream(main: FilterConfigPtr, id: u64) {
 }
 
 #[export_name = "envoy_dynamic_module_callback_get_concurrency"]
-unsafe extern "C" fn concurrency() -> u32 {
+unsafe extern "C" fn worker_concurrency() -> u32 {
     4
 }
 
@@ -249,23 +270,23 @@ unsafe extern "C" fn log_enabled(level: LogLevel) -> bool {
 }
 
 #[export_name = "envoy_dynamic_module_callback_log_v2"]
-unsafe extern "C" fn log(
+unsafe extern "C" fn check_log_line(
     _level: LogLevel,
     message: ModuleBuffer<'_>,
     _file: ModuleBuffer<'_>,
     _line: u32,
 ) {
-    let message = bytes(message);
+    let message = copy_module_buffer(message);
     let message = String::from_utf8_lossy(&message);
     assert!(!message.contains("panicked"), "{message}");
 }
 
-fn read_module_headers(fields: *const ModuleHeader<'_>, number: usize) -> Fields {
+fn read_module_headers(fields: *const ModuleHeader<'_>, number: usize) -> HeaderLines {
     // SAFETY: the caller passes a valid list of `number` headers.
     let fields = unsafe { std::slice::from_raw_parts(fields, number) };
     let fields = fields.iter().map(|field| {
-        let name = bytes(field.key).to_ascii_lowercase();
-        (name, bytes(field.value))
+        let name = copy_module_buffer(field.key).to_ascii_lowercase();
+        (name, copy_module_buffer(field.value))
     });
     fields.collect()
 }
@@ -374,17 +395,17 @@ macro_rules! have_declared_types {
 
 have_declared_types! {
     log_enabled: envoy_dynamic_module_callback_log_enabled;
-    log: envoy_dynamic_module_callback_log_v2;
-    concurrency: envoy_dynamic_module_callback_get_concurrency;
+    check_log_line: envoy_dynamic_module_callback_log_v2;
+    worker_concurrency: envoy_dynamic_module_callback_get_concurrency;
     route_config: envoy_dynamic_module_callback_get_most_specific_route_config;
     cluster_name: envoy_dynamic_module_callback_http_get_cluster_name;
-    attribute: envoy_dynamic_module_callback_http_filter_get_attribute_string;
-    number: envoy_dynamic_module_callback_http_filter_get_attribute_int;
+    get_string_attribute: envoy_dynamic_module_callback_http_filter_get_attribute_string;
+    get_number_attribute: envoy_dynamic_module_callback_http_filter_get_attribute_int;
     headers_size: envoy_dynamic_module_callback_http_get_headers_size;
-    headers: envoy_dynamic_module_callback_http_get_headers;
+    get_headers: envoy_dynamic_module_callback_http_get_headers;
     set_header: envoy_dynamic_module_callback_http_set_header;
     chunks_size: envoy_dynamic_module_callback_http_get_body_chunks_size;
-    chunks: envoy_dynamic_module_callback_http_get_body_chunks;
+    get_body_chunks: envoy_dynamic_module_callback_http_get_body_chunks;
     received_is_buffered: envoy_dynamic_module_callback_http_received_buffered_request_body;
     append_body: envoy_dynamic_module_callback_http_append_body;
     drain_body: envoy_dynamic_module_callback_http_drain_body;
@@ -392,7 +413,7 @@ have_declared_types! {
     set_buffer_limit: envoy_dynamic_module_callback_http_set_buffer_limit;
     continue_decoding: envoy_dynamic_module_callback_http_filter_continue_decoding;
     continue_encoding: envoy_dynamic_module_callback_http_filter_continue_encoding;
-    reset: envoy_dynamic_module_callback_http_filter_reset_stream;
+    reset_stream: envoy_dynamic_module_callback_http_filter_reset_stream;
     send_response: envoy_dynamic_module_callback_http_send_response;
     send_response_headers: envoy_dynamic_module_callback_http_send_response_headers;
     send_response_data: envoy_dynamic_module_callback_http_send_response_data;

@@ -2,12 +2,12 @@
 
 /// Decisions about the order of simulated events, reproducible from a fuzzer's bytes or from a
 /// seed.
-pub struct Choices<'a> {
+pub struct EventChoices<'a> {
     bytes: std::slice::Iter<'a, u8>,
     state: u64,
 }
 
-impl<'a> Choices<'a> {
+impl<'a> EventChoices<'a> {
     /// Creates choices from a seed alone.
     #[cfg(test)]
     pub fn from_seed(seed: u64) -> Self {
@@ -26,7 +26,7 @@ impl<'a> Choices<'a> {
     }
 
     /// Chooses a number below the limit.
-    pub fn below(&mut self, limit: usize) -> usize {
+    pub fn choose_below(&mut self, limit: usize) -> usize {
         if let Some(&byte) = self.bytes.next() {
             let more = if limit > 256 { self.bytes.next() } else { None };
             return (usize::from(byte) | usize::from(*more.unwrap_or(&0)) << 8) % limit;
@@ -39,13 +39,13 @@ impl<'a> Choices<'a> {
     }
 
     /// Returns `true` once in `times` calls, on average.
-    pub fn once_in(&mut self, times: usize) -> bool {
-        self.below(times) == times - 1
+    pub fn one_chance_in(&mut self, times: usize) -> bool {
+        self.choose_below(times) == times - 1
     }
 
     /// Chooses one of the values.
-    pub fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
-        all[self.below(all.len())]
+    pub fn choose_from<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.choose_below(all.len())]
     }
 
     /// Splits bytes into a few pieces.
@@ -54,7 +54,7 @@ impl<'a> Choices<'a> {
         let mut pieces = Vec::new();
         while !rest.is_empty() {
             let most = rest.len().min(1 << 16);
-            let length = (1 + self.below(most)).max(rest.len() / 6);
+            let length = (1 + self.choose_below(most)).max(rest.len() / 6);
             let (piece, more) = rest.split_at(length);
             pieces.push(piece.to_vec());
             rest = more;

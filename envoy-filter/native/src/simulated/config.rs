@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::{self, ThreadId};
 
-use super::choices::Choices;
+use super::choices::EventChoices;
 use super::node;
-use super::primitives::{borrowed_buffer, drained, Events, Fields};
+use super::primitives::{borrowed_buffer, take_events, EventQueue, HeaderLines};
 use crate::abi::{EnvoyBuffer, EnvoyHeader, FilterConfigPtr};
 use crate::config_hooks::*;
 use crate::hooks::*;
@@ -18,7 +18,7 @@ use crate::hooks::*;
 /// on that stream's thread, or by the main thread.
 pub struct SimulatedFilter {
     main: ThreadId,
-    events: Events,
+    event_queue: EventQueue,
     own: Arc<FilterCallouts>,
 }
 
@@ -26,29 +26,29 @@ pub struct SimulatedFilter {
 /// worker destroys the filter, which waits for their end.
 #[derive(Default)]
 struct FilterCallouts {
-    envoy: OnceLock<usize>,
-    module: OnceLock<usize>,
+    config_pointer: OnceLock<usize>,
+    module_pointer: OnceLock<usize>,
     callouts: Mutex<Vec<FilterCallout>>,
 }
 
 /// A callout of a filter.
 struct FilterCallout {
     id: u64,
-    fields: Fields,
+    fields: HeaderLines,
     answer: Option<node::NodeResponse>,
     /// Pieces that were not sent, in reverse; `None` until the head is sent.
     left: Option<Vec<Vec<u8>>>,
 }
 
 /// A simulated route's configuration.
-pub struct Route(usize);
+pub struct SimulatedRoute(usize);
 
 /// Envoy's simulated main thread, with the configurations of new streams.
 pub struct MainThread {
-    place: String,
-    routes: Vec<Arc<Route>>,
-    purges: Arc<Route>,
-    filter: Mutex<Arc<SimulatedFilter>>,
+    cache_namespace: String,
+    routes: Vec<Arc<SimulatedRoute>>,
+    purge_route: Arc<SimulatedRoute>,
+    current_filter: Mutex<Arc<SimulatedFilter>>,
     known: Mutex<Vec<(Weak<SimulatedFilter>, Arc<FilterCallouts>)>>,
 }
 
@@ -59,7 +59,7 @@ pub fn filter_config<'a>(config: FilterConfigPtr) -> Option<&'a SimulatedFilter>
     unsafe { config.cast::<SimulatedFilter>().as_ref() }
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock_mutex<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -67,33 +67,35 @@ impl SimulatedFilter {
     fn new(settings: &str) -> Arc<Self> {
         let made = Arc::new(Self {
             main: thread::current().id(),
-            events: Events::default(),
+            event_queue: EventQueue::default(),
             own: Arc::default(),
         });
-        made.own.envoy.get_or_init(|| Arc::as_ptr(&made) as usize);
+        made.own
+            .config_pointer
+            .get_or_init(|| Arc::as_ptr(&made) as usize);
         // SAFETY: the text is valid during the call.
         let module = unsafe {
             envoy_dynamic_module_on_http_filter_config_new(
-                made.own.envoy(),
+                made.own.config_pointer(),
                 EnvoyBuffer::NONE,
                 borrowed_buffer(settings.as_bytes()),
             )
         };
         assert!(!module.is_null(), "{settings}");
-        made.own.module.get_or_init(|| module as usize);
+        made.own.module_pointer.get_or_init(|| module as usize);
         made
     }
 
-    pub fn module(&self) -> *const c_void {
-        self.own.module()
+    pub fn module_pointer(&self) -> *const c_void {
+        self.own.module_pointer()
     }
 
-    pub fn events(&self) -> &Events {
-        &self.events
+    pub fn event_queue(&self) -> &EventQueue {
+        &self.event_queue
     }
 
     /// Sends a callout of the filter, if there is room.
-    pub fn send_callout(&self, head: Fields, body: Vec<u8>) -> Option<u64> {
+    pub fn send_callout(&self, head: HeaderLines, body: Vec<u8>) -> Option<u64> {
         self.own.send_callout(head, body)
     }
 
@@ -104,13 +106,13 @@ impl SimulatedFilter {
 
     /// Handles the pending events of the filter. Returns whether there was one.
     fn deliver_events(&self) -> bool {
-        let events = drained(&self.events);
+        let events = take_events(&self.event_queue);
         for &event in &events {
             // SAFETY: the configuration exists as long as this object.
             unsafe {
                 envoy_dynamic_module_on_http_filter_config_scheduled(
-                    self.own.envoy(),
-                    self.module(),
+                    self.own.config_pointer(),
+                    self.module_pointer(),
                     event,
                 );
             }
@@ -119,32 +121,34 @@ impl SimulatedFilter {
     }
 
     /// Returns the references that the main thread keeps.
-    fn known(self: &Arc<Self>) -> (Weak<Self>, Arc<FilterCallouts>) {
+    fn weak_handle(self: &Arc<Self>) -> (Weak<Self>, Arc<FilterCallouts>) {
         (Arc::downgrade(self), Arc::clone(&self.own))
     }
 }
 
 impl FilterCallouts {
-    fn envoy(&self) -> FilterConfigPtr {
-        self.envoy
+    fn config_pointer(&self) -> FilterConfigPtr {
+        self.config_pointer
             .get()
             .map_or(ptr::null_mut(), |it| *it as FilterConfigPtr)
     }
 
-    fn module(&self) -> *const c_void {
-        self.module.get().map_or(ptr::null(), |it| *it as *const _)
+    fn module_pointer(&self) -> *const c_void {
+        self.module_pointer
+            .get()
+            .map_or(ptr::null(), |it| *it as *const _)
     }
 
-    fn send_callout(&self, head: Fields, body: Vec<u8>) -> Option<u64> {
+    fn send_callout(&self, head: HeaderLines, body: Vec<u8>) -> Option<u64> {
         static NEXT: AtomicUsize = AtomicUsize::new(1);
         let id = NEXT.fetch_add(1, Ordering::Relaxed) as u64;
         if id.is_multiple_of(16) {
             return None;
         }
-        let answer = node::answer(&head, &body);
-        locked(&self.callouts).push(FilterCallout {
+        let answer = node::node_response(&head, &body);
+        lock_mutex(&self.callouts).push(FilterCallout {
             id,
-            fields: answer.fields(id.is_multiple_of(2)),
+            fields: answer.response_headers(id.is_multiple_of(2)),
             answer: Some(answer),
             left: None,
         });
@@ -152,7 +156,7 @@ impl FilterCallouts {
     }
 
     fn reset_callout(&self, id: u64) {
-        let mut callouts = locked(&self.callouts);
+        let mut callouts = lock_mutex(&self.callouts);
         let Some(at) = callouts.iter().position(|it| it.id == id) else {
             return;
         };
@@ -161,8 +165,8 @@ impl FilterCallouts {
         // SAFETY: the configuration exists as long as its callouts.
         unsafe {
             envoy_dynamic_module_on_http_filter_config_http_stream_reset(
-                self.envoy(),
-                self.module(),
+                self.config_pointer(),
+                self.module_pointer(),
                 id,
                 0,
             );
@@ -170,21 +174,21 @@ impl FilterCallouts {
     }
 
     /// Performs the next event of a callout. Returns whether there was one.
-    fn step(&self, chance: &mut Choices<'_>) -> bool {
-        let mut all = locked(&self.callouts);
+    fn deliver_callout_event(&self, chance: &mut EventChoices<'_>) -> bool {
+        let mut all = lock_mutex(&self.callouts);
         // the node does not respond at once
-        if all.is_empty() || !chance.once_in(16) {
+        if all.is_empty() || !chance.one_chance_in(16) {
             return false;
         }
-        let at = chance.below(all.len());
+        let at = chance.choose_below(all.len());
         let callout = &mut all[at];
         let id = callout.id;
-        if chance.once_in(16) {
+        if chance.one_chance_in(16) {
             drop(all);
             self.reset_callout(id);
             return true;
         }
-        let (envoy, module) = (self.envoy(), self.module());
+        let (envoy, module) = (self.config_pointer(), self.module_pointer());
         match &mut callout.left {
             None => {
                 let answer = callout.answer.take().expect("once");
@@ -250,20 +254,20 @@ impl Drop for SimulatedFilter {
     /// Destroys the module's configuration. Envoy calls no hooks for its
     /// callouts any more.
     fn drop(&mut self) {
-        let module = self.module().cast_mut();
+        let module = self.module_pointer().cast_mut();
         if !module.is_null() {
             // SAFETY: no stream uses it any more.
             unsafe { envoy_dynamic_module_on_http_filter_config_destroy(module) };
         }
         // Envoy may crash if callouts end on a worker
         let is_mains = thread::current().id() == self.main;
-        let has_some = !locked(&self.own.callouts).is_empty();
+        let has_some = !lock_mutex(&self.own.callouts).is_empty();
         assert!(is_mains || !has_some, "requests end on a worker");
-        locked(&self.own.callouts).clear();
+        lock_mutex(&self.own.callouts).clear();
     }
 }
 
-impl Route {
+impl SimulatedRoute {
     fn new(settings: &str) -> Arc<Self> {
         // SAFETY: the text is valid during the call.
         let module = unsafe {
@@ -276,12 +280,12 @@ impl Route {
         Arc::new(Self(module as usize))
     }
 
-    pub fn module(&self) -> *const c_void {
+    pub fn module_pointer(&self) -> *const c_void {
         self.0 as *const c_void
     }
 }
 
-impl Drop for Route {
+impl Drop for SimulatedRoute {
     fn drop(&mut self) {
         // SAFETY: no stream uses it any more.
         unsafe {
@@ -292,10 +296,10 @@ impl Drop for Route {
 
 impl MainThread {
     /// Creates a main thread with a cache namespace of its own.
-    pub fn new(chance: &mut Choices<'_>) -> Self {
+    pub fn new(chance: &mut EventChoices<'_>) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(1);
         let place = format!("place-{}", NEXT.fetch_add(1, Ordering::Relaxed));
-        let filter = SimulatedFilter::new(&settings(&place, chance));
+        let filter = SimulatedFilter::new(&random_settings(&place, chance));
         let routes = [
             "{\"enable\": false}",
             "{\"hold\": \"1k 1ms\", \"comp_level\": 1}",
@@ -303,72 +307,73 @@ impl MainThread {
             "{\"cache_valid\": \"immutable 1h\", \"min_length\": 1}",
         ];
         Self {
-            place,
-            routes: routes.map(Route::new).into(),
-            purges: Route::new("{\"cache_purge\": true}"),
-            known: Mutex::new(vec![filter.known()]),
-            filter: Mutex::new(filter),
+            cache_namespace: place,
+            routes: routes.map(SimulatedRoute::new).into(),
+            purge_route: SimulatedRoute::new("{\"cache_purge\": true}"),
+            known: Mutex::new(vec![filter.weak_handle()]),
+            current_filter: Mutex::new(filter),
         }
     }
 
-    pub fn place(&self) -> &str {
-        &self.place
+    pub fn cache_namespace(&self) -> &str {
+        &self.cache_namespace
     }
 
     /// Returns the filter of streams that begin now.
-    pub fn filter(&self) -> Arc<SimulatedFilter> {
-        Arc::clone(&locked(&self.filter))
+    pub fn current_filter(&self) -> Arc<SimulatedFilter> {
+        Arc::clone(&lock_mutex(&self.current_filter))
     }
 
     /// Returns the route configuration of a new stream, if it has one.
-    pub fn route(&self, chance: &mut Choices<'_>) -> Option<Arc<Route>> {
-        let at = chance.below(2 * self.routes.len());
+    pub fn choose_route(&self, chance: &mut EventChoices<'_>) -> Option<Arc<SimulatedRoute>> {
+        let at = chance.choose_below(2 * self.routes.len());
         self.routes.get(at).map(Arc::clone)
     }
 
     /// Returns the route that purges.
-    pub fn purges(&self) -> Arc<Route> {
-        Arc::clone(&self.purges)
+    pub fn purge_route(&self) -> Arc<SimulatedRoute> {
+        Arc::clone(&self.purge_route)
     }
 
     /// Performs the events that are due. Returns whether there was one.
-    pub fn step(&self, chance: &mut Choices<'_>) -> bool {
+    pub fn deliver_due_events(&self, chance: &mut EventChoices<'_>) -> bool {
         let all: Vec<_> = {
-            let mut known = locked(&self.known);
-            known.retain(|(it, own)| it.strong_count() > 0 || !locked(&own.callouts).is_empty());
+            let mut known = lock_mutex(&self.known);
+            known
+                .retain(|(it, own)| it.strong_count() > 0 || !lock_mutex(&own.callouts).is_empty());
             known.clone()
         };
         let mut has_done = false;
         for (filter, own) in &all {
             has_done |= filter.upgrade().is_some_and(|it| it.deliver_events());
-            has_done |= own.step(chance);
+            has_done |= own.deliver_callout_event(chance);
         }
-        if chance.once_in(64) {
+        if chance.one_chance_in(64) {
             self.replace_filter(chance);
         }
         has_done
     }
 
     /// Replaces the filter; existing streams keep the previous one.
-    fn replace_filter(&self, chance: &mut Choices<'_>) {
-        let new = SimulatedFilter::new(&settings(&self.place, chance));
-        locked(&self.known).push(new.known());
-        let old = std::mem::replace(&mut *locked(&self.filter), new);
+    fn replace_filter(&self, chance: &mut EventChoices<'_>) {
+        let new = SimulatedFilter::new(&random_settings(&self.cache_namespace, chance));
+        lock_mutex(&self.known).push(new.weak_handle());
+        let old = std::mem::replace(&mut *lock_mutex(&self.current_filter), new);
         // Envoy keeps the old filter until all workers have the new one, and
         // delivers its events, except when a filter is removed
-        if chance.below(4) > 0 {
+        if chance.choose_below(4) > 0 {
             old.deliver_events();
         }
         drop(old);
     }
 }
 
-fn settings(place: &str, chance: &mut Choices<'_>) -> String {
-    let hold = chance.one_of(&["0", "1k 1ms", "64k 10ms", "1m 1s"]);
-    let cache = chance.below(3) > 0;
-    let ssz = chance.below(2) == 0;
-    let updates = chance.below(2) == 0;
-    let valid = chance.one_of(&["immutable 3ms", "immutable 1h"]);
+fn random_settings(place: &str, chance: &mut EventChoices<'_>) -> String {
+    let hold = chance.choose_from(&["0", "1k 1ms", "64k 10ms", "1m 1s"]);
+    let cache = chance.choose_below(3) > 0;
+    let ssz = chance.choose_below(2) == 0;
+    let updates = chance.choose_below(2) == 0;
+    let valid = chance.choose_from(&["immutable 3ms", "immutable 1h"]);
     format!(
         "{{\"hold\": \"{hold}\", \"cache\": {cache}, \"cache_memory\": \"16m\", \
          \"cache_lock_timeout\": \"50ms\", \"cache_namespace\": \"{place}\", \"ssz\": {ssz}, \

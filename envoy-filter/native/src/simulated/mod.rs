@@ -20,35 +20,35 @@ mod worker;
 use std::thread::sleep;
 use std::time::Duration;
 
-use self::choices::Choices;
+use self::choices::EventChoices;
 use self::config::MainThread;
-use self::worker::Worker;
+use self::worker::SimulatedWorker;
 
 /// Pause while only other threads can cause an event.
-const PAUSE: Duration = Duration::from_micros(50);
+const IDLE_PAUSE: Duration = Duration::from_micros(50);
 
 /// Simulates streams on one worker and a main thread that alternates with it. `bytes` decide the
 /// order of the events.
-pub fn streams(bytes: &[u8]) {
-    round(&mut Choices::from_bytes(bytes));
+pub fn simulate_streams(bytes: &[u8]) {
+    simulate_worker(&mut EventChoices::from_bytes(bytes));
 }
 
-fn round(chance: &mut Choices<'_>) -> Worker {
+fn simulate_worker(chance: &mut EventChoices<'_>) -> SimulatedWorker {
     let main = MainThread::new(chance);
-    let mut worker = Worker::new(10);
+    let mut worker = SimulatedWorker::new(10);
     while worker.has_more() {
         let mut has_done = worker.step(chance, &main);
-        if !has_done || chance.once_in(4) {
-            has_done |= main.step(chance);
+        if !has_done || chance.one_chance_in(4) {
+            has_done |= main.deliver_due_events(chance);
         }
         if !has_done {
-            sleep(PAUSE);
+            sleep(IDLE_PAUSE);
         }
     }
     worker.check_responses();
     // background requests in flight end by themselves, or with the filter
-    if chance.below(2) == 0 {
-        while main.step(chance) {}
+    if chance.choose_below(2) == 0 {
+        while main.deliver_due_events(chance) {}
     }
     worker
 }

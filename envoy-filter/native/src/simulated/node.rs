@@ -3,8 +3,8 @@
 
 use serde_json::Value;
 
-use super::choices::Choices;
-use super::primitives::{field, fields, Fields};
+use super::choices::EventChoices;
+use super::primitives::{fields, first_header_value, HeaderLines};
 
 /// A request of a simulated client, which identifies its only right response.
 pub enum ClientRequest {
@@ -17,7 +17,7 @@ pub enum ClientRequest {
 
 /// A response of the simulated node: its headers and its body.
 pub struct NodeResponse {
-    fields: Fields,
+    response_headers: HeaderLines,
     pub body: Vec<u8>,
 }
 
@@ -39,11 +39,11 @@ fn response_body(number: usize, id: usize) -> String {
     format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"hash\":\"{hash}\",\"x\":\"{x}\"}}}}")
 }
 
-fn page(length: usize) -> String {
+fn error_page(length: usize) -> String {
     format!("{{\"data\":\"{}\"}}", "ab".repeat(length))
 }
 
-fn consolidations(number: usize) -> String {
+fn consolidations_json(number: usize) -> String {
     let one = |at| format!("{{\"source_index\":\"{at}\",\"target_index\":\"{number}\"}}");
     let all: Vec<_> = (0..number).map(one).collect();
     format!("{{\"version\":\"electra\",\"data\":[{}]}}", all.join(","))
@@ -55,20 +55,24 @@ fn consolidations_ssz(number: usize) -> Vec<u8> {
 }
 
 impl ClientRequest {
-    pub fn any(chance: &mut Choices<'_>, place: &str) -> Self {
-        match chance.below(16) {
+    pub fn choose_request(chance: &mut EventChoices<'_>, place: &str) -> Self {
+        match chance.choose_below(16) {
             0..=5 => Self::Call {
-                number: chance.below(4),
-                id: chance.below(3),
+                number: chance.choose_below(4),
+                id: chance.choose_below(3),
             },
-            6..=8 => Self::Batch((0..=chance.below(3)).map(|_| chance.below(4)).collect()),
-            9..=11 => Self::Page(chance.one_of(&[10, 400, 3000, 20_000, 160_000])),
-            12..=14 => Self::State(chance.one_of(&[1, 40, 2000])),
+            6..=8 => Self::Batch(
+                (0..=chance.choose_below(3))
+                    .map(|_| chance.choose_below(4))
+                    .collect(),
+            ),
+            9..=11 => Self::Page(chance.choose_from(&[10, 400, 3000, 20_000, 160_000])),
+            12..=14 => Self::State(chance.choose_from(&[1, 40, 2000])),
             _ => Self::Purge(format!("/purge?namespace={place}")),
         }
     }
 
-    pub fn head(&self) -> (&'static str, String) {
+    pub fn method_and_path(&self) -> (&'static str, String) {
         match self {
             Self::Call { .. } | Self::Batch(_) => ("POST", "/".into()),
             Self::Page(length) => ("GET", format!("/page/{length}")),
@@ -80,7 +84,7 @@ impl ClientRequest {
         }
     }
 
-    pub fn body(&self) -> String {
+    pub fn request_body(&self) -> String {
         match self {
             Self::Call { number, id } => call(*number, *id),
             Self::Batch(all) => {
@@ -93,13 +97,17 @@ impl ClientRequest {
     }
 
     /// Asserts that the client read the right response.
-    pub fn matches_response(&self, head: &Fields, body: &[u8]) {
+    pub fn matches_response(&self, head: &HeaderLines, body: &[u8]) {
         match self {
-            Self::Call { number, id } => same(body, response_body(*number, *id).as_bytes()),
-            Self::Page(length) => same(body, page(*length).as_bytes()),
-            Self::State(number) => match field(head, "content-type") {
-                Some(b"application/octet-stream") => same(body, &consolidations_ssz(*number)),
-                _ => same(body, consolidations(*number).as_bytes()),
+            Self::Call { number, id } => {
+                assert_same_body(body, response_body(*number, *id).as_bytes());
+            }
+            Self::Page(length) => assert_same_body(body, error_page(*length).as_bytes()),
+            Self::State(number) => match first_header_value(head, "content-type") {
+                Some(b"application/octet-stream") => {
+                    assert_same_body(body, &consolidations_ssz(*number));
+                }
+                _ => assert_same_body(body, consolidations_json(*number).as_bytes()),
             },
             Self::Batch(all) => {
                 let answers: Vec<Value> = serde_json::from_slice(body).expect("a batch");
@@ -117,23 +125,23 @@ impl ClientRequest {
     }
 }
 
-fn same(body: &[u8], expected: &[u8]) {
+fn assert_same_body(body: &[u8], expected: &[u8]) {
     assert!(body == expected, "another body, or a part of it");
 }
 
 /// Returns the simulated node's response to a request.
-pub fn answer(head: &Fields, body: &[u8]) -> NodeResponse {
-    let path = field(head, ":path").unwrap_or_default();
+pub fn node_response(head: &HeaderLines, body: &[u8]) -> NodeResponse {
+    let path = first_header_value(head, ":path").unwrap_or_default();
     let path = String::from_utf8_lossy(path);
     let parts: Vec<_> = path.split('/').collect();
     let number = |text: &str| text.parse().expect("a number");
     let mut fields = fields([("content-type", "application/json")]);
     let body = match *parts {
-        ["", ""] => calls(body),
-        ["", "page", length] => page(number(length)),
+        ["", ""] => respond_to_calls(body),
+        ["", "page", length] => error_page(number(length)),
         ["", "eth", "v1", "beacon", "states", state, "pending_consolidations"] => {
             fields.push((b"eth-consensus-version".into(), b"electra".into()));
-            consolidations(number(state))
+            consolidations_json(number(state))
         }
         ["", "eth", "v1", "config", "spec"] => {
             "{\"data\":{\"PRESET_BASE\":\"mainnet\",\"GENESIS_FORK_VERSION\":\"0x00000000\"}}"
@@ -142,10 +150,13 @@ pub fn answer(head: &Fields, body: &[u8]) -> NodeResponse {
         _ => "{\"data\":{}}".into(),
     };
     let body = body.into_bytes();
-    NodeResponse { fields, body }
+    NodeResponse {
+        response_headers: fields,
+        body,
+    }
 }
 
-fn calls(body: &[u8]) -> String {
+fn respond_to_calls(body: &[u8]) -> String {
     let request: Value = serde_json::from_slice(body).expect("the node gets JSON");
     let one = |call: &Value| {
         let hash = call["params"][0].as_str().expect("a hash");
@@ -163,14 +174,14 @@ fn calls(body: &[u8]) -> String {
 
 impl NodeResponse {
     /// Returns the response head.
-    pub fn fields(&self, with_length: bool) -> Fields {
+    pub fn response_headers(&self, with_length: bool) -> HeaderLines {
         let length = self.body.len().to_string();
         let framing = match with_length {
             true => ("content-length", &*length),
             false => ("transfer-encoding", "chunked"),
         };
         let mut all = fields([(":status", "200"), framing]);
-        all.extend(self.fields.iter().cloned());
+        all.extend(self.response_headers.iter().cloned());
         all
     }
 }

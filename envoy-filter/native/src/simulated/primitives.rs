@@ -4,19 +4,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::abi::{EnvoyBuffer, ModuleBuffer};
 
-pub type Fields = Vec<(Vec<u8>, Vec<u8>)>;
+pub type HeaderLines = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// The queue of events that schedulers send to a stream or a configuration.
-pub type Events = Arc<Mutex<Vec<u64>>>;
+pub type EventQueue = Arc<Mutex<Vec<u64>>>;
 
 /// Takes the pending events.
-pub fn drained(events: &Mutex<Vec<u64>>) -> Vec<u64> {
+pub fn take_events(events: &Mutex<Vec<u64>>) -> Vec<u64> {
     std::mem::take(&mut *events.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-pub fn bytes(buffer: ModuleBuffer<'_>) -> Vec<u8> {
+pub fn copy_module_buffer(buffer: ModuleBuffer<'_>) -> Vec<u8> {
     // SAFETY: the layout is Envoy's, and the buffer is valid during the call.
-    unsafe { std::mem::transmute::<ModuleBuffer<'_>, EnvoyBuffer>(buffer).bytes() }.to_vec()
+    unsafe { std::mem::transmute::<ModuleBuffer<'_>, EnvoyBuffer>(buffer).as_slice() }.to_vec()
 }
 
 pub fn borrowed_buffer(bytes: &[u8]) -> EnvoyBuffer {
@@ -27,12 +27,12 @@ pub fn borrowed_buffer(bytes: &[u8]) -> EnvoyBuffer {
 }
 
 /// Returns the value of the first line of that name.
-pub fn field<'a>(fields: &'a Fields, name: &str) -> Option<&'a [u8]> {
+pub fn first_header_value<'a>(fields: &'a HeaderLines, name: &str) -> Option<&'a [u8]> {
     let mut lines = fields.iter();
     lines.find_map(|(known, value)| (known == name.as_bytes()).then_some(value.as_slice()))
 }
 
-pub fn fields<'a>(lines: impl IntoIterator<Item = (&'a str, &'a str)>) -> Fields {
+pub fn fields<'a>(lines: impl IntoIterator<Item = (&'a str, &'a str)>) -> HeaderLines {
     let lines = lines.into_iter();
     lines
         .map(|(name, value)| (name.into(), value.into()))

@@ -4,37 +4,40 @@
 use std::ffi::c_void;
 
 use super::config::SimulatedFilter;
-use super::primitives::{fields, Fields};
-use super::stream_state::{is_over, world, Shared, StreamState};
+use super::primitives::{fields, HeaderLines};
+use super::stream_state::{borrow_stream, is_over, SharedStreamState, StreamState};
 use crate::abi::{BodyStatus, EnvoyBuffer, FilterPtr, HeadersStatus, TrailersStatus};
 use crate::hooks::*;
 
-fn filter(stream: FilterPtr) -> *const c_void {
-    world(stream).filter as *const c_void
+fn filter_of_stream(stream: FilterPtr) -> *const c_void {
+    borrow_stream(stream).filter as *const c_void
 }
 
 /// Starts a stream.
 pub fn start_stream(of: StreamState) -> FilterPtr {
-    let stream: FilterPtr = Box::into_raw(Box::new(Shared::new(of))).cast();
+    let stream: FilterPtr = Box::into_raw(Box::new(SharedStreamState::new(of))).cast();
     create_filter(stream);
     stream
 }
 
 fn create_filter(stream: FilterPtr) {
-    let config = world(stream).config.as_deref().map(SimulatedFilter::module);
+    let config = borrow_stream(stream)
+        .config
+        .as_deref()
+        .map(SimulatedFilter::module_pointer);
     let filter = envoy_dynamic_module_on_http_filter_new(config.expect("it has one"), stream);
-    world(stream).filter = filter as usize;
+    borrow_stream(stream).filter = filter as usize;
 }
 
 /// Frees a stream that no test uses any more.
-pub fn free(stream: FilterPtr) {
+pub fn free_stream(stream: FilterPtr) {
     // SAFETY: from `start_stream`, and not freed before.
-    drop(unsafe { Box::from_raw(stream.cast::<Shared>()) });
+    drop(unsafe { Box::from_raw(stream.cast::<SharedStreamState>()) });
 }
 
 /// Sends the request with its buffered body to the node.
 pub fn send_to_node(stream: FilterPtr) {
-    let mut world = world(stream);
+    let mut world = borrow_stream(stream);
     let buffered = std::mem::take(&mut world.buffered_request);
     world.upstream_body.extend(buffered);
     world.upstream_request = Some(world.request.clone());
@@ -43,9 +46,9 @@ pub fn send_to_node(stream: FilterPtr) {
 
 /// Sends the response with its buffered body and `piece` to the client.
 pub fn send_to_client(stream: FilterPtr, piece: Vec<u8>) {
-    let mut world = world(stream);
+    let mut world = borrow_stream(stream);
     let buffered = std::mem::take(&mut world.buffered_response);
-    world.head.get_or_insert_with(Fields::new);
+    world.head.get_or_insert_with(HeaderLines::new);
     if world.body.is_empty() && !world.response.is_empty() {
         world.head = Some(std::mem::take(&mut world.response));
     }
@@ -59,7 +62,7 @@ pub fn send_to_client(stream: FilterPtr, piece: Vec<u8>) {
 }
 
 fn destroy_filter(stream: FilterPtr) {
-    let filter = filter(stream);
+    let filter = filter_of_stream(stream);
     // SAFETY: of that stream.
     unsafe {
         envoy_dynamic_module_on_http_filter_stream_complete(stream, filter);
@@ -69,7 +72,7 @@ fn destroy_filter(stream: FilterPtr) {
 
 pub fn end_stream(stream: FilterPtr) {
     destroy_filter(stream);
-    let mut world = world(stream);
+    let mut world = borrow_stream(stream);
     world.is_destroyed = true;
     let (config, route) = (world.config.take(), world.route.take());
     drop(world);
@@ -81,13 +84,13 @@ pub fn end_stream(stream: FilterPtr) {
 /// upstream request.
 pub fn follow_redirect(stream: FilterPtr) {
     {
-        let mut world = world(stream);
+        let mut world = borrow_stream(stream);
         let from = b"http://a/elsewhere".to_vec();
         world.request.push((b"x-envoy-original-url".to_vec(), from));
     }
     destroy_filter(stream);
     let body = {
-        let mut world = world(stream);
+        let mut world = borrow_stream(stream);
         world.events = Default::default();
         world.upstream_request = None;
         world.upstream_ended = false;
@@ -102,16 +105,20 @@ pub fn follow_redirect(stream: FilterPtr) {
 }
 
 pub fn request_head(stream: FilterPtr, is_all: bool) {
-    world(stream).request_ended = is_all;
+    borrow_stream(stream).request_ended = is_all;
     // SAFETY: of that stream.
     let status = unsafe {
-        envoy_dynamic_module_on_http_filter_request_headers(stream, filter(stream), is_all)
+        envoy_dynamic_module_on_http_filter_request_headers(
+            stream,
+            filter_of_stream(stream),
+            is_all,
+        )
     };
     if is_over(stream) {
         return;
     }
     let goes_on = status == HeadersStatus::Continue;
-    world(stream).goes_on = goes_on;
+    borrow_stream(stream).goes_on = goes_on;
     if goes_on {
         send_to_node(stream);
     }
@@ -119,19 +126,19 @@ pub fn request_head(stream: FilterPtr, is_all: bool) {
 
 pub fn request_data(stream: FilterPtr, piece: Vec<u8>, is_last: bool, is_same: bool) {
     {
-        let mut world = world(stream);
+        let mut world = borrow_stream(stream);
         world.request_ended = is_last;
         world.received = Some(piece);
         world.is_same = is_same;
     }
     // SAFETY: of that stream.
     let status = unsafe {
-        envoy_dynamic_module_on_http_filter_request_body(stream, filter(stream), is_last)
+        envoy_dynamic_module_on_http_filter_request_body(stream, filter_of_stream(stream), is_last)
     };
     if is_over(stream) {
         return;
     }
-    let mut world = world(stream);
+    let mut world = borrow_stream(stream);
     world.is_same = false;
     let received = world.received.take().unwrap_or_default();
     world.goes_on = status == BodyStatus::Continue;
@@ -152,35 +159,40 @@ pub fn request_data(stream: FilterPtr, piece: Vec<u8>, is_last: bool, is_same: b
 }
 
 pub fn request_trailers(stream: FilterPtr) {
-    world(stream).request_ended = true;
+    borrow_stream(stream).request_ended = true;
     // SAFETY: of that stream.
-    let status =
-        unsafe { envoy_dynamic_module_on_http_filter_request_trailers(stream, filter(stream)) };
+    let status = unsafe {
+        envoy_dynamic_module_on_http_filter_request_trailers(stream, filter_of_stream(stream))
+    };
     if is_over(stream) {
         return;
     }
     let goes_on = status == TrailersStatus::Continue;
-    world(stream).goes_on = goes_on;
+    borrow_stream(stream).goes_on = goes_on;
     if goes_on {
         send_to_node(stream);
     }
 }
 
-pub fn response_head(stream: FilterPtr, fields: Fields, is_all: bool) {
+pub fn response_head(stream: FilterPtr, fields: HeaderLines, is_all: bool) {
     {
-        let mut world = world(stream);
+        let mut world = borrow_stream(stream);
         world.response = fields;
         world.response_ended = is_all;
     }
     // SAFETY: of that stream.
     let status = unsafe {
-        envoy_dynamic_module_on_http_filter_response_headers(stream, filter(stream), is_all)
+        envoy_dynamic_module_on_http_filter_response_headers(
+            stream,
+            filter_of_stream(stream),
+            is_all,
+        )
     };
     if is_over(stream) {
         return;
     }
     let goes_on = status == HeadersStatus::Continue;
-    world(stream).goes_on = goes_on;
+    borrow_stream(stream).goes_on = goes_on;
     if goes_on {
         send_to_client(stream, Vec::new());
     }
@@ -188,36 +200,39 @@ pub fn response_head(stream: FilterPtr, fields: Fields, is_all: bool) {
 
 pub fn response_data(stream: FilterPtr, piece: Vec<u8>, is_last: bool) {
     {
-        let mut world = world(stream);
+        let mut world = borrow_stream(stream);
         world.response_ended = is_last;
         world.received = Some(piece);
     }
     // SAFETY: of that stream.
     let status = unsafe {
-        envoy_dynamic_module_on_http_filter_response_body(stream, filter(stream), is_last)
+        envoy_dynamic_module_on_http_filter_response_body(stream, filter_of_stream(stream), is_last)
     };
     if is_over(stream) {
         return;
     }
-    let received = world(stream).received.take().unwrap_or_default();
-    world(stream).goes_on = status == BodyStatus::Continue;
+    let received = borrow_stream(stream).received.take().unwrap_or_default();
+    borrow_stream(stream).goes_on = status == BodyStatus::Continue;
     match status {
         BodyStatus::Continue => send_to_client(stream, received),
-        BodyStatus::StopIterationAndBuffer => world(stream).buffered_response.extend(received),
+        BodyStatus::StopIterationAndBuffer => {
+            borrow_stream(stream).buffered_response.extend(received);
+        }
         BodyStatus::StopIterationNoBuffer => assert!(received.is_empty(), "bytes are lost"),
     }
 }
 
 pub fn response_trailers(stream: FilterPtr) {
-    world(stream).response_ended = true;
+    borrow_stream(stream).response_ended = true;
     // SAFETY: of that stream.
-    let status =
-        unsafe { envoy_dynamic_module_on_http_filter_response_trailers(stream, filter(stream)) };
+    let status = unsafe {
+        envoy_dynamic_module_on_http_filter_response_trailers(stream, filter_of_stream(stream))
+    };
     if is_over(stream) {
         return;
     }
     let goes_on = status == TrailersStatus::Continue;
-    world(stream).goes_on = goes_on;
+    borrow_stream(stream).goes_on = goes_on;
     if goes_on {
         send_to_client(stream, Vec::new());
     }
@@ -228,7 +243,7 @@ fn notify_local_reply(stream: FilterPtr, status: u32) {
     unsafe {
         envoy_dynamic_module_on_http_filter_local_reply(
             stream,
-            filter(stream),
+            filter_of_stream(stream),
             status,
             EnvoyBuffer::NONE,
             false,
@@ -258,13 +273,13 @@ pub fn local_reply(stream: FilterPtr, status: u32) {
     if is_over(stream) {
         return;
     }
-    let begun = world(stream).head.is_some();
+    let begun = borrow_stream(stream).head.is_some();
     if begun {
-        world(stream).was_broken = true;
+        borrow_stream(stream).was_broken = true;
         return end_stream(stream);
     }
     let status = status.to_string();
-    let mut world = world(stream);
+    let mut world = borrow_stream(stream);
     world.buffered_response.clear();
     world.response = fields([(":status", &*status)]);
     world.response_ended = true;
@@ -272,17 +287,17 @@ pub fn local_reply(stream: FilterPtr, status: u32) {
     send_to_client(stream, Vec::new());
 }
 
-pub fn scheduled(stream: FilterPtr, event: u64) {
+pub fn deliver_scheduled_event(stream: FilterPtr, event: u64) {
     // SAFETY: of that stream.
     unsafe {
-        envoy_dynamic_module_on_http_filter_scheduled(stream, filter(stream), event);
+        envoy_dynamic_module_on_http_filter_scheduled(stream, filter_of_stream(stream), event);
     }
 }
 
 /// Marks the client as slow.
 pub fn raise_high_watermark(stream: FilterPtr) {
-    world(stream).is_behind = true;
-    let filter = filter(stream);
+    borrow_stream(stream).is_behind = true;
+    let filter = filter_of_stream(stream);
     // SAFETY: of that stream.
     unsafe {
         envoy_dynamic_module_on_http_filter_downstream_above_write_buffer_high_watermark(
@@ -293,9 +308,9 @@ pub fn raise_high_watermark(stream: FilterPtr) {
 
 /// Lets a slow client read. Returns whether it was slow.
 pub fn lower_watermark(stream: FilterPtr) -> bool {
-    let was_behind = std::mem::take(&mut world(stream).is_behind);
+    let was_behind = std::mem::take(&mut borrow_stream(stream).is_behind);
     if was_behind {
-        let filter = filter(stream);
+        let filter = filter_of_stream(stream);
         // SAFETY: of that stream.
         unsafe {
             envoy_dynamic_module_on_http_filter_downstream_below_write_buffer_low_watermark(

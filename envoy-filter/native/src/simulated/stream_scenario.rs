@@ -4,14 +4,14 @@ use std::sync::Arc;
 #[cfg(test)]
 use std::sync::{Mutex, Weak};
 
-use sszip_core::gzip::inflate::gunzip;
+use sszip_core::gzip::inflate::gunzip_reserved;
 
-use super::choices::Choices;
+use super::choices::EventChoices;
 use super::config::MainThread;
 use super::node::{self, ClientRequest};
-use super::primitives::{drained, field, fields, Events};
+use super::primitives::{fields, first_header_value, take_events, EventQueue};
 use super::stream;
-use super::stream_state::{is_over, shared, world, StreamState};
+use super::stream_state::{borrow_stream, is_over, stream_cell, StreamState};
 use crate::abi::FilterPtr;
 
 /// The remaining events of a simulated stream, from its client and its node.
@@ -38,51 +38,51 @@ pub struct StreamScenario {
 }
 
 impl StreamScenario {
-    pub fn new(chance: &mut Choices<'_>, main: &MainThread) -> Self {
-        let question = ClientRequest::any(chance, main.place());
-        let (method, path) = question.head();
-        let body = question.body();
+    pub fn new(chance: &mut EventChoices<'_>, main: &MainThread) -> Self {
+        let question = ClientRequest::choose_request(chance, main.cache_namespace());
+        let (method, path) = question.method_and_path();
+        let body = question.request_body();
         let length = body.len().to_string();
         let mut head = vec![(":method", method), (":path", &path), (":authority", "a")];
         if !body.is_empty() {
             head.push(("content-type", "application/json"));
-            if chance.below(2) == 0 {
+            if chance.choose_below(2) == 0 {
                 head.push(("content-length", &length));
             }
         }
-        if chance.below(3) > 0 {
+        if chance.choose_below(3) > 0 {
             head.push(("accept-encoding", "gzip"));
         }
-        if let (ClientRequest::State(_), 0..=1) = (&question, chance.below(3)) {
+        if let (ClientRequest::State(_), 0..=1) = (&question, chance.choose_below(3)) {
             head.push(("accept", "application/octet-stream, application/json;q=0.9"));
         }
         let route = match question {
-            ClientRequest::Purge(_) => Some(main.purges()),
-            _ => main.route(chance),
+            ClientRequest::Purge(_) => Some(main.purge_route()),
+            _ => main.choose_route(chance),
         };
         let stream = stream::start_stream(StreamState {
-            config: Some(main.filter()),
+            config: Some(main.current_filter()),
             route,
             request: fields(head),
-            limit: chance.one_of(&[100, 1 << 20]),
-            is_slow: chance.below(2) == 0,
+            limit: chance.choose_from(&[100, 1 << 20]),
+            is_slow: chance.choose_below(2) == 0,
             ..StreamState::default()
         });
         Self {
             stream,
             request: chance.split(body.as_bytes()),
             question,
-            is_same: chance.below(4) == 0,
-            with_trailers: chance.below(4) == 0,
+            is_same: chance.choose_below(4) == 0,
+            with_trailers: chance.choose_below(4) == 0,
             sent_head: false,
             sent_all: false,
             answer: None,
-            cut_after: (chance.below(5) == 0).then(|| chance.below(8)),
+            cut_after: (chance.choose_below(5) == 0).then(|| chance.choose_below(8)),
             answered: 0,
-            with_length: chance.below(2) == 0,
-            is_early: chance.below(2) == 0,
-            redirects: chance.once_in(8),
-            leaves: chance.below(4) == 0,
+            with_length: chance.choose_below(2) == 0,
+            is_early: chance.choose_below(2) == 0,
+            redirects: chance.one_chance_in(8),
+            leaves: chance.choose_below(4) == 0,
         }
     }
 
@@ -91,15 +91,15 @@ impl StreamScenario {
     }
 
     /// Performs the next possible event. Returns whether there was one.
-    pub fn step(&mut self, chance: &mut Choices<'_>) -> bool {
+    pub fn step(&mut self, chance: &mut EventChoices<'_>) -> bool {
         let stream = self.stream;
         // events wait while more of the stream arrives
-        let events = match chance.once_in(4) {
+        let events = match chance.one_chance_in(4) {
             true => Vec::new(),
-            false => drained(&self.events()),
+            false => take_events(&self.events()),
         };
         for event in &events {
-            stream::scheduled(stream, *event);
+            stream::deliver_scheduled_event(stream, *event);
             if self.is_over() {
                 return true;
             }
@@ -107,22 +107,22 @@ impl StreamScenario {
         if stream::lower_watermark(stream) {
             return true;
         }
-        if self.leaves && chance.below(12) == 0 {
-            world(stream).was_broken = true;
+        if self.leaves && chance.choose_below(12) == 0 {
+            borrow_stream(stream).was_broken = true;
             stream::end_stream(stream);
             return true;
         }
-        match chance.below(2) {
+        match chance.choose_below(2) {
             0 => self.request(chance) || self.response(chance) || !events.is_empty(),
             _ => self.response(chance) || self.request(chance) || !events.is_empty(),
         }
     }
 
-    fn events(&self) -> Events {
-        Arc::clone(&shared(self.stream).borrow().events)
+    fn events(&self) -> EventQueue {
+        Arc::clone(&stream_cell(self.stream).borrow().events)
     }
 
-    fn request(&mut self, chance: &mut Choices<'_>) -> bool {
+    fn request(&mut self, chance: &mut EventChoices<'_>) -> bool {
         let stream = self.stream;
         if !self.sent_head {
             self.sent_head = true;
@@ -135,7 +135,7 @@ impl StreamScenario {
         }
         if self.request.is_empty() {
             self.sent_all = true;
-            match chance.below(2) {
+            match chance.choose_below(2) {
                 0 => stream::request_data(stream, Vec::new(), true, false),
                 _ => stream::request_trailers(stream),
             }
@@ -152,10 +152,10 @@ impl StreamScenario {
         true
     }
 
-    fn response(&mut self, chance: &mut Choices<'_>) -> bool {
+    fn response(&mut self, chance: &mut EventChoices<'_>) -> bool {
         let stream = self.stream;
         let upstream_ended = {
-            let world = world(stream);
+            let world = borrow_stream(stream);
             if world.upstream_request.is_none()
                 || !(world.upstream_ended || self.is_early)
                 || world.response_ended
@@ -173,7 +173,7 @@ impl StreamScenario {
         if self.cut_after == Some(at) {
             match at {
                 0 => {
-                    let text = chance.one_of(&["", "no healthy upstream"]);
+                    let text = chance.choose_from(&["", "no healthy upstream"]);
                     stream::node_failure(stream, 503, text.into());
                 }
                 _ => stream::local_reply(stream, 503),
@@ -182,17 +182,17 @@ impl StreamScenario {
         }
         let Some(left) = &mut self.answer else {
             let answer = {
-                let world = world(stream);
+                let world = borrow_stream(stream);
                 let head = world.upstream_request.as_ref().expect("it was asked");
                 match upstream_ended {
-                    true => node::answer(head, &world.upstream_body),
-                    false => node::answer(head, self.question.body().as_bytes()),
+                    true => node::node_response(head, &world.upstream_body),
+                    false => node::node_response(head, self.question.request_body().as_bytes()),
                 }
             };
             let mut pieces = chance.split(&answer.body);
             pieces.reverse();
             self.answer = Some(pieces);
-            stream::response_head(stream, answer.fields(self.with_length), false);
+            stream::response_head(stream, answer.response_headers(self.with_length), false);
             return true;
         };
         match left.pop() {
@@ -205,7 +205,7 @@ impl StreamScenario {
 
     /// Asserts that the client received the right response.
     pub fn check_response(&self) {
-        let world = shared(self.stream).borrow();
+        let world = stream_cell(self.stream).borrow();
         assert!(world.is_destroyed);
         let is_cut = self.cut_after.is_some();
         if world.was_broken {
@@ -214,7 +214,7 @@ impl StreamScenario {
         }
         assert!(world.has_ended);
         let head = world.head.as_ref().expect("it has one");
-        let status = field(head, ":status").unwrap_or_default();
+        let status = first_header_value(head, ":status").unwrap_or_default();
         if status != b"200" {
             let is_right = match self.question {
                 // there is no owner
@@ -226,14 +226,15 @@ impl StreamScenario {
             return;
         }
         let length = world.body.len().to_string();
-        let content_length = field(head, "content-length");
+        let content_length = first_header_value(head, "content-length");
         assert!(content_length.is_none_or(|value| value == length.as_bytes()));
-        let plain = match field(head, "content-encoding") {
-            Some(_) => gunzip(&world.body, 1 << 24).expect("it is gzip"),
+        let plain = match first_header_value(head, "content-encoding") {
+            Some(_) => gunzip_reserved(&world.body, 1 << 24).expect("it is gzip"),
             None => world.body.clone(),
         };
         self.question.matches_response(head, &plain);
-        let cached = String::from_utf8_lossy(field(head, "cache-status").unwrap_or_default());
+        let cached =
+            String::from_utf8_lossy(first_header_value(head, "cache-status").unwrap_or_default());
         assert!(
             !cached.contains("malformed"),
             "the request was not what it is"
@@ -253,6 +254,6 @@ impl Drop for StreamScenario {
             // the worker has panicked
             return;
         }
-        stream::free(self.stream);
+        stream::free_stream(self.stream);
     }
 }

@@ -3,19 +3,19 @@
 use std::cell::{RefCell, RefMut};
 use std::sync::Arc;
 
-use super::config::{Route, SimulatedFilter};
-use super::primitives::{borrowed_buffer, Events, Fields};
+use super::config::{SimulatedFilter, SimulatedRoute};
+use super::primitives::{borrowed_buffer, EventQueue, HeaderLines};
 use crate::abi::{BodyType, EnvoyBuffer, FilterPtr, HeaderType};
 
 #[derive(Default)]
 pub struct StreamState {
     /// Configurations of the filter and the route, until the stream ends.
     pub config: Option<Arc<SimulatedFilter>>,
-    pub route: Option<Arc<Route>>,
+    pub route: Option<Arc<SimulatedRoute>>,
     pub filter: usize,
-    pub request: Fields,
-    pub response: Fields,
-    pub trailers: Fields,
+    pub request: HeaderLines,
+    pub response: HeaderLines,
+    pub trailers: HeaderLines,
     /// Received bytes of a hook for a body, while it runs.
     pub received: Option<Vec<u8>>,
     pub buffered_request: Vec<u8>,
@@ -26,15 +26,15 @@ pub struct StreamState {
     /// The last hook returned `Continue`; both directions share it, as in
     /// Envoy.
     pub goes_on: bool,
-    pub events: Events,
+    pub events: EventQueue,
     pub request_ended: bool,
     pub response_ended: bool,
     /// Upstream request.
-    pub upstream_request: Option<Fields>,
+    pub upstream_request: Option<HeaderLines>,
     pub upstream_body: Vec<u8>,
     pub upstream_ended: bool,
     /// Response that the client received.
-    pub head: Option<Fields>,
+    pub head: Option<HeaderLines>,
     pub body: Vec<u8>,
     pub has_ended: bool,
     pub was_broken: bool,
@@ -45,28 +45,28 @@ pub struct StreamState {
     pub is_behind: bool,
 }
 
-pub type Shared = RefCell<StreamState>;
+pub type SharedStreamState = RefCell<StreamState>;
 
 /// # Panics
 /// The stream has ended.
-pub fn world<'a>(stream: FilterPtr) -> RefMut<'a, StreamState> {
-    let world = shared(stream).borrow_mut();
+pub fn borrow_stream<'a>(stream: FilterPtr) -> RefMut<'a, StreamState> {
+    let world = stream_cell(stream).borrow_mut();
     assert!(!world.is_destroyed, "asked of a stream that has ended");
     world
 }
 
 /// Returns the state of a stream that may have ended.
-pub fn shared<'a>(stream: FilterPtr) -> &'a Shared {
+pub fn stream_cell<'a>(stream: FilterPtr) -> &'a SharedStreamState {
     // SAFETY: a stream is freed with its scenario, which has ended then.
-    unsafe { &*stream.cast::<Shared>() }
+    unsafe { &*stream.cast::<SharedStreamState>() }
 }
 
 pub fn is_over(stream: FilterPtr) -> bool {
-    shared(stream).borrow().is_destroyed
+    stream_cell(stream).borrow().is_destroyed
 }
 
 impl StreamState {
-    pub fn fields(&mut self, kind: HeaderType) -> &mut Fields {
+    pub fn make_headers(&mut self, kind: HeaderType) -> &mut HeaderLines {
         match kind {
             HeaderType::Request => &mut self.request,
             HeaderType::Response => &mut self.response,
@@ -74,7 +74,7 @@ impl StreamState {
         }
     }
 
-    pub fn part(&mut self, kind: BodyType) -> &mut Vec<u8> {
+    pub fn body_part(&mut self, kind: BodyType) -> &mut Vec<u8> {
         match kind {
             BodyType::BufferedRequest if !self.is_same => &mut self.buffered_request,
             BodyType::BufferedResponse => &mut self.buffered_response,
@@ -83,12 +83,12 @@ impl StreamState {
     }
 
     /// Returns the body buffer in two slices, if it is long enough.
-    pub fn pieces(&mut self, kind: BodyType) -> Vec<EnvoyBuffer> {
+    pub fn body_pieces(&mut self, kind: BodyType) -> Vec<EnvoyBuffer> {
         let is_received = matches!(kind, BodyType::ReceivedRequest | BodyType::ReceivedResponse);
         if is_received && self.received.is_none() {
             return Vec::new();
         }
-        let part = self.part(kind);
+        let part = self.body_part(kind);
         let (first, second) = part.split_at(part.len() / 2);
         let both = [first, second].into_iter();
         both.filter(|piece| !piece.is_empty())

@@ -4,17 +4,17 @@
 use std::sync::{Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use super::choices::Choices;
+use super::choices::EventChoices;
 use super::config::MainThread;
 use super::stream_scenario::StreamScenario;
 
 /// Maximum number of concurrent streams.
-const AT_ONCE: usize = 6;
+const MAX_CONCURRENT_STREAMS: usize = 6;
 
 /// Maximum duration of a worker's streams.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WORKER_TIMEOUT: Duration = Duration::from_secs(60);
 
-pub struct Worker {
+pub struct SimulatedWorker {
     /// Number of streams that have not begun.
     number: usize,
     going: Vec<StreamScenario>,
@@ -22,13 +22,13 @@ pub struct Worker {
     deadline: Instant,
 }
 
-impl Worker {
+impl SimulatedWorker {
     pub fn new(number: usize) -> Self {
         Self {
             number,
             going: Vec::new(),
             over: Vec::new(),
-            deadline: Instant::now() + PATIENCE,
+            deadline: Instant::now() + WORKER_TIMEOUT,
         }
     }
 
@@ -37,13 +37,13 @@ impl Worker {
     }
 
     /// Performs the next event of a stream. Returns whether there was one.
-    pub fn step(&mut self, chance: &mut Choices<'_>, main: &MainThread) -> bool {
-        while self.number > 0 && self.going.len() < AT_ONCE {
+    pub fn step(&mut self, chance: &mut EventChoices<'_>, main: &MainThread) -> bool {
+        while self.number > 0 && self.going.len() < MAX_CONCURRENT_STREAMS {
             self.number -= 1;
             self.going.push(StreamScenario::new(chance, main));
         }
         assert!(Instant::now() < self.deadline, "a stream does not end");
-        let at = chance.below(self.going.len());
+        let at = chance.choose_below(self.going.len());
         let has_done = self.going[at].step(chance);
         if self.going[at].is_over() {
             self.over.push(self.going.swap_remove(at));

@@ -18,29 +18,30 @@ use sszip_core::cache::process::owner_client::OwnerClient;
 use sszip_core::cache::process::wake::Wake;
 
 use crate::abi::LogLevel;
-use crate::clock::monotonic;
-use crate::envoy::log;
+use crate::clock::monotonic_ms;
+use crate::envoy::write_envoy_log;
 use crate::process::PROCESS;
 
 /// Maximum length of an entry of any filter or route, including future ones.
 /// Bytes.
-const LONGEST: u64 = 1 << 30;
+const MAX_ENTRY_BYTES: u64 = 1 << 30;
 
 /// Maximum number of bytes read from a connection before the others are served.
-const AT_ONCE: usize = 256 << 10;
+const MAX_READ_BYTES: usize = 256 << 10;
 
 /// Maximum number of pieces per write.
-const PIECES: usize = 16;
+const MAX_WRITE_PIECES: usize = 16;
 
 /// Links the process to the owner that listens, or will listen, at that path.
 ///
 /// # Errors
 /// No thread or file descriptor is available, or the path is not valid for a
 /// socket.
-pub fn start(path: &str) -> Result<Arc<Link>, std::io::Error> {
+pub fn start_link(path: &str) -> Result<Arc<Link>, std::io::Error> {
     let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
     let bell = Arc::new(LinkWaker(eventfd(0, flags)?));
-    let link = Link::for_process(LONGEST).with_driver(Arc::clone(&bell) as Arc<dyn Wake>, 0);
+    let link =
+        Link::for_process(MAX_ENTRY_BYTES).with_driver(Arc::clone(&bell) as Arc<dyn Wake>, 0);
     let link = Arc::new(link);
     let driver = LinkDriver {
         link: Arc::clone(&link),
@@ -52,10 +53,10 @@ pub fn start(path: &str) -> Result<Arc<Link>, std::io::Error> {
         tick_at: 0,
     };
     let thread = std::thread::Builder::new().name("sszip-link".into());
-    thread.spawn(|| driver.run())?;
+    thread.spawn(|| driver.run_link_loop())?;
     PROCESS
         .shared
-        .join(Arc::clone(&link) as Arc<dyn OwnerClient>);
+        .join_owner(Arc::clone(&link) as Arc<dyn OwnerClient>);
     Ok(link)
 }
 
@@ -69,7 +70,7 @@ impl Wake for LinkWaker {
         let _ = write(&self.0, &1_u64.to_ne_bytes());
     }
 
-    fn cancel(&self, _id: usize) {}
+    fn cancel_wakeup(&self, _id: usize) {}
 }
 
 struct LinkDriver {
@@ -78,26 +79,26 @@ struct LinkDriver {
     address: SocketAddrUnix,
     path: String,
     /// Connections by slot.
-    connections: Vec<Option<Connection>>,
+    connections: Vec<Option<OwnerConnection>>,
     /// Error of the last failed connection.
     why_not: Option<Errno>,
     /// Time of the next tick in milliseconds of the monotonic clock; 0: none.
     tick_at: u64,
 }
 
-struct Connection {
+struct OwnerConnection {
     socket: OwnedFd,
     /// The socket accepts no more bytes at present.
     is_full: bool,
 }
 
 impl LinkDriver {
-    fn run(mut self) {
+    fn run_link_loop(mut self) {
         loop {
             let turned = catch_unwind(AssertUnwindSafe(|| self.poll_once()));
             if turned.is_err() {
                 let _ = catch_unwind(|| {
-                    log(
+                    write_envoy_log(
                         LogLevel::Error,
                         "internal error: the link to the cache's owner has panicked",
                     );
@@ -113,13 +114,13 @@ impl LinkDriver {
     fn poll_once(&mut self) {
         while let Some(need) = self.link.next_action() {
             match need {
-                ConnectionAction::Connect(slot) => self.connect(slot),
+                ConnectionAction::Connect(slot) => self.open_connection(slot),
                 ConnectionAction::Write(slot) => self.write(slot),
-                ConnectionAction::Close(slot) => drop(self.take(slot)),
-                ConnectionAction::Tick => self.tick(),
+                ConnectionAction::Close(slot) => drop(self.take_connection(slot)),
+                ConnectionAction::Tick => self.tick_link(),
             }
         }
-        for (slot, events) in self.wait() {
+        for (slot, events) in self.wait_for_events() {
             if events.intersects(PollFlags::OUT) {
                 self.write(slot);
             }
@@ -127,13 +128,13 @@ impl LinkDriver {
                 self.read(slot);
             }
         }
-        if self.tick_at != 0 && monotonic() >= self.tick_at {
-            self.tick();
+        if self.tick_at != 0 && monotonic_ms() >= self.tick_at {
+            self.tick_link();
         }
     }
 
     /// Waits for events, and returns them by slot.
-    fn wait(&mut self) -> Vec<(usize, PollFlags)> {
+    fn wait_for_events(&mut self) -> Vec<(usize, PollFlags)> {
         let open = self.connections.iter().enumerate();
         let open = open.filter_map(|(slot, it)| it.as_ref().map(|it| (slot, it)));
         let (mut slots, mut polled) = (Vec::new(), Vec::new());
@@ -147,7 +148,7 @@ impl LinkDriver {
             polled.push(PollFd::new(&connection.socket, wanted));
         }
         let patience = (self.tick_at != 0).then(|| {
-            let left = self.tick_at.saturating_sub(monotonic());
+            let left = self.tick_at.saturating_sub(monotonic_ms());
             Timespec::try_from(Duration::from_millis(left)).unwrap_or_default()
         });
         if poll(&mut polled, patience.as_ref()).is_err() {
@@ -168,9 +169,9 @@ impl LinkDriver {
         ready.filter(|(_, events)| !events.is_empty()).collect()
     }
 
-    fn connect(&mut self, slot: usize) {
-        let now = monotonic();
-        let opened = self.open();
+    fn open_connection(&mut self, slot: usize) {
+        let now = monotonic_ms();
+        let opened = self.open_socket();
         self.why_not = opened.as_ref().err().copied();
         // other errors mean that the owner is busy or unreachable
         if let Some(Errno::CONNREFUSED | Errno::NOENT) = self.why_not {
@@ -180,14 +181,15 @@ impl LinkDriver {
         if self.connections.len() <= slot {
             self.connections.resize_with(slot + 1, || None);
         }
-        self.connections[slot] = opened.ok().map(|socket| Connection {
+        self.connections[slot] = opened.ok().map(|socket| OwnerConnection {
             socket,
             is_full: false,
         });
-        self.link.connected(&PROCESS.shared, slot, is_open, now);
+        self.link
+            .connection_opened(&PROCESS.shared, slot, is_open, now);
     }
 
-    fn open(&self) -> Result<OwnedFd, Errno> {
+    fn open_socket(&self) -> Result<OwnedFd, Errno> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
         connect(&socket, &self.address)?;
@@ -201,11 +203,11 @@ impl LinkDriver {
         connection.is_full = false;
         let mut went = Ok(0);
         loop {
-            self.link.write(slot, |pieces| {
-                let pieces: Vec<_> = pieces.take(PIECES).map(IoSlice::new).collect();
+            self.link.write_pieces(slot, |pieces| {
+                let pieces: Vec<_> = pieces.take(MAX_WRITE_PIECES).map(IoSlice::new).collect();
                 went = match pieces.is_empty() {
                     true => Ok(0),
-                    false => send(&connection.socket, &pieces),
+                    false => send_without_signal(&connection.socket, &pieces),
                 };
                 went.unwrap_or(0)
             });
@@ -223,14 +225,14 @@ impl LinkDriver {
 
     fn read(&mut self, slot: usize) {
         let mut total = 0;
-        while total < AT_ONCE {
+        while total < MAX_READ_BYTES {
             let Some(Some(connection)) = self.connections.get(slot) else {
                 return;
             };
             let mut result = Err(Errno::CONNRESET);
             let mut is_all = false;
             let has_room = self.link.read_buffer(slot, |room| {
-                let most = room.len().min(AT_ONCE - total);
+                let most = room.len().min(MAX_READ_BYTES - total);
                 let room = &mut room[..most];
                 result = read(&connection.socket, &mut *room).map(|(init, _)| init.len());
                 is_all = result.is_ok_and(|length| length < most);
@@ -240,7 +242,7 @@ impl LinkDriver {
                 Err(Errno::AGAIN) if has_room => return,
                 Ok(bytes @ 1..) => {
                     total += bytes;
-                    filled(&self.link, slot, bytes);
+                    report_filled_buffer(&self.link, slot, bytes);
                 }
                 _ => return self.connection_lost(slot),
             }
@@ -250,40 +252,45 @@ impl LinkDriver {
         }
     }
 
-    fn take(&mut self, slot: usize) -> Option<Connection> {
+    fn take_connection(&mut self, slot: usize) -> Option<OwnerConnection> {
         self.connections.get_mut(slot)?.take()
     }
 
     fn connection_lost(&mut self, slot: usize) {
-        drop(self.take(slot));
-        self.link.closed(&PROCESS.shared, slot, monotonic());
+        drop(self.take_connection(slot));
+        self.link
+            .connection_closed(&PROCESS.shared, slot, monotonic_ms());
     }
 
     /// Calls the core's tick, and schedules the next one.
-    fn tick(&mut self) {
-        let now = monotonic();
-        let after = self.link.tick(&PROCESS.shared, now);
+    fn tick_link(&mut self) {
+        let now = monotonic_ms();
+        let after = self.link.send_and_expire(&PROCESS.shared, now);
         self.tick_at = if after == 0 { 0 } else { now + after };
-        let Some(news) = self.link.news(now) else {
+        let Some(news) = self.link.take_health_change(now) else {
             return;
         };
-        let line = format!("the cache's owner at unix:{} {}", self.path, news.text());
-        match (news.is_bad(), self.why_not) {
-            (true, Some(why)) => log(LogLevel::Error, &format!("{line} ({why})")),
-            (true, None) => log(LogLevel::Error, &line),
-            (false, _) => log(LogLevel::Info, &line),
+        let line = format!(
+            "the cache's owner at unix:{} {}",
+            self.path,
+            news.log_text()
+        );
+        match (news.is_outage(), self.why_not) {
+            (true, Some(why)) => write_envoy_log(LogLevel::Error, &format!("{line} ({why})")),
+            (true, None) => write_envoy_log(LogLevel::Error, &line),
+            (false, _) => write_envoy_log(LogLevel::Info, &line),
         }
     }
 }
 
 /// Sends without a signal if the owner closed the connection.
-fn send(socket: impl AsFd, pieces: &[IoSlice<'_>]) -> Result<usize, Errno> {
+fn send_without_signal(socket: impl AsFd, pieces: &[IoSlice<'_>]) -> Result<usize, Errno> {
     let mut nothing = SendAncillaryBuffer::default();
     sendmsg(socket, pieces, &mut nothing, SendFlags::NOSIGNAL)
 }
 
 #[allow(unsafe_code)]
-fn filled(link: &Link, slot: usize, bytes: usize) {
+fn report_filled_buffer(link: &Link, slot: usize, bytes: usize) {
     // SAFETY: the system wrote the bytes, and only this thread uses the buffer.
-    unsafe { link.bytes_read(&PROCESS.shared, slot, bytes, monotonic()) };
+    unsafe { link.bytes_read(&PROCESS.shared, slot, bytes, monotonic_ms()) };
 }

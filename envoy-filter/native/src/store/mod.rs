@@ -16,17 +16,17 @@ use sszip_core::config::store::StoreSettings;
 use sszip_core::config::validated::ValidatedConfig;
 
 use self::owner::DesiredOwner;
-use self::owner_library::Library;
+use self::owner_library::OwnerLibrary;
 
-static STATE: Mutex<State> = Mutex::new(State::new());
+static STORE_STATE: Mutex<StoreState> = Mutex::new(StoreState::new());
 
 /// Store settings of all filters and routes so far. The store is never changed:
 /// a process has one.
-struct State {
+struct StoreState {
     /// Socket of the owner and the link to it, after a filter has named one.
     link: Option<(String, Arc<Link>)>,
     /// Store that the owner in this process opens.
-    wanted: Option<StoreSettings>,
+    desired_owner: Option<StoreSettings>,
     /// Maximum length of an entry, in bytes.
     max_entry: u64,
     /// Head sources that filters and routes claim, from the lowest to the
@@ -34,7 +34,7 @@ struct State {
     claims: Vec<HeadSourceClaim>,
     /// Head sources that are followed: the result of all claims.
     follows: Option<HeadSourceList>,
-    library: Option<Library>,
+    library: Option<OwnerLibrary>,
     /// Number of filters that use the store of this process.
     users: usize,
 }
@@ -46,7 +46,7 @@ pub struct OwnerGuard(ThreadId);
 /// The lifetime of one configuration of a filter or a route, as a number that grows with each one.
 /// Its drop ends the claims to head sources that it has part in.
 #[derive(Debug)]
-pub struct ConfigLifetime(u64);
+pub struct ConfigInstance(u64);
 
 /// Head sources to follow while all `of` these exist: a filter, a route, or a
 /// route in a filter.
@@ -63,7 +63,7 @@ struct HeadSourceClaim {
 ///
 /// # Errors
 /// Text of the error, with the accepted values.
-pub fn check(plan: &ValidatedConfig) -> Result<(), String> {
+pub fn validate_store(plan: &ValidatedConfig) -> Result<(), String> {
     match &plan.store {
         Some(store) if !store.folder.starts_with('/') => Err(format!(
             "\"cache_path\" has an invalid value \"{}\": it must begin with an absolute path",
@@ -77,16 +77,16 @@ pub fn check(plan: &ValidatedConfig) -> Result<(), String> {
 ///
 /// # Errors
 /// The store is not available, or the process has another one.
-pub fn start(
+pub fn use_store(
     plan: &ValidatedConfig,
-    filter: &ConfigLifetime,
+    filter: &ConfigInstance,
 ) -> Result<Option<OwnerGuard>, String> {
-    let mut state = state();
-    if let Some(socket) = plan.owner() {
-        state.take(socket, plan)?;
+    let mut state = lock_store_state();
+    if let Some(socket) = plan.owner_socket() {
+        state.set_store(socket, plan)?;
     }
     // a rejected configuration changes nothing
-    state.claim(plan, &[filter]);
+    state.add_claim(plan, &[filter]);
     let (Some(_), Some(library)) = (&plan.store, state.library) else {
         return Ok(None);
     };
@@ -95,28 +95,28 @@ pub fn start(
     drop(state);
     let used = OwnerGuard(thread::current().id());
     if is_first {
-        owner::start(library)
+        owner::start_owner_thread(library)
             .map_err(|error| format!("cannot start the owner of the store: {error}"))?;
-        self::state().apply_head_sources();
+        lock_store_state().apply_head_sources();
     }
     Ok(Some(used))
 }
 
 /// Claims head sources and a maximum entry length while all `of` these exist.
-pub fn claim(plan: &ValidatedConfig, of: &[&ConfigLifetime]) {
-    state().claim(plan, of);
+pub fn claim_store_settings(plan: &ValidatedConfig, of: &[&ConfigInstance]) {
+    lock_store_state().add_claim(plan, of);
 }
 
 /// Whether an owner in this process can follow head sources.
-pub fn follows() -> bool {
-    state().wanted.is_some()
+pub fn can_follow_heads() -> bool {
+    lock_store_state().desired_owner.is_some()
 }
 
-impl State {
+impl StoreState {
     const fn new() -> Self {
         Self {
             link: None,
-            wanted: None,
+            desired_owner: None,
             max_entry: 0,
             claims: Vec::new(),
             follows: None,
@@ -126,10 +126,10 @@ impl State {
     }
 
     /// Sets the store of the process, and links the process to its owner.
-    fn take(&mut self, socket: String, plan: &ValidatedConfig) -> Result<(), String> {
+    fn set_store(&mut self, socket: String, plan: &ValidatedConfig) -> Result<(), String> {
         let store = plan.store.as_ref();
         if let Some((known, link)) = &self.link {
-            return match *known == socket && self.wanted.as_ref() == store {
+            return match *known == socket && self.desired_owner.as_ref() == store {
                 true => {
                     link.set_deadline(plan.lookup_timeout());
                     Ok(())
@@ -144,18 +144,18 @@ impl State {
         if let Some(store) = store {
             files::prepare_folder(&store.folder)
                 .map_err(|error| format!("\"cache_path\" {error}"))?;
-            self.library = Some(Library::load()?);
+            self.library = Some(OwnerLibrary::load_library()?);
         }
-        let link = link::start(&socket);
+        let link = link::start_link(&socket);
         let link = link
             .map_err(|error| format!("cannot start the link to the owner of the store: {error}"))?;
         link.set_deadline(plan.lookup_timeout());
         self.link = Some((socket, link));
-        self.wanted = store.cloned();
+        self.desired_owner = store.cloned();
         Ok(())
     }
 
-    fn claim(&mut self, plan: &ValidatedConfig, of: &[&ConfigLifetime]) {
+    fn add_claim(&mut self, plan: &ValidatedConfig, of: &[&ConfigInstance]) {
         if plan.follows.iter().next().is_some() {
             let mut of: Vec<_> = of.iter().map(|life| life.0).collect();
             of.sort_unstable_by(|one, other| other.cmp(one));
@@ -163,24 +163,24 @@ impl State {
             let follows = plan.follows.clone();
             self.claims.insert(at, HeadSourceClaim { of, follows });
         }
-        let is_longer = plan.max_entry() > self.max_entry;
-        self.max_entry = self.max_entry.max(plan.max_entry());
-        self.restart(is_longer);
+        let is_longer = plan.largest_max_entry() > self.max_entry;
+        self.max_entry = self.max_entry.max(plan.largest_max_entry());
+        self.update_owner(is_longer);
     }
 
-    fn ended(&mut self, life: u64) {
+    fn drop_claims(&mut self, life: u64) {
         self.claims.retain(|claim| !claim.of.contains(&life));
-        self.restart(false);
+        self.update_owner(false);
     }
 
     /// Updates the owner if it `is_changed`, or if its head sources changed.
-    fn restart(&mut self, is_changed: bool) {
+    fn update_owner(&mut self, is_changed: bool) {
         let mut follows = HeadSourceList::default();
         for claim in &self.claims {
-            follows.replace_by(&claim.follows);
+            follows.merge_later(&claim.follows);
         }
         let known = self.follows.get_or_insert_default();
-        let is_changed = is_changed || !known.is_same(&follows);
+        let is_changed = is_changed || !known.equals_unordered(&follows);
         *known = follows;
         if is_changed && self.users > 0 {
             self.apply_head_sources();
@@ -189,36 +189,36 @@ impl State {
 
     /// Passes the desired settings to the owner.
     fn apply_head_sources(&self) {
-        if let Some(wanted) = self.wanted() {
-            owner::change(wanted);
+        if let Some(wanted) = self.desired_owner() {
+            owner::set_owner_settings(wanted);
         }
     }
 
-    fn wanted(&self) -> Option<DesiredOwner> {
+    fn desired_owner(&self) -> Option<DesiredOwner> {
         Some(DesiredOwner {
-            store: self.wanted.clone()?,
+            store: self.desired_owner.clone()?,
             max_entry: self.max_entry,
             follows: self.follows.clone().unwrap_or_default(),
         })
     }
 }
 
-impl Default for ConfigLifetime {
+impl Default for ConfigInstance {
     fn default() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 }
 
-impl Drop for ConfigLifetime {
+impl Drop for ConfigInstance {
     fn drop(&mut self) {
-        state().ended(self.0);
+        lock_store_state().drop_claims(self.0);
     }
 }
 
 impl Drop for OwnerGuard {
     fn drop(&mut self) {
-        let mut state = state();
+        let mut state = lock_store_state();
         state.users -= 1;
         let is_last = state.users == 0;
         drop(state);
@@ -226,23 +226,23 @@ impl Drop for OwnerGuard {
             return;
         }
         if thread::current().id() == self.0 {
-            end_unused();
+            stop_unused_owner();
         } else {
             // A worker has other streams to serve. Without a thread the owner ends
             // with the process.
-            let _ = thread::Builder::new().spawn(end_unused);
+            let _ = thread::Builder::new().spawn(stop_unused_owner);
         }
     }
 }
 
 /// Ends an owner that no filter uses. It takes time, during which workers must
 /// not wait for the lock of [`State`].
-fn end_unused() {
-    owner::stop_unless_used(|| state().users > 0);
+fn stop_unused_owner() {
+    owner::stop_unless_used(|| lock_store_state().users > 0);
 }
 
-fn state() -> MutexGuard<'static, State> {
-    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock_store_state() -> MutexGuard<'static, StoreState> {
+    STORE_STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -251,42 +251,45 @@ mod tests {
     use sszip_core::config::validated::ValidatedConfig;
     use sszip_core::config::{ConfigBlock, DirectiveLocation};
 
-    use super::{ConfigLifetime, State};
+    use super::{ConfigInstance, StoreState};
     use crate::process::PROCESS;
 
     fn plan(node: &str) -> ValidatedConfig {
         let mut directives = ConfigBlock::default();
         let at = "here";
-        let set = directives.set_at("cache_head", &[node.as_bytes()], DirectiveLocation { at });
+        let set =
+            directives.set_directive_at("cache_head", &[node.as_bytes()], DirectiveLocation { at });
         set.expect("it is right");
-        let follows = directives.resolve(PROCESS.clone()).cache.follows;
+        let follows = directives.resolve_route(PROCESS.clone()).cache.follows;
         let mut plan = ValidatedConfig::default();
-        let added = plan.follows.add(&follows, NamespaceSource::Fixed(b"main"));
+        let added = plan
+            .follows
+            .add_route_sources(&follows, NamespaceSource::Fixed(b"main"));
         added.expect("it has a name");
         plan
     }
 
-    fn followed(state: &State) -> Vec<&str> {
+    fn followed(state: &StoreState) -> Vec<&str> {
         let follows = state.follows.iter().flat_map(|follows| follows.iter());
         follows.map(|(_, follow)| follow.url_origin()).collect()
     }
 
     #[test]
     fn head_source_of_the_latest_configuration_is_followed() {
-        let mut state = State::new();
-        let [filter, one, other, later] = [(); 4].map(|()| ConfigLifetime::default());
-        state.claim(&plan("http://filter"), &[&filter]);
-        state.claim(&plan("http://other"), &[&filter, &other]);
+        let mut state = StoreState::new();
+        let [filter, one, other, later] = [(); 4].map(|()| ConfigInstance::default());
+        state.add_claim(&plan("http://filter"), &[&filter]);
+        state.add_claim(&plan("http://other"), &[&filter, &other]);
         // the order of the claims is not the order of the requests
-        state.claim(&plan("http://one"), &[&filter, &one]);
+        state.add_claim(&plan("http://one"), &[&filter, &one]);
         assert_eq!(followed(&state), ["http://other"]);
-        state.claim(&plan("http://later"), &[&later]);
+        state.add_claim(&plan("http://later"), &[&later]);
         assert_eq!(followed(&state), ["http://later"]);
         for (life, left) in [(later, "http://other"), (other, "http://one")] {
-            state.ended(life.0);
+            state.drop_claims(life.0);
             assert_eq!(followed(&state), [left]);
         }
-        state.ended(filter.0);
+        state.drop_claims(filter.0);
         assert!(followed(&state).is_empty());
     }
 }

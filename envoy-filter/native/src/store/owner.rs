@@ -14,23 +14,23 @@ use std::time::Duration;
 use sszip_core::config::head_sources::HeadSourceList;
 use sszip_core::config::store::StoreSettings;
 
-use super::owner_library::{Library, Settings};
+use super::owner_library::{OwnerLibrary, OwnerSettings};
 
 /// Time to wait for further changes, in milliseconds: the filters of one
 /// configuration change the settings one after the other.
-const SETTLING: u64 = 50;
+const SETTLING_MS: u64 = 50;
 
 /// Interval between checks while no owner is wanted, in milliseconds.
-const RESTING: u64 = 3_600_000;
+const IDLE_CHECK_MS: u64 = 3_600_000;
 
-static LIBRARY: OnceLock<Library> = OnceLock::new();
+static LIBRARY: OnceLock<OwnerLibrary> = OnceLock::new();
 
 /// Settings that are not passed to the owner yet.
-static WANTED: Mutex<Option<DesiredOwner>> = Mutex::new(None);
+static PENDING_SETTINGS: Mutex<Option<DesiredOwner>> = Mutex::new(None);
 static IS_CHANGED: Condvar = Condvar::new();
 
 /// No filter uses the owner. Locked while the library is called.
-static RESTS: Mutex<bool> = Mutex::new(false);
+static IS_OWNER_UNUSED: Mutex<bool> = Mutex::new(false);
 
 /// The settings that the owner in this process is to have: its store, head sources and limits.
 #[derive(Clone, Debug)]
@@ -44,66 +44,66 @@ pub struct DesiredOwner {
 ///
 /// # Errors
 /// No thread is available.
-pub fn start(library: Library) -> Result<(), std::io::Error> {
-    *locked(&RESTS) = false;
+pub fn start_owner_thread(library: OwnerLibrary) -> Result<(), std::io::Error> {
+    *lock_ignoring_poison(&IS_OWNER_UNUSED) = false;
     if LIBRARY.set(library).is_ok() {
         let thread = std::thread::Builder::new().name("sszip-owns".into());
-        thread.spawn(move || serve(library))?;
+        thread.spawn(move || run_owner_thread(library))?;
     }
     Ok(())
 }
 
 /// Sets the settings of the owner, which its thread applies soon.
-pub fn change(wanted: DesiredOwner) {
-    *locked(&WANTED) = Some(wanted);
+pub fn set_owner_settings(wanted: DesiredOwner) {
+    *lock_ignoring_poison(&PENDING_SETTINGS) = Some(wanted);
     IS_CHANGED.notify_one();
 }
 
 /// Ends the owner and stores the entries of its memory, unless a filter uses it
 /// again.
 pub fn stop_unless_used(is_used: impl FnOnce() -> bool) {
-    end(false, is_used);
+    stop_owner(false, is_used);
 }
 
-fn serve(library: Library) {
+fn run_owner_thread(library: OwnerLibrary) {
     let mut settings = None;
     let mut is_at_exit = [false; 2];
     loop {
-        if locked(&WANTED).is_some() {
-            std::thread::sleep(Duration::from_millis(SETTLING));
+        if lock_ignoring_poison(&PENDING_SETTINGS).is_some() {
+            std::thread::sleep(Duration::from_millis(SETTLING_MS));
         }
-        let new = locked(&WANTED).take();
-        let rests = locked(&RESTS);
-        if let Some(new) = new.map(|wanted| wanted.settings()) {
+        let new = lock_ignoring_poison(&PENDING_SETTINGS).take();
+        let rests = lock_ignoring_poison(&IS_OWNER_UNUSED);
+        if let Some(new) = new.map(|wanted| wanted.library_settings()) {
             let is_other = settings.as_ref().is_some_and(|known| *known != new);
-            if is_other && !*rests && !library.exit(false) {
+            if is_other && !*rests && !library.exit_owner(false) {
                 detach_thread();
             }
             settings = Some(new);
         }
-        let mut after = RESTING;
+        let mut after = IDLE_CHECK_MS;
         if let (Some(settings), false) = (&settings, *rests) {
-            at_exit(&mut is_at_exit[0]);
-            let ran = library.run(settings);
+            register_exit_handler(&mut is_at_exit[0]);
+            let ran = library.run_owner_step(settings);
             after = ran.0;
             if ran.1 {
                 // registered before RocksDB's own functions, which exist by now
-                at_exit(&mut is_at_exit[1]);
+                register_exit_handler(&mut is_at_exit[1]);
             }
         }
         drop(rests);
-        let wanted = locked(&WANTED);
+        let wanted = lock_ignoring_poison(&PENDING_SETTINGS);
         let patience = Duration::from_millis(after);
         drop(IS_CHANGED.wait_timeout_while(wanted, patience, |wanted| wanted.is_none()));
     }
 }
 
 impl DesiredOwner {
-    fn settings(&self) -> Settings {
+    fn library_settings(&self) -> OwnerSettings {
         let store = &self.store;
-        Settings {
-            socket: store.socket(),
-            path: store.data(),
+        OwnerSettings {
+            socket: store.owner_socket_path(),
+            path: store.data_folder_path(),
             max_size: store.max_size.unwrap_or(0),
             memory: store.memory.unwrap_or(0),
             max_entry: self.max_entry,
@@ -115,29 +115,29 @@ impl DesiredOwner {
 }
 
 /// Ends the owner if the process ends without destroying its filters.
-fn at_exit(is_registered: &mut bool) {
+fn register_exit_handler(is_registered: &mut bool) {
     if !std::mem::replace(is_registered, true) {
         // SAFETY: the module stays until the process ends. If registration
         // fails, entries in memory are lost, as in a crash.
-        unsafe { libc::atexit(process_ends) };
+        unsafe { libc::atexit(handle_process_exit) };
     }
 }
 
-extern "C" fn process_ends() {
-    let _ = std::panic::catch_unwind(|| end(true, || false));
+extern "C" fn handle_process_exit() {
+    let _ = std::panic::catch_unwind(|| stop_owner(true, || false));
 }
 
 /// Ends the owner, unless a filter uses it. `is_over`: the process ends as well.
-fn end(is_over: bool, is_used: impl FnOnce() -> bool) {
+fn stop_owner(is_over: bool, is_used: impl FnOnce() -> bool) {
     let Some(library) = LIBRARY.get() else {
         return;
     };
-    let mut rests = locked(&RESTS);
+    let mut rests = lock_ignoring_poison(&IS_OWNER_UNUSED);
     if is_used() {
         return;
     }
     *rests = true;
-    if library.exit(is_over) {
+    if library.exit_owner(is_over) {
         return;
     }
     if is_over {
@@ -151,12 +151,12 @@ fn end(is_over: bool, is_used: impl FnOnce() -> bool) {
 /// disk by then are lost, as in a crash; no others are.
 fn detach_thread() {
     // SAFETY: the module stays until the process ends.
-    unsafe { libc::atexit(end_at_once) };
+    unsafe { libc::atexit(exit_immediately) };
 }
 
-extern "C" fn end_at_once() {
+extern "C" fn exit_immediately() {
     // ends an owner that was started meanwhile
-    process_ends();
+    handle_process_exit();
     at_once();
 }
 
@@ -165,6 +165,6 @@ fn at_once() {
     unsafe { libc::_exit(0) };
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock_ignoring_poison<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -10,17 +10,17 @@ use std::path::Path;
 use std::ptr;
 
 use crate::abi::LogLevel;
-use crate::envoy::log;
+use crate::envoy::write_envoy_log;
 
 /// Version of the library's ABI, as in the header.
-const ABI: u32 = 5;
+const ABI_VERSION: u32 = 5;
 
 const NAME: &str = "libsszip_owner.so";
 
 /// C struct `sszip_owner_config`; a number that is 0 means the owner's default.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Config {
+pub struct RawOwnerConfig {
     size: usize,
     socket: *const c_char,
     socket_len: usize,
@@ -43,7 +43,7 @@ type OwnerLog = Option<unsafe extern "C" fn(level: u32, line: *const c_char)>;
 
 /// The settings with which the library starts an owner.
 #[derive(Debug, Default, Eq, PartialEq)]
-pub struct Settings {
+pub struct OwnerSettings {
     /// Path of the socket on which the owner listens.
     pub socket: String,
     /// Folder of the store.
@@ -60,17 +60,17 @@ pub struct Settings {
 
 /// The functions of the loaded library, which stays loaded until the process ends.
 #[derive(Clone, Copy, Debug)]
-pub struct Library {
-    run: unsafe extern "C" fn(*const Config, bool, OwnerLog, *mut bool) -> u64,
-    exit: unsafe extern "C" fn(OwnerLog) -> bool,
+pub struct OwnerLibrary {
+    run: unsafe extern "C" fn(*const RawOwnerConfig, bool, OwnerLog, *mut bool) -> u64,
+    exit_owner: unsafe extern "C" fn(OwnerLog) -> bool,
 }
 
-impl Library {
+impl OwnerLibrary {
     /// Loads the library from the folder of this module, and checks its ABI version.
     ///
     /// # Errors
     /// The library does not exist, or is from another build.
-    pub fn load() -> Result<Self, String> {
+    pub fn load_library() -> Result<Self, String> {
         let path = module_path().with_file_name(NAME);
         let name = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
         // SAFETY: loading it runs the initialisers of Rust and RocksDB.
@@ -85,26 +85,27 @@ impl Library {
         // SAFETY: the functions have the header's types; only functions that
         // were found are called.
         unsafe {
-            let abi = function(library, c"sszip_owner_abi")?;
+            let abi = library_function(library, c"sszip_owner_abi")?;
             let abi: unsafe extern "C" fn() -> u32 = std::mem::transmute(abi);
             let its = abi();
-            if its != ABI {
+            if its != ABI_VERSION {
                 return Err(format!(
                     "\"{}\" is from another build than the module (interface {its}, the module has \
-                     {ABI}); install both files of one build",
+                     {ABI_VERSION}); install both files of one build",
                     path.display()
                 ));
             }
-            let run = function(library, c"sszip_owner_run")?;
-            let exit = function(library, c"sszip_owner_exit")?;
+            let run = library_function(library, c"sszip_owner_run")?;
+            let exit = library_function(library, c"sszip_owner_exit")?;
             Ok(Self {
                 run: std::mem::transmute::<
                     *mut c_void,
-                    unsafe extern "C" fn(*const Config, bool, OwnerLog, *mut bool) -> u64,
+                    unsafe extern "C" fn(*const RawOwnerConfig, bool, OwnerLog, *mut bool) -> u64,
                 >(run),
-                exit: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(OwnerLog) -> bool>(
-                    exit,
-                ),
+                exit_owner: std::mem::transmute::<
+                    *mut c_void,
+                    unsafe extern "C" fn(OwnerLog) -> bool,
+                >(exit),
             })
         }
     }
@@ -112,8 +113,8 @@ impl Library {
     /// Starts the owner unless it runs, and performs its next work. Returns the
     /// milliseconds after which to call again, and whether the owner serves.
     /// Only one thread calls this.
-    pub fn run(&self, settings: &Settings) -> (u64, bool) {
-        let config = Config::from_settings(settings);
+    pub fn run_owner_step(&self, settings: &OwnerSettings) -> (u64, bool) {
+        let config = RawOwnerConfig::from_settings(settings);
         let mut serves = false;
         // SAFETY: the strings are valid during the call.
         let after = unsafe { (self.run)(&raw const config, true, Some(log_line), &raw mut serves) };
@@ -123,14 +124,14 @@ impl Library {
     /// Ends the owner, and stores the entries of its memory. `false`: it is
     /// still ending. `is_over`: the process ends as well, and has no log any
     /// more.
-    pub fn exit(&self, is_over: bool) -> bool {
+    pub fn exit_owner(&self, is_over: bool) -> bool {
         // SAFETY: the function has no other arguments.
-        unsafe { (self.exit)(if is_over { None } else { Some(log_line) }) }
+        unsafe { (self.exit_owner)(if is_over { None } else { Some(log_line) }) }
     }
 }
 
-impl Config {
-    fn from_settings(settings: &Settings) -> Self {
+impl RawOwnerConfig {
+    fn from_settings(settings: &OwnerSettings) -> Self {
         Self {
             size: size_of::<Self>(),
             socket: settings.socket.as_ptr().cast(),
@@ -161,7 +162,7 @@ unsafe extern "C" fn log_line(level: u32, line: *const c_char) {
     // call.
     let line = unsafe { CStr::from_ptr(line) };
     // no panic may unwind into the library
-    let _ = std::panic::catch_unwind(|| log(level, &line.to_string_lossy()));
+    let _ = std::panic::catch_unwind(|| write_envoy_log(level, &line.to_string_lossy()));
 }
 
 /// Returns the path from which this module was loaded.
@@ -185,7 +186,7 @@ fn module_path() -> std::path::PathBuf {
 
 /// # Safety
 /// The library is open.
-unsafe fn function(library: *mut c_void, name: &CStr) -> Result<*mut c_void, String> {
+unsafe fn library_function(library: *mut c_void, name: &CStr) -> Result<*mut c_void, String> {
     // SAFETY: the function's contract.
     let found = unsafe { libc::dlsym(library, name.as_ptr()) };
     match found.is_null() {
@@ -214,16 +215,16 @@ fn load_error() -> String {
 mod tests {
     use std::mem::offset_of;
 
-    use super::{Config, ABI};
+    use super::{RawOwnerConfig, ABI_VERSION};
 
     #[test]
     fn struct_layout_equals_the_owner_header() {
         use sszip_owner::ffi::{sszip_owner_config as Its, SSZIP_OWNER_ABI};
-        assert_eq!(ABI, SSZIP_OWNER_ABI);
-        assert_eq!(size_of::<Config>(), size_of::<Its>());
+        assert_eq!(ABI_VERSION, SSZIP_OWNER_ABI);
+        assert_eq!(size_of::<RawOwnerConfig>(), size_of::<Its>());
         macro_rules! same {
             ($($field:ident)*) => {$(
-                assert_eq!(offset_of!(Config, $field), offset_of!(Its, $field), stringify!($field));
+                assert_eq!(offset_of!(RawOwnerConfig, $field), offset_of!(Its, $field), stringify!($field));
             )*};
         }
         same!(size socket socket_len path path_len max_size memory max_entry threads);

@@ -19,18 +19,20 @@ use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use sszip_core::cache::use_stale::UpstreamFailure;
-use sszip_core::exchange::drive::{BodyLength, Driver, FailureReason, Job, Step};
+use sszip_core::exchange::drive::{
+    BodyLength, ExchangeDriver, FailureReason, HostStep, OffLoopJob,
+};
 use sszip_core::exchange::HeadEdit;
-use sszip_core::variable::Variable;
+use sszip_core::log_variable::LogVariable;
 use sszip_envoy_carrier::head::MessageHead;
 use sszip_envoy_carrier::request::REDIRECTED_FROM;
 
-use self::response_sender::BackpressuredResponse;
+use self::response_sender::UnsentResponse;
 use crate::abi::{BodyType, HeaderType};
 use crate::background::{ForwardedRequest, StreamBackground};
-use crate::envoy::{Scheduler, Stream};
-use crate::metrics::Metrics;
-use crate::wakeups::{Waiting, WOKEN};
+use crate::envoy::{EnvoyStream, EventScheduler};
+use crate::metrics::EnvoyMetrics;
+use crate::wakeups::{StreamWaiter, WOKEN_EVENT};
 use crate::{clock, status, thread_pool, timers};
 
 /// An action that is performed after the exchange is released, since Envoy may
@@ -43,9 +45,9 @@ pub enum StreamAction {
     /// Let Envoy buffer the request body until it is complete.
     Buffer,
     /// Send the driver's response, without a request to the upstream.
-    Respond(Box<Driver>),
+    Respond(Box<ExchangeDriver>),
     /// Send the rest of the driver's response.
-    Resume(BackpressuredResponse),
+    Resume(UnsentResponse),
     /// Respond with 502, since there is no response to send.
     Fail(FailureReason),
     /// Reset the stream, because its response cannot be completed.
@@ -53,7 +55,7 @@ pub enum StreamAction {
 }
 
 /// The result of an action, which determines the status that the hook returns.
-pub enum Outcome {
+pub enum ActionOutcome {
     /// The stream continues.
     Continue,
     /// The stream waits.
@@ -62,12 +64,12 @@ pub enum Outcome {
     Keep,
     /// The filter's own response was started, with its rest if the client reads
     /// slowly; or the stream was reset.
-    Ended(Option<BackpressuredResponse>),
+    Ended(Option<UnsentResponse>),
 }
 
 /// The state of a stream between two hooks: forwarding, waiting, buffering, sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum StreamState {
     /// The exchange takes no part in the stream.
     Passing,
     /// The request body is being buffered.
@@ -96,27 +98,27 @@ enum State {
 }
 
 /// Event of a deadline; the other bits are its number.
-const TIMER: u64 = 1 << 62;
+const TIMER_EVENT: u64 = 1 << 62;
 /// Event of a job that has run.
-const DONE: u64 = 1 << 61;
+const JOB_DONE_EVENT: u64 = 1 << 61;
 /// Event that starts a delayed response.
-const ANSWER: u64 = 1 << 57;
+const DELAYED_RESPONSE_EVENT: u64 = 1 << 57;
 /// Event of a client that reads again.
-const CAUGHT_UP: u64 = 1 << 58;
+const CLIENT_READS_EVENT: u64 = 1 << 58;
 /// Event that completes a response whose trailers arrived.
-const TRAILERS: u64 = 1 << 60;
+const TRAILERS_EVENT: u64 = 1 << 60;
 
 /// The exchange of one stream: its driver, its state and the parts of it that wait.
-pub struct Exchange {
-    state: State,
-    driver: Option<Driver>,
+pub struct StreamExchange {
+    state: StreamState,
+    driver: Option<ExchangeDriver>,
     /// Length of the request body that its head announces.
     announced: BodyLength,
     /// Id of the client's connection, on which a response may be unsent.
     connection: u64,
     follows_unsent: bool,
     /// Created on first use.
-    scheduler: Option<Arc<Scheduler>>,
+    stream_scheduler: Option<Arc<EventScheduler>>,
     /// Event of the last deadline.
     timer: u64,
     /// The deadline is set and has not passed.
@@ -124,13 +126,13 @@ pub struct Exchange {
     /// Slot into which a job is returned.
     place: thread_pool::CompletionTarget,
     /// Identity by which the stream is woken.
-    waiting: Option<Waiting>,
+    waiting: Option<StreamWaiter>,
     /// Output of the encoder that was not sent.
     written: Vec<u8>,
     /// Failure of the upstream, if the response is a local reply of Envoy.
     local_reply: Option<UpstreamFailure>,
     /// Rest of the filter's own response, which waits for the client.
-    sending: Option<BackpressuredResponse>,
+    sending: Option<UnsentResponse>,
     /// The upstream sent trailers, and thereby its whole response.
     has_trailers: bool,
     /// Value of Envoy's redirect header when the request arrived, if it was an
@@ -139,7 +141,7 @@ pub struct Exchange {
     /// Time at which the stream began, if exchanges are counted.
     since: Option<Instant>,
     /// Metrics of the stream's filter.
-    metrics: Option<Arc<Metrics>>,
+    metrics: Option<Arc<EnvoyMetrics>>,
     /// Edits that restore the client's request headers, which differ in the
     /// upstream request.
     own_fields: Vec<HeadEdit>,
@@ -150,17 +152,17 @@ pub struct Exchange {
     on_its_way: Option<ForwardedRequest>,
 }
 
-impl Exchange {
+impl StreamExchange {
     /// Creates the exchange of a new stream.
     pub fn new() -> Self {
         let (driver, own_fields) = redirect::take();
         Self {
-            state: State::Passing,
+            state: StreamState::Passing,
             announced: BodyLength::Unknown,
             driver,
             connection: 0,
             follows_unsent: false,
-            scheduler: None,
+            stream_scheduler: None,
             timer: 0,
             is_timed: false,
             place: thread_pool::CompletionTarget::default(),
@@ -179,49 +181,49 @@ impl Exchange {
     }
 
     /// Sets the metrics in which the stream is counted.
-    pub fn metrics_target(&mut self, metrics: &Arc<Metrics>) {
+    pub fn set_metrics(&mut self, metrics: &Arc<EnvoyMetrics>) {
         self.metrics = Some(Arc::clone(metrics));
     }
 
     /// Reports a finished exchange to access logs and metrics.
-    fn report(&mut self, stream: Stream) {
+    fn report_exchange(&mut self, stream: EnvoyStream) {
         let Some(driver) = &mut self.driver else {
             return;
         };
         set_dynamic_metadata(stream, Some(driver));
-        self.count(stream);
+        self.count_tally(stream);
     }
 
-    fn count(&mut self, stream: Stream) {
+    fn count_tally(&mut self, stream: EnvoyStream) {
         let Some(driver) = &mut self.driver else {
             return;
         };
-        status::tally(driver, self.since, |tally| {
+        status::count_finished_exchange(driver, self.since, |tally| {
             if let Some(metrics) = &self.metrics {
-                metrics.count(stream, tally);
+                metrics.count_exchange(stream, tally);
             }
         });
     }
 
     /// Ends the exchange before its stream; if it was not finished, the client
     /// is gone.
-    pub fn complete(&mut self, stream: Stream) {
+    pub fn complete_stream(&mut self, stream: EnvoyStream) {
         if self.driver.is_none() || self.continue_redirect(stream) {
             return;
         }
         let own = std::mem::take(&mut self.own_fields);
-        stream.edit(HeaderType::Request, &own);
+        stream.edit_head(HeaderType::Request, &own);
         match self.state {
-            State::Purging => self.purge_is_left(stream),
-            _ => self.report(stream),
+            StreamState::Purging => self.purge_is_left(stream),
+            _ => self.report_exchange(stream),
         }
     }
 
     /// Whether the stream, which ends, is continued by another one, which then
     /// receives the driver.
-    fn continue_redirect(&mut self, stream: Stream) -> bool {
-        let head = stream.head(HeaderType::Request);
-        let goes_on = self.state == State::Forwarded
+    fn continue_redirect(&mut self, stream: EnvoyStream) -> bool {
+        let head = stream.copy_head(HeaderType::Request);
+        let goes_on = self.state == StreamState::Forwarded
             && self.driver.is_some()
             && head.get(REDIRECTED_FROM) != self.redirected_from.as_deref();
         if goes_on {
@@ -233,21 +235,22 @@ impl Exchange {
 
     /// Drops the driver after a misuse; the stream continues without it.
     fn drop_driver(&mut self) -> StreamAction {
-        self.state = State::Passing;
-        self.forget();
+        self.state = StreamState::Passing;
+        self.clear_request_state();
         StreamAction::Continue
     }
 
     /// Handles a local reply of Envoy before it is sent.
-    pub fn local_reply(&mut self, stream: Stream, failure: UpstreamFailure) {
+    pub fn local_reply(&mut self, stream: EnvoyStream, failure: UpstreamFailure) {
         self.local_reply = Some(failure);
-        if let (State::Buffering | State::Streaming, Some(driver)) = (self.state, &mut self.driver)
+        if let (StreamState::Buffering | StreamState::Streaming, Some(driver)) =
+            (self.state, &mut self.driver)
         {
             // the upstream's connection ended; the result of the abort does not
             // matter
-            let _ = driver.abort();
-            self.state = State::Passing;
-            self.report(stream);
+            let _ = driver.abort_response();
+            self.state = StreamState::Passing;
+            self.report_exchange(stream);
         }
     }
 
@@ -255,36 +258,41 @@ impl Exchange {
     pub fn is_request(&self) -> bool {
         matches!(
             self.state,
-            State::LookingUp
-                | State::Waiting
-                | State::Purging
-                | State::ReportingStatus
-                | State::Answering
+            StreamState::LookingUp
+                | StreamState::Waiting
+                | StreamState::Purging
+                | StreamState::ReportingStatus
+                | StreamState::Answering
         )
     }
 
     /// Whether the response is complete. The rest of the request must then be
     /// discarded, so that Envoy does not resume the stream.
     fn is_answered(&self) -> bool {
-        matches!(self.state, State::Coding | State::Answering) || self.has_trailers
+        matches!(self.state, StreamState::Coding | StreamState::Answering) || self.has_trailers
     }
 
     /// Handles an event. If Envoy does not let the stream resume (`can_go_on`),
     /// a deadline must wait until more of the stream arrives.
-    pub fn scheduled(&mut self, stream: Stream, event: u64, can_go_on: bool) -> StreamAction {
+    pub fn handle_scheduled_event(
+        &mut self,
+        stream: EnvoyStream,
+        event: u64,
+        can_go_on: bool,
+    ) -> StreamAction {
         match event {
-            DONE => self.done(stream),
-            WOKEN => self.repeat_lookup(stream),
-            ANSWER if self.state == State::Answering => self.answered(),
-            CAUGHT_UP => self
+            JOB_DONE_EVENT => self.finish_job(stream),
+            WOKEN_EVENT => self.repeat_lookup(stream),
+            DELAYED_RESPONSE_EVENT if self.state == StreamState::Answering => self.respond_now(),
+            CLIENT_READS_EVENT => self
                 .sending
                 .take()
                 .map_or(StreamAction::Stop, StreamAction::Resume),
-            TRAILERS => self.ends_by_trailers(stream),
+            TRAILERS_EVENT => self.ends_by_trailers(stream),
             timer if self.is_timed && timer == self.timer => {
                 self.is_timed = false;
                 match can_go_on {
-                    true => self.due(stream),
+                    true => self.handle_deadline(stream),
                     false => StreamAction::Stop,
                 }
             }
@@ -292,7 +300,7 @@ impl Exchange {
         }
     }
 
-    fn done(&mut self, stream: Stream) -> StreamAction {
+    fn finish_job(&mut self, stream: EnvoyStream) -> StreamAction {
         let job = self
             .place
             .lock()
@@ -301,95 +309,102 @@ impl Exchange {
         let (Some(job), Some(driver)) = (job, &mut self.driver) else {
             return StreamAction::Stop;
         };
-        let step = driver.job_done(job);
+        let step = driver.resume_after_job(job);
         match self.state {
-            State::LookingUp => self.lookup_done(stream, step),
-            State::Coding => self.ended(stream, step, BodyType::BufferedResponse),
+            StreamState::LookingUp => self.lookup_done(stream, step),
+            StreamState::Coding => self.send_ended_body(stream, step, BodyType::BufferedResponse),
             _ => StreamAction::Stop,
         }
     }
 
     /// Handles a deadline: sends the buffered body, or the output that the
     /// encoder retains.
-    fn due(&mut self, stream: Stream) -> StreamAction {
+    fn handle_deadline(&mut self, stream: EnvoyStream) -> StreamAction {
         let into = BodyType::BufferedResponse;
         match self.state {
-            State::Buffering => match self.driver.as_mut().map(Driver::end_buffering) {
-                Some(Ok(Step::Await)) => StreamAction::Stop,
-                Some(Ok(Step::SendThenPass)) => {
+            StreamState::Buffering => match self.driver.as_mut().map(ExchangeDriver::end_buffering)
+            {
+                Some(Ok(HostStep::Await)) => StreamAction::Stop,
+                Some(Ok(HostStep::SendThenPass)) => {
                     self.edit_head(stream);
                     self.append_body(stream, into);
-                    self.set_state(State::Observing);
+                    self.set_state(StreamState::Observing);
                     StreamAction::Continue
                 }
-                Some(Ok(Step::Stream)) => {
+                Some(Ok(HostStep::Stream)) => {
                     self.edit_head(stream);
-                    self.set_state(State::Streaming);
-                    self.flush(stream)
+                    self.set_state(StreamState::Streaming);
+                    self.flush_encoder(stream)
                 }
-                Some(Ok(step)) => self.fail(stream, &step),
+                Some(Ok(step)) => self.fail_exchange(stream, &step),
                 _ => StreamAction::Reset("sszip: a buffered body could not be released"),
             },
-            State::Streaming => self.flush(stream),
-            State::Waiting | State::Purging | State::ReportingStatus => self.repeat_lookup(stream),
+            StreamState::Streaming => self.flush_encoder(stream),
+            StreamState::Waiting | StreamState::Purging | StreamState::ReportingStatus => {
+                self.repeat_lookup(stream)
+            }
             _ => StreamAction::Stop,
         }
     }
 
     /// Sets the driver's deadline, unless one is set: a buffered body's counts
     /// from its first byte, a stream's from the first byte that was not sent.
-    fn set_timer(&mut self, stream: Stream) {
-        let due = self.driver.as_ref().and_then(Driver::next_timeout_ms);
+    fn set_timer(&mut self, stream: EnvoyStream) {
+        let due = self
+            .driver
+            .as_ref()
+            .and_then(ExchangeDriver::next_timeout_ms);
         if let (Some(ms), false) = (due, self.is_timed) {
-            self.timer = TIMER | (self.timer + 1) & (TIMER - 1);
+            self.timer = TIMER_EVENT | (self.timer + 1) & (TIMER_EVENT - 1);
             let timer = self.timer;
-            self.is_timed = timers::set(self.scheduler(stream), timer, ms);
+            self.is_timed = timers::set_stream_timer(self.stream_scheduler(stream), timer, ms);
         }
     }
 
     /// Changes the state, and cancels the deadline of the previous one.
-    fn set_state(&mut self, state: State) {
+    fn set_state(&mut self, state: StreamState) {
         self.state = state;
         self.is_timed = false;
     }
 
-    fn scheduler(&mut self, stream: Stream) -> &Arc<Scheduler> {
-        self.scheduler.get_or_insert_with(|| stream.scheduler())
+    fn stream_scheduler(&mut self, stream: EnvoyStream) -> &Arc<EventScheduler> {
+        self.stream_scheduler
+            .get_or_insert_with(|| stream.create_stream_scheduler())
     }
 
-    fn run(&mut self, stream: Stream, job: Job) {
+    fn run_job(&mut self, stream: EnvoyStream, job: OffLoopJob) {
         let place = Arc::clone(&self.place);
-        thread_pool::run(job, &place, self.scheduler(stream), DONE);
+        thread_pool::run_on_pool(job, &place, self.stream_scheduler(stream), JOB_DONE_EVENT);
     }
 
-    fn fail(&mut self, stream: Stream, step: &Step) -> StreamAction {
-        self.state = State::Passing;
-        self.report(stream);
+    fn fail_exchange(&mut self, stream: EnvoyStream, step: &HostStep) -> StreamAction {
+        self.state = StreamState::Passing;
+        self.report_exchange(stream);
         match step {
-            Step::Fail(lack) => StreamAction::Fail(*lack),
+            HostStep::Fail(lack) => StreamAction::Fail(*lack),
             _ => StreamAction::Reset("sszip: unexpected step"),
         }
     }
 
     /// Completes the response, if Envoy has all of it.
-    fn complete_response(&mut self, stream: Stream, is_last: bool) {
+    fn complete_response(&mut self, stream: EnvoyStream, is_last: bool) {
         if !is_last {
             return;
         }
-        self.state = State::Passing;
+        self.state = StreamState::Passing;
         if let Some(driver) = &mut self.driver {
-            if let Some(job) = driver.response_sent(clock::monotonic()) {
+            if let Some(job) = driver.response_sent(clock::monotonic_ms()) {
                 thread_pool::run_detached(job);
             }
         }
-        thread_pool::log_lines();
-        self.report(stream);
+        thread_pool::log_verified_hits();
+        self.report_exchange(stream);
         // Envoy has a copy, and the client may be slow
-        self.forget();
+        self.clear_request_state();
     }
 
-    fn forget(&mut self) {
-        if let Some(job) = self.driver.as_mut().and_then(Driver::teardown_job) {
+    fn clear_request_state(&mut self) {
+        if let Some(job) = self.driver.as_mut().and_then(ExchangeDriver::teardown_job) {
             thread_pool::run_detached(job);
         }
         self.driver = None;
@@ -398,24 +413,25 @@ impl Exchange {
     /// Resumes the filter's own response after the client has read. The event
     /// is deferred, because Envoy is about to notify other filters and must not
     /// find the stream ended.
-    pub fn writable_again(&mut self, stream: Stream) {
+    pub fn writable_again(&mut self, stream: EnvoyStream) {
         if self.sending.is_some() {
-            self.scheduler(stream).commit(CAUGHT_UP);
+            self.stream_scheduler(stream)
+                .schedule_event(CLIENT_READS_EVENT);
         }
     }
 
     /// Keeps the rest of a response until the client reads again.
-    pub fn wait_for_client(&mut self, sending: BackpressuredResponse) {
+    pub fn wait_for_client(&mut self, sending: UnsentResponse) {
         self.sending = Some(sending);
     }
 
     /// Releases the exchange of a stream that has ended.
-    pub fn release(&mut self) {
+    pub fn release_stream(&mut self) {
         self.waiting = None;
         self.sending = None;
-        self.forget();
-        if let Some(scheduler) = &self.scheduler {
-            scheduler.close();
+        self.clear_request_state();
+        if let Some(scheduler) = &self.stream_scheduler {
+            scheduler.stop_events();
         }
     }
 }
@@ -423,32 +439,32 @@ impl Exchange {
 impl StreamAction {
     /// Performs the action while the exchange is released. `is_behind`: the
     /// client reads slowly.
-    pub fn perform(self, stream: Stream, is_behind: &Cell<bool>) -> Outcome {
+    pub fn perform_action(self, stream: EnvoyStream, is_behind: &Cell<bool>) -> ActionOutcome {
         match self {
-            StreamAction::Continue => return Outcome::Continue,
-            StreamAction::Stop => return Outcome::Wait,
-            StreamAction::Buffer => return Outcome::Keep,
+            StreamAction::Continue => return ActionOutcome::Continue,
+            StreamAction::Stop => return ActionOutcome::Wait,
+            StreamAction::Buffer => return ActionOutcome::Keep,
             StreamAction::Respond(driver) => {
-                let sending = BackpressuredResponse::begin(driver, stream);
-                return Outcome::Ended(sending.resume(stream, is_behind));
+                let sending = UnsentResponse::send_head(driver, stream);
+                return ActionOutcome::Ended(sending.send_until_backpressure(stream, is_behind));
             }
             StreamAction::Resume(sending) => {
-                return Outcome::Ended(sending.resume(stream, is_behind))
+                return ActionOutcome::Ended(sending.send_until_backpressure(stream, is_behind))
             }
-            StreamAction::Fail(lack) => stream.reply(502, "", lack.name()),
-            StreamAction::Reset(why) => stream.reset(why),
+            StreamAction::Fail(lack) => stream.send_local_reply(502, "", lack.reason_name()),
+            StreamAction::Reset(why) => stream.reset_stream(why),
         }
-        Outcome::Ended(None)
+        ActionOutcome::Ended(None)
     }
 }
 
 /// Sets the values that access logs show.
-fn set_dynamic_metadata(stream: Stream, driver: Option<&Driver>) {
-    let exchange = driver.and_then(Driver::exchange);
-    let values = Variable::ALL.map(|variable| {
-        let name = variable.name();
+fn set_dynamic_metadata(stream: EnvoyStream, driver: Option<&ExchangeDriver>) {
+    let exchange = driver.and_then(ExchangeDriver::available_exchange);
+    let values = LogVariable::ALL.map(|variable| {
+        let name = variable.variable_name();
         let name = name.strip_prefix("sszip_").unwrap_or(name);
-        (name, variable.text(exchange))
+        (name, variable.log_text(exchange))
     });
     let values = values.iter();
     stream.set_dynamic_metadata(values.filter_map(|(name, text)| Some((*name, text.as_deref()?))));

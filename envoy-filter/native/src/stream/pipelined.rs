@@ -9,8 +9,8 @@
 
 use std::cell::Cell;
 
-use super::{Exchange, State, StreamAction, ANSWER};
-use crate::envoy::Stream;
+use super::{StreamAction, StreamExchange, StreamState, DELAYED_RESPONSE_EVENT};
+use crate::envoy::EnvoyStream;
 
 /// Number of connections of a worker that are distinguished for certain.
 const CONNECTIONS: usize = 1024;
@@ -18,37 +18,39 @@ const CONNECTIONS: usize = 1024;
 thread_local! {
     /// Connections that may have an unsent response, by id modulo the length;
     /// 0: none.
-    static UNSENT: [Cell<u64>; CONNECTIONS] = const { [const { Cell::new(0) }; CONNECTIONS] };
+    static UNSENT_CONNECTIONS: [Cell<u64>; CONNECTIONS] = const { [const { Cell::new(0) }; CONNECTIONS] };
 }
 
 /// Replaces the entry of a connection, and returns the previous one.
-fn replace(connection: u64, known: u64) -> u64 {
-    UNSENT.with(|all| all[connection as usize % CONNECTIONS].replace(known))
+fn replace_unsent(connection: u64, known: u64) -> u64 {
+    UNSENT_CONNECTIONS.with(|all| all[connection as usize % CONNECTIONS].replace(known))
 }
 
-impl Exchange {
+impl StreamExchange {
     /// Records that a request arrived, to which the filter or the node will
     /// respond.
-    pub(super) fn request_arrived(&mut self, stream: Stream) {
-        let connection = stream.connection();
-        self.follows_unsent = replace(connection, connection) == connection && connection != 0;
+    pub(super) fn request_arrived(&mut self, stream: EnvoyStream) {
+        let connection = stream.connection_id();
+        self.follows_unsent =
+            replace_unsent(connection, connection) == connection && connection != 0;
         self.connection = connection;
     }
 
     /// Sends the driver's response, now or in an event of its own.
-    pub(super) fn answer(&mut self, stream: Stream) -> StreamAction {
-        if self.follows_unsent && stream.protocol().starts_with(b"HTTP/1") {
-            replace(self.connection, 0);
-            self.set_state(State::Answering);
-            self.scheduler(stream).commit(ANSWER);
+    pub(super) fn respond_in_turn(&mut self, stream: EnvoyStream) -> StreamAction {
+        if self.follows_unsent && stream.client_protocol().starts_with(b"HTTP/1") {
+            replace_unsent(self.connection, 0);
+            self.set_state(StreamState::Answering);
+            self.stream_scheduler(stream)
+                .schedule_event(DELAYED_RESPONSE_EVENT);
             return StreamAction::Stop;
         }
-        self.answered()
+        self.respond_now()
     }
 
     /// Sends the driver's response when its event arrives.
-    pub(super) fn answered(&mut self) -> StreamAction {
-        self.set_state(State::Passing);
+    pub(super) fn respond_now(&mut self) -> StreamAction {
+        self.set_state(StreamState::Passing);
         let driver = self.driver.take();
         driver.map_or(StreamAction::Continue, |driver| {
             StreamAction::Respond(Box::new(driver))

@@ -6,24 +6,24 @@
 
 use std::cell::Cell;
 
-use sszip_core::exchange::drive::Driver;
+use sszip_core::exchange::drive::ExchangeDriver;
 use sszip_core::exchange::HeadEdit;
 
 thread_local! {
     /// Driver of the stream that has ended, for the stream that begins: Envoy
     /// does both at once.
-    static OFFERED: Cell<Option<(Driver, Vec<HeadEdit>)>> = const { Cell::new(None) };
+    static OFFERED: Cell<Option<(ExchangeDriver, Vec<HeadEdit>)>> = const { Cell::new(None) };
 }
 
 /// Offers the driver of a stream that ends, with the edits that restore the
 /// client's headers, to the stream that begins next.
-pub(super) fn offer(driver: Option<Driver>, own_fields: Vec<HeadEdit>) {
+pub(super) fn offer(driver: Option<ExchangeDriver>, own_fields: Vec<HeadEdit>) {
     OFFERED.set(driver.map(|driver| (driver, own_fields)));
 }
 
 /// Takes the driver that the previous stream offered, with the edits that
 /// restore the client's headers.
-pub(super) fn take() -> (Option<Driver>, Vec<HeadEdit>) {
+pub(super) fn take() -> (Option<ExchangeDriver>, Vec<HeadEdit>) {
     let (driver, own_fields) = OFFERED.take().unzip();
     (driver, own_fields.unwrap_or_default())
 }

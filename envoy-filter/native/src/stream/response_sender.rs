@@ -2,55 +2,67 @@
 
 use std::cell::Cell;
 
-use sszip_core::exchange::drive::Driver;
+use sszip_core::exchange::drive::ExchangeDriver;
 
-use crate::envoy::Stream;
+use crate::envoy::EnvoyStream;
 use crate::thread_pool;
 
 /// Maximum size of a piece for Envoy, in bytes. Shorter pieces are joined.
-const AT_ONCE: usize = 64 << 10;
+const MAX_PIECE_BYTES: usize = 64 << 10;
 
 /// The unsent rest of a response of the filter, whose client reads slowly.
-pub struct BackpressuredResponse {
+pub struct UnsentResponse {
     /// Driver of the response; `None` only after a drop.
-    driver: Option<Box<Driver>>,
+    driver: Option<Box<ExchangeDriver>>,
     /// Number of bytes of the body that were passed to Envoy.
     sent: usize,
 }
 
-impl BackpressuredResponse {
+impl UnsentResponse {
     /// Sends the head of the driver's response.
-    pub fn begin(driver: Box<Driver>, stream: Stream) -> Self {
-        if let Some(exchange) = driver.exchange() {
-            let is_all = exchange.body().all(<[u8]>::is_empty);
-            stream.respond_head(exchange.status(), exchange.head_edits(), is_all);
+    pub fn send_head(driver: Box<ExchangeDriver>, stream: EnvoyStream) -> Self {
+        if let Some(exchange) = driver.available_exchange() {
+            let is_all = exchange.body_slices().all(<[u8]>::is_empty);
+            stream.respond_head(
+                exchange.stored_response_status(),
+                exchange.head_edits(),
+                is_all,
+            );
         }
         let driver = Some(driver);
         Self { driver, sent: 0 }
     }
 
     /// Sends the body until the client `is_behind`, and returns the rest.
-    pub fn resume(mut self, stream: Stream, is_behind: &Cell<bool>) -> Option<Self> {
+    pub fn send_until_backpressure(
+        mut self,
+        stream: EnvoyStream,
+        is_behind: &Cell<bool>,
+    ) -> Option<Self> {
         (!self.is_sent(stream, is_behind)).then_some(self)
     }
 
-    fn is_sent(&mut self, stream: Stream, is_behind: &Cell<bool>) -> bool {
-        let Some(exchange) = self.driver.as_ref().and_then(|driver| driver.exchange()) else {
+    fn is_sent(&mut self, stream: EnvoyStream, is_behind: &Cell<bool>) -> bool {
+        let Some(exchange) = self
+            .driver
+            .as_ref()
+            .and_then(|driver| driver.available_exchange())
+        else {
             return true;
         };
-        let total: usize = exchange.body().map(<[u8]>::len).sum();
+        let total: usize = exchange.body_slices().map(<[u8]>::len).sum();
         let mut skipped = self.sent;
         let mut together = Vec::new();
-        for piece in exchange.body() {
+        for piece in exchange.body_slices() {
             let (skips, rest) = piece.split_at(skipped.min(piece.len()));
             skipped -= skips.len();
-            for part in rest.chunks(AT_ONCE) {
+            for part in rest.chunks(MAX_PIECE_BYTES) {
                 let is_last = self.sent + together.len() + part.len() == total;
-                let is_alone = together.is_empty() && (is_last || part.len() == AT_ONCE);
+                let is_alone = together.is_empty() && (is_last || part.len() == MAX_PIECE_BYTES);
                 let is_added = !is_alone && together.try_reserve(part.len()).is_ok();
                 if is_added {
                     together.extend_from_slice(part);
-                    if !is_last && together.len() < AT_ONCE {
+                    if !is_last && together.len() < MAX_PIECE_BYTES {
                         continue;
                     }
                 }
@@ -76,7 +88,7 @@ impl BackpressuredResponse {
     }
 }
 
-impl Drop for BackpressuredResponse {
+impl Drop for UnsentResponse {
     fn drop(&mut self) {
         if let Some(job) = self
             .driver

@@ -2,31 +2,34 @@
 
 use std::sync::Arc;
 
-use sszip_core::exchange::drive::Step;
+use sszip_core::exchange::drive::HostStep;
 use sszip_core::exchange::StatusRequest;
 use sszip_core::metrics;
 use sszip_envoy_carrier::head::MessageHead;
 
-use super::{Exchange, State, StreamAction};
+use super::{StreamAction, StreamExchange, StreamState};
 use crate::abi::HeaderType;
-use crate::envoy::Stream;
+use crate::envoy::EnvoyStream;
 use crate::process::PROCESS;
-use crate::wakeups::Waiting;
+use crate::wakeups::StreamWaiter;
 use crate::{clock, status, thread_pool};
 
 /// Name of the host on the status page; Envoy's version is in its own
 /// `/server_info`.
 const HOST: &str = "envoy";
 
-impl Exchange {
+impl StreamExchange {
     /// Responds to a status request, again after the owner's reply or a
     /// timeout.
-    pub(super) fn report_status(&mut self, stream: Stream) -> StreamAction {
-        let waiting = self.waiting.get_or_insert_with(Waiting::new);
+    pub(super) fn report_status(&mut self, stream: EnvoyStream) -> StreamAction {
+        let waiting = self.waiting.get_or_insert_with(StreamWaiter::new);
         waiting.begin_lookup();
-        let waiter = waiting.waiter();
-        let head = stream.head(HeaderType::Request);
-        let board = status::board(metrics::gauges(&PROCESS, thread_pool::waiting()));
+        let waiter = waiting.core_waiter();
+        let head = stream.copy_head(HeaderType::Request);
+        let board = status::updated_board(metrics::gauge_values(
+            &PROCESS,
+            thread_pool::queued_job_count(),
+        ));
         let (Some(driver), Some(board)) = (&mut self.driver, board) else {
             return StreamAction::Reset("sszip: no metrics are available");
         };
@@ -36,22 +39,22 @@ impl Exchange {
             host: HOST,
             board,
             waiter: Some(waiter),
-            now: clock::monotonic(),
-            wall: clock::wall(),
+            now: clock::monotonic_ms(),
+            wall: clock::unix_seconds(),
         });
         match step {
-            Ok(Step::Wait) => {
-                let scheduler = Arc::clone(self.scheduler(stream));
+            Ok(HostStep::Wait) => {
+                let scheduler = Arc::clone(self.stream_scheduler(stream));
                 if let Some(waiting) = &self.waiting {
-                    waiting.wait(&scheduler);
+                    waiting.mark_waiting(&scheduler);
                 }
-                self.set_state(State::ReportingStatus);
+                self.set_state(StreamState::ReportingStatus);
                 self.set_timer(stream);
                 StreamAction::Stop
             }
-            Ok(Step::Respond) => {
+            Ok(HostStep::Respond) => {
                 self.waiting = None;
-                self.answer(stream)
+                self.respond_in_turn(stream)
             }
             _ => StreamAction::Reset("sszip: the status could not be reported"),
         }

@@ -6,20 +6,20 @@ use crate::abi;
 
 /// Maximum size of joined pieces, in bytes: short pieces are joined, so that
 /// none takes much more memory than its bytes.
-const JOINED: usize = 16 << 10;
+const MAX_JOINED_BYTES: usize = 16 << 10;
 
 /// The pieces of a request body in the order of their arrival. One growing buffer would be copied,
 /// and leave a hole in the sandbox's memory, each time it grows.
 #[derive(Debug, Default)]
 pub struct BodyPieces {
     all: Vec<Vec<u8>>,
-    length: usize,
+    total_length: usize,
 }
 
 impl BodyPieces {
     /// Returns the number of bytes of all pieces.
-    pub fn length(&self) -> usize {
-        self.length
+    pub fn total_length(&self) -> usize {
+        self.total_length
     }
 
     /// Whether [`push`](Self::push) has the memory for another piece.
@@ -28,9 +28,9 @@ impl BodyPieces {
     }
 
     pub fn push(&mut self, piece: Vec<u8>) {
-        self.length += piece.len();
+        self.total_length += piece.len();
         if let Some(last) = self.all.last_mut() {
-            let is_short = last.len() + piece.len() <= JOINED;
+            let is_short = last.len() + piece.len() <= MAX_JOINED_BYTES;
             if is_short && last.try_reserve(piece.len()).is_ok() {
                 last.extend_from_slice(&piece);
                 return;
@@ -44,6 +44,6 @@ impl BodyPieces {
     pub fn restore_to_proxy(&mut self) -> bool {
         let all = std::mem::take(self).all;
         let mut pieces = all.iter().rev();
-        pieces.all(|piece| abi::prepend(BufferType::HttpRequestBody, piece))
+        pieces.all(|piece| abi::prepend_to_buffer(BufferType::HttpRequestBody, piece))
     }
 }

@@ -11,16 +11,16 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use proxy_wasm::types::{Action, BufferType, MapType};
-use sszip_core::exchange::drive::{Driver, FailureReason, Step};
-use sszip_core::variable::Variable;
+use sszip_core::exchange::drive::{ExchangeDriver, FailureReason, HostStep};
+use sszip_core::log_variable::LogVariable;
 use sszip_envoy_carrier::head::MessageHead;
 use sszip_envoy_carrier::purge::abandoned_line;
 
 use self::body_pieces::BodyPieces;
-use crate::abi::{self, Head, Level, Side};
+use crate::abi::{self, LogLevel, ProxyHead, StreamDirection};
 use crate::redirect;
 use crate::root::{FilterRoot, ResumableStream};
-use crate::timers::TimerKind;
+use crate::timers::RootTimerAction;
 
 /// The action that a call of the proxy for a stream leads to.
 pub enum StreamAction {
@@ -38,7 +38,7 @@ pub enum StreamAction {
 
 /// The state of a stream between two calls of the proxy: forwarding, waiting, buffering, sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum StreamState {
     /// The exchange takes no part in the stream.
     Passing,
     /// The request body is being buffered.
@@ -61,19 +61,19 @@ enum State {
 
 /// The stream context that the proxy-wasm SDK owns and calls; it passes the calls to an
 /// [`Exchange`].
-pub struct Handle {
+pub struct SdkStreamContext {
     pub id: u32,
     pub root: Rc<FilterRoot>,
-    exchange: Rc<RefCell<Exchange>>,
+    exchange: Rc<RefCell<StreamExchange>>,
 }
 
 /// The exchange of one stream: its driver, its state and its deadlines.
 #[derive(Debug)]
-pub struct Exchange {
+pub struct StreamExchange {
     id: u32,
     root: Rc<FilterRoot>,
-    state: State,
-    driver: Option<Driver>,
+    state: StreamState,
+    driver: Option<ExchangeDriver>,
     /// Number of the last deadline.
     timer: u64,
     /// The deadline is set and has not passed.
@@ -93,7 +93,7 @@ pub struct Exchange {
     /// Bytes that wait for the next of these deadlines.
     paced: Vec<u8>,
     /// Probes to send to the node.
-    questions: Vec<Driver>,
+    questions: Vec<ExchangeDriver>,
     /// The response has a body, whose bytes can be replaced.
     has_body: bool,
     /// The response is complete.
@@ -102,13 +102,13 @@ pub struct Exchange {
     is_shown: bool,
 }
 
-impl Handle {
+impl SdkStreamContext {
     /// Creates the exchange of a stream context.
     pub fn new(id: u32, root: &Rc<FilterRoot>) -> Self {
-        let exchange = Exchange {
+        let exchange = StreamExchange {
             id,
             root: Rc::clone(root),
-            state: State::Passing,
+            state: StreamState::Passing,
             driver: None,
             timer: 0,
             is_timed: false,
@@ -131,91 +131,94 @@ impl Handle {
     }
 
     /// Runs a hook of the stream.
-    pub fn hook(&mut self, call: impl FnOnce(&mut Exchange) -> StreamAction) -> Action {
+    pub fn run_hook(&mut self, call: impl FnOnce(&mut StreamExchange) -> StreamAction) -> Action {
         self.root.set_called(self.id, true);
         let action = {
             let mut exchange = self.exchange.borrow_mut();
             let act = call(&mut exchange);
-            exchange.perform(act)
+            exchange.perform_action(act)
         };
         self.root.finish_call(self.id);
         action
     }
 
     /// Reports a finished stream, before the proxy writes its access log.
-    pub fn logged(&mut self) {
+    pub fn report_stream(&mut self) {
         let mut exchange = self.exchange.borrow_mut();
-        if exchange.state == State::Purging {
-            let head = Head::from_proxy(MapType::HttpRequestHeaders);
-            abi::log(Level::Warn, &abandoned_line(head.query()));
+        if exchange.state == StreamState::Purging {
+            let head = ProxyHead::from_proxy(MapType::HttpRequestHeaders);
+            abi::write_proxy_log(LogLevel::Warn, &abandoned_line(head.query()));
         }
-        exchange.finish();
+        exchange.finish_exchange();
         exchange.enqueue_probes();
     }
 
     /// Ends the stream.
-    pub fn ended(&mut self) {
+    pub fn end_stream(&mut self) {
         let mut exchange = self.exchange.borrow_mut();
         exchange.offer_driver();
-        exchange.set_state(State::Passing);
+        exchange.set_state(StreamState::Passing);
         exchange.clear_driver();
         drop(exchange);
         self.root.remove_stream(self.id);
     }
 }
 
-impl Exchange {
+impl StreamExchange {
     /// Performs an action within a call for this stream, and returns the
     /// proxy's action.
-    fn perform(&mut self, act: StreamAction) -> Action {
+    fn perform_action(&mut self, act: StreamAction) -> Action {
         match act {
             StreamAction::Continue => return Action::Continue,
             StreamAction::Stop => {}
-            StreamAction::Respond => self.respond(),
+            StreamAction::Respond => self.send_driver_response(),
             StreamAction::Fail(lack) => {
                 let nothing = std::iter::empty();
-                abi::respond(502, nothing, b"", lack.name());
+                abi::send_local_response(502, nothing, b"", lack.reason_name());
             }
-            StreamAction::Reset => abi::reset(),
+            StreamAction::Reset => abi::reset_stream(),
         }
         Action::Pause
     }
 
     /// Performs an action within a call for another context.
-    fn perform_later(&mut self, side: Side, act: StreamAction) {
-        if let Action::Continue = self.perform(act) {
-            abi::resume(side);
+    fn perform_later(&mut self, side: StreamDirection, act: StreamAction) {
+        if let Action::Continue = self.perform_action(act) {
+            abi::resume_stream(side);
         }
     }
 
     /// Reports a finished exchange to access logs and metrics.
-    fn report(&mut self) {
+    fn report_exchange(&mut self) {
         let Some(driver) = &mut self.driver else {
             return;
         };
         set_dynamic_metadata(Some(driver));
-        self.count();
+        self.count_tally();
     }
 
-    fn count(&mut self) {
-        let tally = self.driver.as_mut().and_then(|driver| driver.metrics(None));
+    fn count_tally(&mut self) {
+        let tally = self
+            .driver
+            .as_mut()
+            .and_then(|driver| driver.take_exchange_tally(None));
         if let Some(tally) = tally {
-            self.root.metrics.count(&tally);
+            self.root.metrics.count_exchange(&tally);
         }
     }
 
     /// Drops the driver after a misuse; the stream continues without it.
     fn drop_driver(&mut self) -> StreamAction {
-        self.set_state(State::Passing);
+        self.set_state(StreamState::Passing);
         self.clear_driver();
         StreamAction::Continue
     }
 
-    fn fail(&mut self, step: &Step) -> StreamAction {
-        self.set_state(State::Passing);
-        self.report();
+    fn fail_exchange(&mut self, step: &HostStep) -> StreamAction {
+        self.set_state(StreamState::Passing);
+        self.report_exchange();
         match step {
-            Step::Fail(lack) => StreamAction::Fail(*lack),
+            HostStep::Fail(lack) => StreamAction::Fail(*lack),
             _ => StreamAction::Reset,
         }
     }
@@ -225,14 +228,17 @@ impl Exchange {
     }
 
     /// Changes the state, and cancels the deadline of the previous one.
-    fn set_state(&mut self, state: State) {
+    fn set_state(&mut self, state: StreamState) {
         self.state = state;
         self.is_timed = false;
     }
 
     /// Sets the driver's deadline, unless one is set.
     fn set_timer(&mut self) {
-        let due = self.driver.as_ref().and_then(Driver::next_timeout_ms);
+        let due = self
+            .driver
+            .as_ref()
+            .and_then(ExchangeDriver::next_timeout_ms);
         if let Some(milliseconds) = due {
             self.set_timer_to(milliseconds);
         }
@@ -242,7 +248,7 @@ impl Exchange {
         if !self.is_timed {
             self.timer += 1;
             self.is_timed = true;
-            let kind = TimerKind::Stream(self.id, self.timer);
+            let kind = RootTimerAction::Stream(self.id, self.timer);
             self.root.set_timer(kind, milliseconds);
         }
     }
@@ -250,10 +256,10 @@ impl Exchange {
     /// Offers the driver of a stream that ends: a stream that continues it
     /// begins before any other event.
     fn offer_driver(&mut self) {
-        if self.state == State::Forwarded {
+        if self.state == StreamState::Forwarded {
             if let Some(driver) = self.driver.take() {
                 redirect::offer(self.id, driver);
-                self.root.set_timer(TimerKind::Canceled, 1);
+                self.root.set_timer(RootTimerAction::Canceled, 1);
             }
         }
     }
@@ -262,22 +268,24 @@ impl Exchange {
     fn enqueue_probes(&mut self) {
         for question in self.questions.drain(..) {
             if self.root.questions.has_room() {
-                let head = Head::from_proxy(MapType::HttpRequestHeaders);
-                let cluster = abi::property(CLUSTER);
-                self.root.questions.enqueue(question, cluster, &head);
+                let head = ProxyHead::from_proxy(MapType::HttpRequestHeaders);
+                let cluster = abi::proxy_property(CLUSTER_PROPERTY);
+                self.root.questions.enqueue_probe(question, cluster, &head);
             }
         }
     }
 
     /// Ends the exchange: a response that was buffered or streaming is
     /// truncated.
-    fn finish(&mut self) {
-        if let (State::Holding | State::Streaming, Some(driver)) = (self.state, &mut self.driver) {
+    fn finish_exchange(&mut self) {
+        if let (StreamState::Holding | StreamState::Streaming, Some(driver)) =
+            (self.state, &mut self.driver)
+        {
             // the result of the abort does not matter
-            let _ = driver.abort();
-            self.set_state(State::Passing);
+            let _ = driver.abort_response();
+            self.set_state(StreamState::Passing);
         }
-        self.report();
+        self.report_exchange();
     }
 
     /// Completes the response, if the proxy has all of it.
@@ -285,28 +293,28 @@ impl Exchange {
         if !is_last {
             return;
         }
-        self.set_state(State::Passing);
+        self.set_state(StreamState::Passing);
         if let Some(driver) = &mut self.driver {
-            let job = driver.response_sent(abi::monotonic());
-            self.root.run(job);
+            let job = driver.response_sent(abi::monotonic_ms());
+            self.root.run_job(job);
             self.root.log_lines();
             self.root.schedule_callouts();
         }
-        self.report();
+        self.report_exchange();
         self.clear_driver();
     }
 }
 
-impl ResumableStream for Exchange {
-    fn due(&mut self, number: u64) -> bool {
+impl ResumableStream for StreamExchange {
+    fn handle_deadline(&mut self, number: u64) -> bool {
         if !self.is_timed || number != self.timer {
             return false;
         }
         self.is_timed = false;
         match self.state {
             _ if self.is_paced => self.send_paced(),
-            State::Holding => self.release(),
-            State::Waiting | State::Purging => self.repeat_lookup(),
+            StreamState::Holding => self.end_buffering_window(),
+            StreamState::Waiting | StreamState::Purging => self.repeat_lookup(),
             _ => {}
         }
         true
@@ -324,16 +332,16 @@ impl ResumableStream for Exchange {
 
 /// Sets the values that access logs show:
 /// `%FILTER_STATE(wasm.sszip.mode:PLAIN)%`.
-fn set_dynamic_metadata(driver: Option<&Driver>) {
-    let exchange = driver.and_then(Driver::exchange);
-    for variable in Variable::ALL {
-        if let Some(text) = variable.text(exchange) {
-            let name = variable.name().replacen('_', ".", 1);
-            abi::note(&name, &text);
+fn set_dynamic_metadata(driver: Option<&ExchangeDriver>) {
+    let exchange = driver.and_then(ExchangeDriver::available_exchange);
+    for variable in LogVariable::ALL {
+        if let Some(text) = variable.log_text(exchange) {
+            let name = variable.variable_name().replacen('_', ".", 1);
+            abi::set_log_property(&name, &text);
         }
     }
 }
 
-const CLUSTER: &str = "xds\0cluster_name";
-const REQUEST: BufferType = BufferType::HttpRequestBody;
-const RESPONSE: BufferType = BufferType::HttpResponseBody;
+const CLUSTER_PROPERTY: &str = "xds\0cluster_name";
+const REQUEST_BUFFER: BufferType = BufferType::HttpRequestBody;
+const RESPONSE_BUFFER: BufferType = BufferType::HttpResponseBody;

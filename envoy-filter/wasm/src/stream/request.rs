@@ -1,23 +1,28 @@
 //! Request hooks of a stream.
 
 use proxy_wasm::types::MapType;
-use sszip_core::exchange::drive::{BodyLength, Driver, FailureReason, RequestBody, Step};
+use sszip_core::exchange::drive::{
+    BodyLength, ExchangeDriver, FailureReason, HostStep, RequestBody,
+};
 use sszip_core::exchange::LookupRequest;
 use sszip_envoy_carrier::head::{HeaderMap, MessageHead};
 use sszip_envoy_carrier::lookup::RouteIdentity;
 use sszip_envoy_carrier::request::{self, RequestAction, REDIRECTED_FROM};
 
-use super::{set_dynamic_metadata, Exchange, State, StreamAction, CLUSTER, REQUEST};
-use crate::abi::{self, ContextHeaders, Head, Level, Side};
+use super::{
+    set_dynamic_metadata, StreamAction, StreamExchange, StreamState, CLUSTER_PROPERTY,
+    REQUEST_BUFFER,
+};
+use crate::abi::{self, ContextHeaders, LogLevel, ProxyHead, StreamDirection};
 use crate::redirect;
 
 const HEAD: ContextHeaders = ContextHeaders(MapType::HttpRequestHeaders);
 
-impl Exchange {
+impl StreamExchange {
     /// Handles the request head.
     pub fn request_head(&mut self, is_all: bool) -> StreamAction {
         let root = std::rc::Rc::clone(&self.root);
-        let Some(filter) = root.filter() else {
+        let Some(filter) = root.filter_settings() else {
             return StreamAction::Continue;
         };
         let head = HEAD.read();
@@ -35,16 +40,18 @@ impl Exchange {
         };
         if settings.purges {
             self.driver = Some(driver);
-            return self.purge();
+            return self.handle_purge_request();
         }
         if settings.core.ssz.enable {
-            driver.load_node_capabilities(&filter.node_capabilities(&abi::property(CLUSTER)));
+            driver.load_node_capabilities(
+                &filter.node_capabilities(&abi::proxy_property(CLUSTER_PROPERTY)),
+            );
         }
         let length = request::body_length(&head, is_all);
         let action = request::action(&mut driver, length, is_all);
         self.driver = Some(driver);
         match action {
-            RequestAction::Forward => self.forward(),
+            RequestAction::Forward => self.forward_request(),
             RequestAction::LookUp(body) => self.look_up_body(body),
             RequestAction::BufferBody => {
                 let limit = filter.buffer_limit();
@@ -54,7 +61,7 @@ impl Exchange {
                         self.look_up(None)
                     }
                     _ => {
-                        self.state = State::Reading;
+                        self.state = StreamState::Reading;
                         StreamAction::Stop
                     }
                 }
@@ -64,23 +71,23 @@ impl Exchange {
 
     /// Whether the request continues one that was redirected; it then has its
     /// driver.
-    fn is_redirected(&mut self, head: &Head) -> bool {
+    fn is_redirected(&mut self, head: &ProxyHead) -> bool {
         let ended = redirect::take();
         let (Some((id, driver)), Some(_)) = (ended, head.get(REDIRECTED_FROM)) else {
             return false;
         };
-        if abi::property(abi::REQUEST_PROPERTY) != id.to_le_bytes() {
+        if abi::proxy_property(abi::REQUEST_PROPERTY) != id.to_le_bytes() {
             return false;
         }
         self.driver = Some(driver);
         self.mark_forwarded();
-        self.set_state(State::Forwarded);
+        self.set_state(StreamState::Forwarded);
         true
     }
 
     /// Marks the request as forwarded.
     fn mark_forwarded(&self) {
-        abi::note(abi::REQUEST_PROPERTY, &self.id.to_le_bytes());
+        abi::set_log_property(abi::REQUEST_PROPERTY, &self.id.to_le_bytes());
     }
 
     fn is_too_long(&mut self, length: u64, limit: u64) -> bool {
@@ -92,11 +99,11 @@ impl Exchange {
     /// buffered bytes included.
     pub fn request_body(&mut self, length: usize, is_last: bool) -> StreamAction {
         match self.state {
-            State::Reading => {}
-            State::Waiting | State::Purging => return StreamAction::Stop,
+            StreamState::Reading => {}
+            StreamState::Waiting | StreamState::Purging => return StreamAction::Stop,
             _ => {
                 if !self.rest.is_empty() {
-                    abi::prepend(REQUEST, &std::mem::take(&mut self.rest));
+                    abi::prepend_to_buffer(REQUEST_BUFFER, &std::mem::take(&mut self.rest));
                 }
                 return StreamAction::Continue;
             }
@@ -112,7 +119,7 @@ impl Exchange {
                     false => self.look_up(None),
                 }
             }
-            None => self.take(length),
+            None => self.take_body_piece(length),
         }
     }
 
@@ -124,21 +131,24 @@ impl Exchange {
 
     /// Takes a piece of a body of unknown length. The next piece may be as long
     /// as the proxy's buffer limit, so that the proxy must not buffer this one.
-    fn take(&mut self, length: usize) -> StreamAction {
-        let limit = self.root.filter().map_or(0, |it| it.buffer_limit());
-        let received = self.taken.length() + length;
+    fn take_body_piece(&mut self, length: usize) -> StreamAction {
+        let limit = self
+            .root
+            .filter_settings()
+            .map_or(0, |it| it.buffer_limit());
+        let received = self.taken.total_length() + length;
         let is_too_long = self.is_too_long(received as u64, limit / 2)
             || !self.may_keep(received, BodyLength::Unknown);
-        if is_too_long && self.taken.length() == 0 {
+        if is_too_long && self.taken.total_length() == 0 {
             return self.look_up(None);
         }
-        let piece = abi::buffer(REQUEST, length).filter(|piece| piece.len() == length);
+        let piece = abi::copy_buffer(REQUEST_BUFFER, length).filter(|piece| piece.len() == length);
         let Some(piece) = piece.filter(|_| self.taken.has_room()) else {
             // memory is exhausted
             self.taken.restore_to_proxy();
             return self.look_up(None);
         };
-        abi::replace_buffer(REQUEST, b"");
+        abi::replace_buffer(REQUEST_BUFFER, b"");
         if is_too_long {
             self.taken.restore_to_proxy();
             self.rest = piece;
@@ -150,7 +160,7 @@ impl Exchange {
 
     /// Completes the body, whose last `length` bytes are in the proxy's buffer.
     fn finish_body(&mut self, length: usize) -> StreamAction {
-        self.body_length = length + self.taken.length();
+        self.body_length = length + self.taken.total_length();
         if !self.taken.restore_to_proxy() {
             return StreamAction::Reset;
         }
@@ -164,7 +174,7 @@ impl Exchange {
             .as_mut()
             .is_some_and(|driver| driver.reserve_body_copy(length));
         match has_room {
-            true => self.look_up(abi::buffer(REQUEST, length).as_deref()),
+            true => self.look_up(abi::copy_buffer(REQUEST_BUFFER, length).as_deref()),
             false => self.look_up(None),
         }
     }
@@ -172,15 +182,15 @@ impl Exchange {
     /// Handles the request trailers, which end the body.
     pub fn request_trailers(&mut self) -> StreamAction {
         match self.state {
-            State::Reading => {
+            StreamState::Reading => {
                 // the proxy has the bytes that the filter let it buffer
-                let buffered = match self.taken.length() {
+                let buffered = match self.taken.total_length() {
                     0 => self.body_length,
                     _ => 0,
                 };
                 self.finish_body(buffered)
             }
-            State::Waiting | State::Purging => StreamAction::Stop,
+            StreamState::Waiting | StreamState::Purging => StreamAction::Stop,
             // the proxy has no buffer for the rest any more
             _ if !self.rest.is_empty() => StreamAction::Reset,
             _ => StreamAction::Continue,
@@ -197,49 +207,58 @@ impl Exchange {
             return StreamAction::Continue;
         };
         let (mut route, mut waiter) = (RouteIdentity::default(), None);
-        if let Some(exchange) = driver.exchange().filter(|it| it.config().caches()) {
-            let cluster = abi::property(CLUSTER);
-            route = RouteIdentity::new(exchange, &cluster, || abi::property(ROUTE));
-            route.warn_if_unnamed(&cluster, |line| abi::log(Level::Warn, line));
-            waiter = Some(self.root.waiter(self.id));
+        if let Some(exchange) = driver
+            .available_exchange()
+            .filter(|it| it.route_config().is_cache_enabled())
+        {
+            let cluster = abi::proxy_property(CLUSTER_PROPERTY);
+            route = RouteIdentity::new(exchange, &cluster, || {
+                abi::proxy_property(ROUTE_NAME_PROPERTY)
+            });
+            route.warn_if_unnamed(&cluster, |line| abi::write_proxy_log(LogLevel::Warn, line));
+            waiter = Some(self.root.stream_waiter(self.id));
         }
         let head = HEAD.read();
         let lookup = LookupRequest {
             never_anew: true,
-            ..route.lookup_request(&head, port(), abi::monotonic(), waiter)
+            ..route.lookup_request(&head, local_port(), abi::monotonic_ms(), waiter)
         };
-        match driver.lookup(body, lookup) {
+        match driver.lookup_under_policy(body, lookup) {
             Ok(step) => self.lookup_done(step),
             Err(_) => self.drop_driver(),
         }
     }
 
-    fn lookup_done(&mut self, step: Step) -> StreamAction {
+    fn lookup_done(&mut self, step: HostStep) -> StreamAction {
         match step {
-            Step::Wait => {
-                self.set_state(State::Waiting);
+            HostStep::Wait => {
+                self.set_state(StreamState::Waiting);
                 self.set_timer();
                 self.root.send_owner_requests(self.id);
                 StreamAction::Stop
             }
-            Step::Forward => self.forward(),
-            Step::ForwardRewritten => match self.rewrite() {
-                true => self.forward(),
-                false => self.fail(&Step::Fail(FailureReason::Format)),
+            HostStep::Forward => self.forward_request(),
+            HostStep::ForwardRewritten => match self.rewrite_request() {
+                true => self.forward_request(),
+                false => self.fail_exchange(&HostStep::Fail(FailureReason::Format)),
             },
-            Step::Respond => {
-                self.report();
+            HostStep::Respond => {
+                self.report_exchange();
                 StreamAction::Respond
             }
             // the sandbox has no other thread
-            Step::RunJob(mut job) => {
-                job.run();
-                match self.driver.as_mut().map(|driver| driver.job_done(job)) {
+            HostStep::RunJob(mut job) => {
+                job.run_job();
+                match self
+                    .driver
+                    .as_mut()
+                    .map(|driver| driver.resume_after_job(job))
+                {
                     Some(step) => self.lookup_done(step),
                     None => self.drop_driver(),
                 }
             }
-            step @ Step::Fail(_) => self.fail(&step),
+            step @ HostStep::Fail(_) => self.fail_exchange(&step),
             _ => self.drop_driver(),
         }
     }
@@ -247,50 +266,61 @@ impl Exchange {
     /// Repeats the lookup of a woken stream.
     pub(super) fn repeat_lookup(&mut self) {
         let act = match self.state {
-            State::Waiting => self.body_buffered(),
-            State::Purging => self.purge(),
+            StreamState::Waiting => self.body_buffered(),
+            StreamState::Purging => self.handle_purge_request(),
             _ => return,
         };
-        self.perform_later(Side::Request, act);
+        self.perform_later(StreamDirection::Request, act);
     }
 
-    fn forward(&mut self) -> StreamAction {
-        if let Some(exchange) = self.driver.as_ref().and_then(Driver::exchange) {
+    fn forward_request(&mut self) -> StreamAction {
+        if let Some(exchange) = self
+            .driver
+            .as_ref()
+            .and_then(ExchangeDriver::available_exchange)
+        {
             HEAD.edit(exchange.upstream_edits());
         }
         self.mark_forwarded();
-        self.set_state(State::Forwarded);
+        self.set_state(StreamState::Forwarded);
         StreamAction::Continue
     }
 
     /// Replaces the body of the request, and its target if the core chose one.
     /// `false`: the proxy has no buffer for the body, as for a request that had
     /// none.
-    fn rewrite(&self) -> bool {
-        let Some(exchange) = self.driver.as_ref().and_then(Driver::exchange) else {
+    fn rewrite_request(&self) -> bool {
+        let Some(exchange) = self
+            .driver
+            .as_ref()
+            .and_then(ExchangeDriver::available_exchange)
+        else {
             return false;
         };
         let body = exchange.request_body();
-        let limit = self.root.filter().map_or(0, |it| it.buffer_limit());
-        if body.len() as u64 > limit || !abi::replace_buffer(REQUEST, body) {
+        let limit = self
+            .root
+            .filter_settings()
+            .map_or(0, |it| it.buffer_limit());
+        if body.len() as u64 > limit || !abi::replace_buffer(REQUEST_BUFFER, body) {
             return false;
         }
         let target = exchange.request_target();
         if !target.is_empty() {
-            HEAD.set(":path", Some(target));
+            HEAD.set_header(":path", Some(target));
         }
         let length = body.len().to_string();
-        HEAD.set("content-length", Some(length.as_bytes()));
+        HEAD.set_header("content-length", Some(length.as_bytes()));
         true
     }
 }
 
-const ROUTE: &str = "xds\0route_name";
-const PORT: &str = "destination\0port";
+const ROUTE_NAME_PROPERTY: &str = "xds\0route_name";
+const PORT_PROPERTY: &str = "destination\0port";
 
 /// Returns the port at which the request arrived; 0: unknown.
-fn port() -> u16 {
-    let port = abi::property(PORT);
+fn local_port() -> u16 {
+    let port = abi::proxy_property(PORT_PROPERTY);
     let port = port.first_chunk::<8>().copied().map(u64::from_le_bytes);
     port.and_then(|port| u16::try_from(port).ok()).unwrap_or(0)
 }

@@ -2,51 +2,51 @@
 
 use proxy_wasm::types::MapType;
 use sszip_core::cache::use_stale::UpstreamFailure;
-use sszip_core::exchange::drive::{Driver, Step};
+use sszip_core::exchange::drive::{ExchangeDriver, HostStep};
 use sszip_envoy_carrier::head::MessageHead;
 use sszip_envoy_carrier::response::{self, Now, ReceivedHead};
 
-use super::{Exchange, State, StreamAction, RESPONSE};
-use crate::abi::{self, ContextHeaders, Side};
+use super::{StreamAction, StreamExchange, StreamState, RESPONSE_BUFFER};
+use crate::abi::{self, ContextHeaders, StreamDirection};
 
 const HEAD: ContextHeaders = ContextHeaders(MapType::HttpResponseHeaders);
 
 /// Property with the origin of the response: the upstream, or a reason of the
 /// proxy.
-const DETAILS: &str = "response\0code_details";
-const BY_THE_NODE: &[u8] = b"via_upstream";
+const RESPONSE_DETAILS_PROPERTY: &str = "response\0code_details";
+const UPSTREAM_DETAILS: &[u8] = b"via_upstream";
 
-impl Exchange {
+impl StreamExchange {
     /// Handles the response head.
     pub fn response_head(&mut self, is_all: bool) -> StreamAction {
         self.is_whole = is_all;
         let received = ReceivedHead::read(&HEAD, is_all);
         match self.state {
-            State::Forwarded => {}
-            State::Responding => return self.correct_response_head(&received.head),
+            StreamState::Forwarded => {}
+            StreamState::Responding => return self.correct_response_head(&received.head),
             _ => return self.drop_driver(),
         }
         let Some(driver) = &mut self.driver else {
             return StreamAction::Continue;
         };
         let now = Now {
-            monotonic: abi::monotonic(),
-            wall: abi::wall(),
+            monotonic: abi::monotonic_ms(),
+            wall: abi::unix_seconds(),
         };
         while let Some(question) = driver.take_probe(None, now.monotonic) {
             // a probe is sent when the upstream request is final
             self.questions.push(question);
         }
         let status = received.head.status();
-        let details = abi::property(DETAILS);
-        let failure = match details == BY_THE_NODE {
+        let details = abi::proxy_property(RESPONSE_DETAILS_PROPERTY);
+        let failure = match details == UPSTREAM_DETAILS {
             true => UpstreamFailure::Status(status),
             false => UpstreamFailure::from_envoy(status.into(), &details),
         };
         let is_own = !matches!(failure, UpstreamFailure::Status(_));
         if is_own && response::passes_failure(driver, failure, now.monotonic) {
             if failure != UpstreamFailure::Local {
-                self.count();
+                self.count_tally();
             }
             return self.drop_driver();
         }
@@ -54,25 +54,25 @@ impl Exchange {
             return self.drop_driver();
         };
         match step {
-            step @ (Step::Pass | Step::Observe) => {
-                self.is_shown = matches!(step, Step::Observe);
+            step @ (HostStep::Pass | HostStep::Observe) => {
+                self.is_shown = matches!(step, HostStep::Observe);
                 self.edit_head();
-                self.set_state(State::Showing);
+                self.set_state(StreamState::Showing);
                 self.complete_response(is_all);
                 StreamAction::Continue
             }
-            Step::Stream => {
+            HostStep::Stream => {
                 self.edit_head();
-                self.set_state(State::Streaming);
+                self.set_state(StreamState::Streaming);
                 StreamAction::Continue
             }
             // a body is added to a response without one
-            Step::Buffer if is_all => self.end(),
-            Step::Buffer => {
-                self.state = State::Holding;
+            HostStep::Buffer if is_all => self.end_withheld_body(),
+            HostStep::Buffer => {
+                self.state = StreamState::Holding;
                 StreamAction::Stop
             }
-            step => self.fail(&step),
+            step => self.fail_exchange(&step),
         }
     }
 
@@ -86,45 +86,49 @@ impl Exchange {
         self.has_body = true;
         self.is_whole = is_last;
         match self.state {
-            State::Passing if self.is_paced => match whole(length) {
-                Some(piece) => self.pace(&piece),
+            StreamState::Passing if self.is_paced => match copy_received_body(length) {
+                Some(piece) => self.send_by_deadline(&piece),
                 None => StreamAction::Reset,
             },
-            State::Passing | State::Reading | State::Waiting => StreamAction::Continue,
-            State::Purging | State::Forwarded | State::Responding => StreamAction::Continue,
-            State::Showing if !self.is_shown && !self.is_paced => {
+            StreamState::Passing | StreamState::Reading | StreamState::Waiting => {
+                StreamAction::Continue
+            }
+            StreamState::Purging | StreamState::Forwarded | StreamState::Responding => {
+                StreamAction::Continue
+            }
+            StreamState::Showing if !self.is_shown && !self.is_paced => {
                 self.complete_response(is_last);
                 StreamAction::Continue
             }
-            State::Showing => {
-                let Some(piece) = abi::buffer(RESPONSE, length) else {
+            StreamState::Showing => {
+                let Some(piece) = abi::copy_buffer(RESPONSE_BUFFER, length) else {
                     return self.pass_unobserved();
                 };
                 self.observe_piece(&piece);
                 if let Some(driver) = &mut self.driver {
                     // a driver that returned `Pass` does not need the piece
-                    let _ = driver.piece(&piece);
+                    let _ = driver.handle_body_piece(&piece);
                 }
                 self.complete_response(is_last);
                 match self.is_paced {
-                    true => self.pace(&piece),
+                    true => self.send_by_deadline(&piece),
                     false => StreamAction::Continue,
                 }
             }
-            State::Holding => {
-                let Some(piece) = whole(length) else {
+            StreamState::Holding => {
+                let Some(piece) = copy_received_body(length) else {
                     return StreamAction::Reset;
                 };
                 // the driver has the bytes that the proxy would buffer
-                abi::replace_buffer(RESPONSE, b"");
+                abi::replace_buffer(RESPONSE_BUFFER, b"");
                 self.buffer_piece(&piece, is_last)
             }
-            State::Streaming => {
-                let Some(piece) = whole(length) else {
+            StreamState::Streaming => {
+                let Some(piece) = copy_received_body(length) else {
                     return StreamAction::Reset;
                 };
                 self.observe_piece(&piece);
-                self.stream(&piece, is_last)
+                self.stream_piece(&piece, is_last)
             }
         }
     }
@@ -142,8 +146,8 @@ impl Exchange {
     fn observe_piece(&mut self, piece: &[u8]) {
         if let Some(driver) = &mut self.driver {
             let length = piece.len() as u64;
-            let job = driver.upstream_piece(Some(piece), length, false, abi::monotonic());
-            self.root.run(job);
+            let job = driver.upstream_piece(Some(piece), length, false, abi::monotonic_ms());
+            self.root.run_job(job);
         }
     }
 
@@ -154,103 +158,110 @@ impl Exchange {
         };
         // the end of a body may arrive without bytes
         let step = match piece {
-            [] => Ok(Step::Await),
-            _ => driver.piece(piece),
+            [] => Ok(HostStep::Await),
+            _ => driver.handle_body_piece(piece),
         };
         match step {
-            Ok(Step::Await) if is_last => self.end(),
-            Ok(Step::Await) => {
+            Ok(HostStep::Await) if is_last => self.end_withheld_body(),
+            Ok(HostStep::Await) => {
                 self.is_buffered = true;
                 self.set_timer();
                 StreamAction::Stop
             }
-            Ok(Step::SendThenPass) => {
+            Ok(HostStep::SendThenPass) => {
                 self.edit_head();
-                let mut all = self.body();
+                let mut all = self.copy_response_body();
                 all.extend_from_slice(piece);
-                let act = self.send(&all);
-                self.set_state(State::Showing);
+                let act = self.send_body(&all);
+                self.set_state(StreamState::Showing);
                 self.complete_response(is_last);
                 act
             }
-            Ok(Step::Stream) => {
+            Ok(HostStep::Stream) => {
                 self.edit_head();
-                self.set_state(State::Streaming);
-                self.stream(piece, is_last)
+                self.set_state(StreamState::Streaming);
+                self.stream_piece(piece, is_last)
             }
-            Ok(step) => self.fail(&step),
+            Ok(step) => self.fail_exchange(&step),
             Err(_) => StreamAction::Reset,
         }
     }
 
     /// Returns the driver's body in one piece.
-    pub(super) fn body(&self) -> Vec<u8> {
-        let exchange = self.driver.as_ref().and_then(Driver::exchange);
+    pub(super) fn copy_response_body(&self) -> Vec<u8> {
+        let exchange = self
+            .driver
+            .as_ref()
+            .and_then(ExchangeDriver::available_exchange);
         let mut all = Vec::new();
-        for piece in exchange.into_iter().flat_map(|it| it.body()) {
+        for piece in exchange.into_iter().flat_map(|it| it.body_slices()) {
             all.extend_from_slice(piece);
         }
         all
     }
 
     /// Ends a body whose head is withheld.
-    fn end(&mut self) -> StreamAction {
-        match self.driver.as_mut().map(Driver::end) {
-            Some(Ok(step)) => self.ended(step),
+    fn end_withheld_body(&mut self) -> StreamAction {
+        match self.driver.as_mut().map(ExchangeDriver::handle_body_end) {
+            Some(Ok(step)) => self.send_ended_body(step),
             _ => StreamAction::Reset,
         }
     }
 
     /// Sends the response of a body that has ended.
-    fn ended(&mut self, step: Step) -> StreamAction {
+    fn send_ended_body(&mut self, step: HostStep) -> StreamAction {
         match step {
-            Step::RunJob(mut job) => {
-                job.run();
-                match self.driver.as_mut().map(|driver| driver.job_done(job)) {
-                    Some(step) => self.ended(step),
+            HostStep::RunJob(mut job) => {
+                job.run_job();
+                match self
+                    .driver
+                    .as_mut()
+                    .map(|driver| driver.resume_after_job(job))
+                {
+                    Some(step) => self.send_ended_body(step),
                     None => StreamAction::Reset,
                 }
             }
-            Step::Send => {
+            HostStep::Send => {
                 self.edit_head();
-                let body = self.body();
-                let act = self.send(&body);
+                let body = self.copy_response_body();
+                let act = self.send_body(&body);
                 self.complete_response(true);
                 act
             }
-            Step::Stream => {
+            HostStep::Stream => {
                 self.edit_head();
-                self.set_state(State::Streaming);
-                self.stream(b"", true)
+                self.set_state(StreamState::Streaming);
+                self.stream_piece(b"", true)
             }
-            step => self.fail(&step),
+            step => self.fail_exchange(&step),
         }
     }
 
     /// Ends the buffering window.
-    pub(super) fn release(&mut self) {
-        let act = match self.driver.as_mut().map(Driver::end_buffering) {
-            Some(Ok(Step::Await)) => return,
-            Some(Ok(Step::SendThenPass)) => {
+    pub(super) fn end_buffering_window(&mut self) {
+        let act = match self.driver.as_mut().map(ExchangeDriver::end_buffering) {
+            Some(Ok(HostStep::Await)) => return,
+            Some(Ok(HostStep::SendThenPass)) => {
                 self.edit_head();
-                let body = self.body();
-                self.set_state(State::Showing);
+                let body = self.copy_response_body();
+                self.set_state(StreamState::Showing);
                 self.is_paced = true;
-                self.pace(&body)
+                self.send_by_deadline(&body)
             }
-            Some(Ok(Step::Stream)) => {
+            Some(Ok(HostStep::Stream)) => {
                 self.edit_head();
-                self.set_state(State::Streaming);
+                self.set_state(StreamState::Streaming);
                 self.is_paced = true;
-                self.stream(b"", false)
+                self.stream_piece(b"", false)
             }
-            Some(Ok(step)) => self.fail(&step),
+            Some(Ok(step)) => self.fail_exchange(&step),
             _ => StreamAction::Reset,
         };
         match act {
             // sent now, not at the next deadline
             StreamAction::Stop => self.send_paced(),
-            act => self.perform_later(Side::Response, act),
+            act => self.perform_later(StreamDirection::Response, act),
         }
     }
 
@@ -258,13 +269,13 @@ impl Exchange {
     pub fn response_trailers(&mut self) -> StreamAction {
         self.is_whole = true;
         match self.state {
-            State::Holding => self.end(),
-            State::Streaming => self.stream(b"", true),
-            State::Showing => {
+            StreamState::Holding => self.end_withheld_body(),
+            StreamState::Streaming => self.stream_piece(b"", true),
+            StreamState::Showing => {
                 self.complete_response(true);
                 self.pace_trailers()
             }
-            State::Passing => self.pace_trailers(),
+            StreamState::Passing => self.pace_trailers(),
             _ => StreamAction::Continue,
         }
     }
@@ -272,6 +283,6 @@ impl Exchange {
 
 /// Returns the bytes of the body that have arrived, if all of them can be
 /// copied.
-fn whole(length: usize) -> Option<Vec<u8>> {
-    abi::buffer(RESPONSE, length).filter(|piece| piece.len() == length)
+fn copy_received_body(length: usize) -> Option<Vec<u8>> {
+    abi::copy_buffer(RESPONSE_BUFFER, length).filter(|piece| piece.len() == length)
 }

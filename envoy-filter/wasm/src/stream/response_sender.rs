@@ -7,39 +7,46 @@
 //! until its end.
 
 use proxy_wasm::types::MapType;
-use sszip_core::exchange::drive::Driver;
+use sszip_core::exchange::drive::ExchangeDriver;
 use sszip_core::gzip::stream::Flush;
 use sszip_envoy_carrier::encode::encode;
 use sszip_envoy_carrier::head::{parse_number, HeaderMap, MessageHead};
 
-use super::{Exchange, State, StreamAction, RESPONSE};
-use crate::abi::{self, ContextHeaders, Head, Side};
+use super::{StreamAction, StreamExchange, StreamState, RESPONSE_BUFFER};
+use crate::abi::{self, ContextHeaders, ProxyHead, StreamDirection};
 
 const HEAD: ContextHeaders = ContextHeaders(MapType::HttpResponseHeaders);
 
 /// Delay between the deadlines of such a stream, in milliseconds.
-const PACE: u64 = 1;
+const PACING_MS: u64 = 1;
 
-impl Exchange {
+impl StreamExchange {
     /// Sends the driver's response in place of any other.
-    pub(super) fn respond(&mut self) {
-        let body = self.body();
-        if let Some(exchange) = self.driver.as_ref().and_then(Driver::exchange) {
+    pub(super) fn send_driver_response(&mut self) {
+        let body = self.copy_response_body();
+        if let Some(exchange) = self
+            .driver
+            .as_ref()
+            .and_then(ExchangeDriver::available_exchange)
+        {
             let fields = exchange.head_edits().iter().filter_map(|edit| {
                 let value = edit.value.as_deref()?;
                 Some((edit.name.as_bytes(), value))
             });
-            abi::respond(exchange.status(), fields, &body, "");
+            abi::send_local_response(exchange.stored_response_status(), fields, &body, "");
         }
-        self.set_state(State::Responding);
+        self.set_state(StreamState::Responding);
     }
 
     /// Corrects the head of the driver's response. The proxy has inserted the
     /// route's headers before the driver's, which contain them already if the
     /// response is a stored one; and if the body is empty, as an empty list in
     /// SSZ, the proxy has removed the content type.
-    pub(super) fn correct_response_head(&mut self, head: &Head) -> StreamAction {
-        let exchange = self.driver.as_ref().and_then(Driver::exchange);
+    pub(super) fn correct_response_head(&mut self, head: &ProxyHead) -> StreamAction {
+        let exchange = self
+            .driver
+            .as_ref()
+            .and_then(ExchangeDriver::available_exchange);
         for edit in exchange.map_or(&[][..], |it| it.head_edits()) {
             let name = edit.name.to_ascii_lowercase();
             let lines = head
@@ -50,9 +57,9 @@ impl Exchange {
             if edit
                 .value
                 .as_deref()
-                .is_some_and(|own| is_taken || has_more(lines, own))
+                .is_some_and(|own| is_taken || has_earlier_values(lines, own))
             {
-                HEAD.set(&name, edit.value.as_deref());
+                HEAD.set_header(&name, edit.value.as_deref());
             }
         }
         self.drop_driver()
@@ -61,8 +68,11 @@ impl Exchange {
     /// Sends a body within the hook for its last piece, or before the rest of
     /// it. If there is no buffer for it, it bypasses the filters before this
     /// one.
-    pub(super) fn send(&mut self, body: &[u8]) -> StreamAction {
-        let limit = self.root.filter().map_or(0, |it| it.buffer_limit());
+    pub(super) fn send_body(&mut self, body: &[u8]) -> StreamAction {
+        let limit = self
+            .root
+            .filter_settings()
+            .map_or(0, |it| it.buffer_limit());
         let is_long = self.is_buffered && body.len() as u64 > limit;
         let has_place = self.has_body || body.is_empty();
         match (is_long || !has_place, self.is_whole) {
@@ -75,7 +85,7 @@ impl Exchange {
 
     /// Replaces the bytes that arrived.
     fn replace_piece(&self, bytes: &[u8]) -> StreamAction {
-        match abi::replace_buffer(RESPONSE, bytes) || bytes.is_empty() {
+        match abi::replace_buffer(RESPONSE_BUFFER, bytes) || bytes.is_empty() {
             true => StreamAction::Continue,
             // for example after trailers: the proxy has no buffer for the body
             // any more
@@ -84,19 +94,19 @@ impl Exchange {
     }
 
     /// Compresses a piece and sends it.
-    pub(super) fn stream(&mut self, piece: &[u8], is_last: bool) -> StreamAction {
+    pub(super) fn stream_piece(&mut self, piece: &[u8], is_last: bool) -> StreamAction {
         let flush = if is_last { Flush::Finish } else { Flush::Sync };
-        let Some(written) = self.encoded(piece, flush) else {
+        let Some(written) = self.compress_piece(piece, flush) else {
             return StreamAction::Reset;
         };
         self.complete_response(is_last);
         if self.is_paced {
-            return self.pace(&written);
+            return self.send_by_deadline(&written);
         }
         self.replace_piece(&written)
     }
 
-    fn encoded(&mut self, piece: &[u8], flush: Flush) -> Option<Vec<u8>> {
+    fn compress_piece(&mut self, piece: &[u8], flush: Flush) -> Option<Vec<u8>> {
         let driver = self.driver.as_mut()?;
         let mut written = Vec::new();
         encode(driver, piece, flush, &mut written)?;
@@ -104,13 +114,13 @@ impl Exchange {
     }
 
     /// Sends bytes at the next deadline.
-    pub(super) fn pace(&mut self, bytes: &[u8]) -> StreamAction {
-        abi::replace_buffer(RESPONSE, b"");
+    pub(super) fn send_by_deadline(&mut self, bytes: &[u8]) -> StreamAction {
+        abi::replace_buffer(RESPONSE_BUFFER, b"");
         if self.paced.try_reserve(bytes.len()).is_err() {
             return StreamAction::Reset;
         }
         self.paced.extend_from_slice(bytes);
-        self.set_timer_to(PACE);
+        self.set_timer_to(PACING_MS);
         StreamAction::Stop
     }
 
@@ -118,14 +128,14 @@ impl Exchange {
     pub(super) fn send_paced(&mut self) {
         self.is_timed = false;
         let paced = std::mem::take(&mut self.paced);
-        abi::replace_buffer(RESPONSE, &paced);
-        abi::resume(Side::Response);
+        abi::replace_buffer(RESPONSE_BUFFER, &paced);
+        abi::resume_stream(StreamDirection::Response);
     }
 
     /// Sends the trailers after the bytes that are sent by deadlines.
     pub(super) fn pace_trailers(&mut self) -> StreamAction {
         match self.is_paced {
-            true => self.pace(b""),
+            true => self.send_by_deadline(b""),
             false => StreamAction::Continue,
         }
     }
@@ -139,13 +149,13 @@ fn send_replacement(body: &[u8]) -> StreamAction {
     let fields = head
         .plain()
         .filter(|(name, _)| *name != b"transfer-encoding");
-    abi::respond(status.unwrap_or(200) as u16, fields, body, "");
+    abi::send_local_response(status.unwrap_or(200) as u16, fields, body, "");
     StreamAction::Stop
 }
 
 /// Whether the lines of a header end with a value and have other values before
 /// it.
-fn has_more<'a>(lines: impl Iterator<Item = &'a [u8]> + Clone, value: &[u8]) -> bool {
+fn has_earlier_values<'a>(lines: impl Iterator<Item = &'a [u8]> + Clone, value: &[u8]) -> bool {
     let before = lines
         .clone()
         .last()

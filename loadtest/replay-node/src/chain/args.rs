@@ -3,9 +3,9 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Maximum number of the first head.
-const LONGEST: u64 = 100_000;
+const MAX_FIRST_HEAD: u64 = 100_000;
 /// Maximum number of transactions of a block.
-const MOST_TRANSACTIONS: u64 = 10_000;
+const MAX_BLOCK_TRANSACTIONS: u64 = 10_000;
 
 /// The command-line options of the simulated chain.
 #[derive(Clone, Debug, clap::Args)]
@@ -15,7 +15,7 @@ pub struct ChainArgs {
     pub chain: bool,
 
     /// Number of the first head
-    #[arg(long, value_name = "N", default_value_t = 200, requires = "chain", value_parser = clap::value_parser!(u64).range(..=LONGEST))]
+    #[arg(long, value_name = "N", default_value_t = 200, requires = "chain", value_parser = clap::value_parser!(u64).range(..=MAX_FIRST_HEAD))]
     pub chain_length: u64,
 
     /// The chain's id
@@ -28,7 +28,7 @@ pub struct ChainArgs {
     pub chain_genesis_time: u64,
 
     /// Maximum number of transactions of a block
-    #[arg(long, value_name = "N", default_value_t = 20, requires = "chain", value_parser = clap::value_parser!(u64).range(1..=MOST_TRANSACTIONS))]
+    #[arg(long, value_name = "N", default_value_t = 20, requires = "chain", value_parser = clap::value_parser!(u64).range(1..=MAX_BLOCK_TRANSACTIONS))]
     pub chain_transactions: u64,
 
     /// Duration of a slot in milliseconds; without it, only commands add blocks
@@ -36,15 +36,15 @@ pub struct ChainArgs {
     pub chain_slot_ms: Option<u64>,
 
     /// Probability that a slot contains a reorg
-    #[arg(long, value_name = "P", default_value_t = 0.0, requires = "chain_slot_ms", value_parser = probability)]
+    #[arg(long, value_name = "P", default_value_t = 0.0, requires = "chain_slot_ms", value_parser = parse_probability)]
     pub chain_reorgs: f64,
 
     /// Probability that a slot is missed
-    #[arg(long, value_name = "P", default_value_t = 0.0, requires = "chain_slot_ms", value_parser = probability)]
+    #[arg(long, value_name = "P", default_value_t = 0.0, requires = "chain_slot_ms", value_parser = parse_probability)]
     pub chain_missed: f64,
 }
 
-fn probability(text: &str) -> Result<f64, String> {
+fn parse_probability(text: &str) -> Result<f64, String> {
     let number = text.parse().ok();
     number
         .filter(|number| (0.0..=1.0).contains(number))

@@ -3,28 +3,28 @@
 
 use serde_json::{json, Value};
 
-use crate::sample::values::{prefixed, Address, Fixed, Word};
+use crate::sample::values::{hex_prefixed, Address, FixedBytes, Word};
 
 use super::contents::SECONDS_PER_SLOT;
-use super::digest::{dice, digest};
-use super::model::{self, Block, Finality, Index, EPOCH};
+use super::digest::{derive_generator, derive_hash};
+use super::model::{self, BlockIndex, ChainBlock, FinalityNumbers, EPOCH_SLOTS};
 use super::params;
-use super::view::{ResolvedBlock, View};
+use super::view::{NodeView, ResolvedBlock};
 
 /// Fork of every block.
 pub const FORK: &str = "deneb";
 
 /// A page of the Beacon API.
 #[derive(Debug, PartialEq)]
-pub struct Page {
+pub struct BeaconPage {
     pub status: u16,
     pub body: Value,
     /// Whether `Eth-Consensus-Version` names the fork.
     pub versioned: bool,
 }
 
-impl Page {
-    fn ok(body: Value) -> Self {
+impl BeaconPage {
+    fn ok_page(body: Value) -> Self {
         Self {
             status: 200,
             body,
@@ -32,7 +32,7 @@ impl Page {
         }
     }
 
-    fn error(status: u16, message: &str) -> Self {
+    fn error_page(status: u16, message: &str) -> Self {
         Self {
             status,
             body: json!({"code": status, "message": message}),
@@ -42,88 +42,89 @@ impl Page {
 }
 
 /// Returns the page at a path, or `None` for an unknown path.
-pub fn page(view: &View<'_>, path: &str) -> Option<Page> {
+pub fn find_page(view: &NodeView<'_>, path: &str) -> Option<BeaconPage> {
     let parts: Vec<&str> = path.strip_prefix("/eth/")?.split('/').collect();
     let found = match parts[..] {
-        ["v1", "beacon", "genesis"] => Ok(Page::ok(genesis(view))),
-        ["v1", "config", "spec"] => Ok(Page::ok(spec(view))),
-        ["v1", "node", "version"] => Ok(Page::ok(version())),
-        ["v1", "node", "syncing"] => Ok(Page::ok(syncing(view))),
+        ["v1", "beacon", "genesis"] => Ok(BeaconPage::ok_page(genesis_json(view))),
+        ["v1", "config", "spec"] => Ok(BeaconPage::ok_page(spec_json(view))),
+        ["v1", "node", "version"] => Ok(BeaconPage::ok_page(version_json())),
+        ["v1", "node", "syncing"] => Ok(BeaconPage::ok_page(syncing_json(view))),
         ["v1", "beacon", "headers"] => block_at(view, "head").map(|at| {
-            let mut page = header(view, at);
+            let mut page = header_json(view, at);
             page["data"] = json!([page["data"]]);
-            Page::ok(page)
+            BeaconPage::ok_page(page)
         }),
-        ["v1", "beacon", "headers", id] => block_at(view, id).map(|at| Page::ok(header(view, at))),
+        ["v1", "beacon", "headers", id] => {
+            block_at(view, id).map(|at| BeaconPage::ok_page(header_json(view, at)))
+        }
         ["v1", "beacon", "blocks", id, "root"] => block_at(view, id).map(|at| {
-            let data = json!({"root": view.chain.block(at).root});
-            Page::ok(envelope(view, at, data))
+            let data = json!({"root": view.chain.block_by_index(at).root});
+            BeaconPage::ok_page(envelope_json(view, at, data))
         }),
         ["v2", "beacon", "blocks", id] => block_at(view, id).map(|at| {
-            let mut body = envelope(view, at, signed_block(view, at));
+            let mut body = envelope_json(view, at, signed_block(view, at));
             body["version"] = json!(FORK);
-            Page {
+            BeaconPage {
                 versioned: true,
-                ..Page::ok(body)
+                ..BeaconPage::ok_page(body)
             }
         }),
-        ["v1", "beacon", "states", id, "finality_checkpoints"] => {
-            block_at(view, id).map(|at| Page::ok(envelope(view, at, checkpoints(view, at))))
-        }
+        ["v1", "beacon", "states", id, "finality_checkpoints"] => block_at(view, id)
+            .map(|at| BeaconPage::ok_page(envelope_json(view, at, checkpoints_after(view, at)))),
         _ => return None,
     };
     Some(found.unwrap_or_else(|page| page))
 }
 
 /// Returns the block that the id of a block or a state refers to.
-fn block_at(view: &View<'_>, id: &str) -> Result<Index, Page> {
-    let not_found = || Page::error(404, "NOT_FOUND: beacon block not found");
+fn block_at(view: &NodeView<'_>, id: &str) -> Result<BlockIndex, BeaconPage> {
+    let not_found = || BeaconPage::error_page(404, "NOT_FOUND: beacon block not found");
     let found = match id {
-        "head" => Some(view.head),
-        "genesis" => view.canonical(0),
+        "head" => Some(view.head_block),
+        "genesis" => view.canonical_at_number(0),
         "finalized" => view
-            .finality
-            .and_then(|finality| view.canonical(finality.finalized)),
+            .finality_for_tag
+            .and_then(|finality| view.canonical_at_number(finality.finalized)),
         "justified" => view
-            .finality
-            .and_then(|finality| view.canonical(finality.safe)),
+            .finality_for_tag
+            .and_then(|finality| view.canonical_at_number(finality.safe)),
         id if id.starts_with("0x") => {
-            let root = params::fixed(&json!(id)).map_err(|_| invalid(id))?;
+            let root = params::parse_fixed_bytes(&json!(id)).map_err(|_| invalid_id_page(id))?;
             // The root of a block and the root of its state are accepted for both.
             view.by_root(&root)
         }
         id => {
-            let slot: u64 = id.parse().map_err(|_| invalid(id))?;
+            let slot: u64 = id.parse().map_err(|_| invalid_id_page(id))?;
             view.chain.at_slot(slot).filter(|at| view.is_canonical(*at))
         }
     };
     found.ok_or_else(not_found)
 }
 
-fn invalid(id: &str) -> Page {
-    Page::error(400, &format!("BAD_REQUEST: invalid block ID: {id}"))
+fn invalid_id_page(id: &str) -> BeaconPage {
+    BeaconPage::error_page(400, &format!("BAD_REQUEST: invalid block ID: {id}"))
 }
 
-fn genesis(view: &View<'_>) -> Value {
+fn genesis_json(view: &NodeView<'_>) -> Value {
     json!({"data": {
         "genesis_time": view.chain.genesis.time.to_string(),
-        "genesis_validators_root": digest("validators", &[&genesis_hash(view).0]),
+        "genesis_validators_root": derive_hash("validators", &[&genesis_hash(view).0]),
         "genesis_fork_version": "0x00000000",
     }})
 }
 
-fn genesis_hash(view: &View<'_>) -> Word {
-    view.canonical(0)
-        .map_or_else(Word::default, |at| view.chain.block(at).hash)
+fn genesis_hash(view: &NodeView<'_>) -> Word {
+    view.canonical_at_number(0)
+        .map_or_else(Word::default, |at| view.chain.block_by_index(at).hash)
 }
 
-fn spec(view: &View<'_>) -> Value {
+fn spec_json(view: &NodeView<'_>) -> Value {
     let chain_id = view.chain.genesis.chain_id.to_string();
     json!({"data": {
         "CONFIG_NAME": "replay",
         "PRESET_BASE": "mainnet",
         "SECONDS_PER_SLOT": SECONDS_PER_SLOT.to_string(),
-        "SLOTS_PER_EPOCH": EPOCH.to_string(),
+        "SLOTS_PER_EPOCH": EPOCH_SLOTS.to_string(),
         "DEPOSIT_CHAIN_ID": chain_id,
         "DEPOSIT_NETWORK_ID": chain_id,
         "GENESIS_FORK_VERSION": "0x00000000",
@@ -135,15 +136,15 @@ fn spec(view: &View<'_>) -> Value {
     }})
 }
 
-fn version() -> Value {
+fn version_json() -> Value {
     let version = env!("CARGO_PKG_VERSION");
     json!({"data": {"version": format!("replay-node/v{version}/chain")}})
 }
 
-fn syncing(view: &View<'_>) -> Value {
+fn syncing_json(view: &NodeView<'_>) -> Value {
     let distance = u64::from(view.syncing);
     json!({"data": {
-        "head_slot": view.head().slot.to_string(),
+        "head_slot": view.head_block().slot.to_string(),
         "sync_distance": distance.to_string(),
         "is_syncing": view.syncing,
         "is_optimistic": view.syncing,
@@ -151,7 +152,7 @@ fn syncing(view: &View<'_>) -> Value {
     }})
 }
 
-fn envelope(view: &View<'_>, at: Index, data: Value) -> Value {
+fn envelope_json(view: &NodeView<'_>, at: BlockIndex, data: Value) -> Value {
     json!({
         "execution_optimistic": view.syncing,
         "finalized": is_final(view, at),
@@ -159,28 +160,30 @@ fn envelope(view: &View<'_>, at: Index, data: Value) -> Value {
     })
 }
 
-fn is_final(view: &View<'_>, at: Index) -> bool {
-    let number = view.chain.block(at).number;
-    let finality = view.finality;
+fn is_final(view: &NodeView<'_>, at: BlockIndex) -> bool {
+    let number = view.chain.block_by_index(at).number;
+    let finality = view.finality_for_tag;
     finality.is_some_and(|finality| number <= finality.finalized) && view.is_canonical(at)
 }
 
-fn header(view: &View<'_>, at: Index) -> Value {
-    let block = view.chain.block(at);
+fn header_json(view: &NodeView<'_>, at: BlockIndex) -> Value {
+    let block = view.chain.block_by_index(at);
     let mut message = beacon_block(view, block);
-    message["body_root"] = json!(digest("body", &[&block.hash.0]));
+    message["body_root"] = json!(derive_hash("body", &[&block.hash.0]));
     let data = json!({
         "root": block.root,
         "canonical": view.is_canonical(at),
-        "header": {"message": message, "signature": signature(block)},
+        "header": {"message": message, "signature": block_signature(block)},
     });
-    envelope(view, at, data)
+    envelope_json(view, at, data)
 }
 
 /// Returns the members that a block and its header share.
-fn beacon_block(view: &View<'_>, block: &Block) -> Value {
-    let parent = block.parent.map(|parent| view.chain.block(parent).root);
-    let proposer = dice("proposer", &[&block.hash.0]).below(1_000_000);
+fn beacon_block(view: &NodeView<'_>, block: &ChainBlock) -> Value {
+    let parent = block
+        .parent
+        .map(|parent| view.chain.block_by_index(parent).root);
+    let proposer = derive_generator("proposer", &[&block.hash.0]).number_below(1_000_000);
     json!({
         "slot": block.slot.to_string(),
         "proposer_index": proposer.to_string(),
@@ -189,75 +192,75 @@ fn beacon_block(view: &View<'_>, block: &Block) -> Value {
     })
 }
 
-fn signature(block: &Block) -> Fixed<96> {
-    dice("signature", &[&block.hash.0]).fixed()
+fn block_signature(block: &ChainBlock) -> FixedBytes<96> {
+    derive_generator("signature", &[&block.hash.0]).decode_fixed()
 }
 
 /// Returns the checkpoints of the state after a block. A checkpoint refers to the finalized
 /// block, even one in the middle of an epoch.
-fn checkpoints(view: &View<'_>, at: Index) -> Value {
-    let number = view.chain.block(at).number;
-    let known = match view.finality {
+fn checkpoints_after(view: &NodeView<'_>, at: BlockIndex) -> Value {
+    let number = view.chain.block_by_index(at).number;
+    let known = match view.finality_for_tag {
         // A state does not contain later finality.
-        Some(_) if number < view.head().number => view.chain.finality_at(number),
+        Some(_) if number < view.head_block().number => view.chain.finality_at(number),
         Some(finality) => finality,
-        None => Finality::default(),
+        None => FinalityNumbers::default(),
     };
-    let justified = checkpoint(view, known.safe);
+    let justified = checkpoint_json(view, known.safe);
     json!({
-        "previous_justified": checkpoint(view, known.finalized),
+        "previous_justified": checkpoint_json(view, known.finalized),
         "current_justified": justified,
-        "finalized": checkpoint(view, known.finalized),
+        "finalized": checkpoint_json(view, known.finalized),
     })
 }
 
 /// Builds a checkpoint; before any block is finalized, it is epoch 0 with a root of zeros.
-fn checkpoint(view: &View<'_>, number: u64) -> Value {
+fn checkpoint_json(view: &NodeView<'_>, number: u64) -> Value {
     let block = Some(number)
         .filter(|number| *number > 0)
-        .and_then(|number| view.canonical(number))
-        .map(|at| view.chain.block(at));
+        .and_then(|number| view.canonical_at_number(number))
+        .map(|at| view.chain.block_by_index(at));
     json!({
-        "epoch": block.map_or(0, |block| block.slot / EPOCH).to_string(),
+        "epoch": block.map_or(0, |block| block.slot / EPOCH_SLOTS).to_string(),
         "root": block.map_or_else(Word::default, |block| block.root),
     })
 }
 
-fn signed_block(view: &View<'_>, at: Index) -> Value {
-    let block = view.chain.block(at);
+fn signed_block(view: &NodeView<'_>, at: BlockIndex) -> Value {
+    let block = view.chain.block_by_index(at);
     let mut message = beacon_block(view, block);
-    let mut dice = dice("beacon body", &[&block.hash.0]);
+    let mut dice = derive_generator("beacon body", &[&block.hash.0]);
     message["body"] = json!({
-        "randao_reveal": dice.fixed::<96>(),
+        "randao_reveal": dice.decode_fixed::<96>(),
         "eth1_data": {
-            "deposit_root": dice.fixed::<32>(),
-            "deposit_count": dice.below(1 << 20).to_string(),
-            "block_hash": dice.fixed::<32>(),
+            "deposit_root": dice.decode_fixed::<32>(),
+            "deposit_count": dice.number_below(1 << 20).to_string(),
+            "block_hash": dice.decode_fixed::<32>(),
         },
-        "graffiti": dice.fixed::<32>(),
+        "graffiti": dice.decode_fixed::<32>(),
         "proposer_slashings": [],
         "attester_slashings": [],
         "attestations": [],
         "deposits": [],
         "voluntary_exits": [],
         "sync_aggregate": {
-            "sync_committee_bits": dice.fixed::<64>(),
-            "sync_committee_signature": dice.fixed::<96>(),
+            "sync_committee_bits": dice.decode_fixed::<64>(),
+            "sync_committee_signature": dice.decode_fixed::<96>(),
         },
-        "execution_payload": payload(view, at),
+        "execution_payload": payload_json(view, at),
         "bls_to_execution_changes": [],
         "blob_kzg_commitments": [],
     });
-    json!({"message": message, "signature": signature(block)})
+    json!({"message": message, "signature": block_signature(block)})
 }
 
-fn payload(view: &View<'_>, at: Index) -> Value {
-    let block = view.block(ResolvedBlock::Block(at));
+fn payload_json(view: &NodeView<'_>, at: BlockIndex) -> Value {
+    let block = view.block_contents(ResolvedBlock::Block(at));
     let header = &block.header;
     // The sample has no raw transactions: hash and input are used instead.
     let transactions = block.transactions.iter().map(|transaction| {
         let raw = [&[2][..], &transaction.hash.0, &transaction.input.0].concat();
-        prefixed(&raw)
+        hex_prefixed(&raw)
     });
     let withdrawals = block.withdrawals.iter().map(|withdrawal| {
         let address: Address = withdrawal.address;

@@ -6,11 +6,11 @@ use serde_json::{json, Value};
 
 use crate::sample::chain::{self as sample, Block, BlockParameters, Transaction, WITHDRAWALS};
 use crate::sample::traces::{self, TransactionTrace};
-use crate::sample::values::{prefixed, Address, Quantity, Word};
-use crate::sample::world::World;
+use crate::sample::values::{hex_prefixed, Address, Quantity, Word};
+use crate::sample::world::SampleParticipants;
 
-use super::digest::{dice, digest};
-use super::model::{self, Chain, Genesis};
+use super::digest::{derive_generator, derive_hash};
+use super::model::{self, Chain, GenesisParameters};
 
 pub const SECONDS_PER_SLOT: u64 = 12;
 /// Base fee for which transactions are priced, whichever block includes them.
@@ -18,26 +18,26 @@ const EXPECTED_BASE_FEE: u64 = 15_000_000_000;
 
 /// The generator of transactions, receipts and state for the blocks of one chain.
 #[derive(Debug)]
-pub struct Contents {
-    world: World,
-    genesis: Genesis,
+pub struct BlockContents {
+    world: SampleParticipants,
+    genesis: GenesisParameters,
 }
 
-impl Contents {
-    pub fn new(genesis: &Genesis) -> Self {
+impl BlockContents {
+    pub fn new(genesis: &GenesisParameters) -> Self {
         let seed = genesis.seed.to_be_bytes();
         Self {
-            world: World::new(&mut dice("world", &[&seed])),
+            world: SampleParticipants::new(&mut derive_generator("world", &[&seed])),
             genesis: *genesis,
         }
     }
 
     /// Returns a block with its transactions and receipts.
-    pub fn block(&self, chain: &Chain, block: &model::Block) -> Block {
-        let parent = block.parent.map(|parent| chain.block(parent));
+    pub fn block_with_receipts(&self, chain: &Chain, block: &model::ChainBlock) -> Block {
+        let parent = block.parent.map(|parent| chain.block_by_index(parent));
         let parent_hash = parent.map_or_else(Word::default, |parent| parent.hash);
         let parent_root = parent.map_or_else(Word::default, |parent| parent.root);
-        let mut made = self.make(block.hash, block.number, block.slot, &block.transactions);
+        let mut made = self.build_block(block.hash, block.number, block.slot, &block.transactions);
         made.header.parent_hash = parent_hash;
         made.header.parent_beacon_block_root = parent_root;
         if block.number == 0 {
@@ -47,15 +47,15 @@ impl Contents {
     }
 
     /// Returns the pending block: the next one, with the transactions of the pool.
-    pub fn pending(&self, chain: &Chain, head: &model::Block) -> Block {
+    pub fn pending_block(&self, chain: &Chain, head: &model::ChainBlock) -> Block {
         let (hash, slot) = (pending_hash(head), head.slot + 1);
-        let mut made = self.make(hash, head.number + 1, slot, chain.pool());
+        let mut made = self.build_block(hash, head.number + 1, slot, chain.pool_transactions());
         made.header.parent_hash = head.hash;
         made.header.parent_beacon_block_root = head.root;
         made
     }
 
-    fn make(&self, hash: Word, number: u64, slot: u64, transactions: &[Word]) -> Block {
+    fn build_block(&self, hash: Word, number: u64, slot: u64, transactions: &[Word]) -> Block {
         let base_fee = base_fee(&hash);
         let place = BlockParameters {
             hash,
@@ -66,21 +66,21 @@ impl Contents {
             size: 3500 + 900 * transactions.len(),
         };
         let placed = (0..).zip(transactions).map(|(index, transaction)| {
-            let mut made = self.transaction(transaction, hash, number, index);
+            let mut made = self.build_transaction(transaction, hash, number, index);
             if let (Some(most), Some(tip)) = (made.max_fee_per_gas, made.max_priority_fee_per_gas) {
                 made.gas_price = Quantity(most.0.min(base_fee + tip.0));
             }
             made
         });
         let placed = placed.collect();
-        let mut dice = dice("contents", &[&hash.0]);
+        let mut dice = derive_generator("contents", &[&hash.0]);
         Block::from_transactions(&self.world, &mut dice, &place, placed)
     }
 
     /// Builds a transaction at a position in a block; only the position depends on the block.
-    fn transaction(&self, hash: &Word, block: Word, number: u64, index: u64) -> Transaction {
-        let mut dice = dice("transaction", &[&hash.0]);
-        let mut made = sample::transaction(
+    fn build_transaction(&self, hash: &Word, block: Word, number: u64, index: u64) -> Transaction {
+        let mut dice = derive_generator("transaction", &[&hash.0]);
+        let mut made = sample::generate_transaction(
             &self.world,
             &mut dice,
             EXPECTED_BASE_FEE,
@@ -99,8 +99,8 @@ impl Contents {
     }
 
     /// Returns a transaction that no block includes, as geth shows it.
-    pub fn waiting(&self, hash: &Word) -> Value {
-        let transaction = self.transaction(hash, Word::default(), 0, 0);
+    pub fn pending_transaction(&self, hash: &Word) -> Value {
+        let transaction = self.build_transaction(hash, Word::default(), 0, 0);
         let mut shown = json!(transaction);
         for name in ["blockHash", "blockNumber", "transactionIndex"] {
             shown[name] = Value::Null;
@@ -109,19 +109,19 @@ impl Contents {
     }
 
     /// Returns the call traces of a block's transactions.
-    pub fn traces(&self, block: &Block) -> Vec<TransactionTrace> {
-        let mut dice = dice("traces", &[&block.header.hash.0]);
+    pub fn block_traces(&self, block: &Block) -> Vec<TransactionTrace> {
+        let mut dice = derive_generator("traces", &[&block.header.hash.0]);
         traces::block_traces(&self.world, &mut dice, block)
     }
 }
 
 /// Returns the hash from which the state of the pending block derives.
-pub fn pending_hash(head: &model::Block) -> Word {
-    digest("pending", &[&head.hash.0])
+pub fn pending_hash(head: &model::ChainBlock) -> Word {
+    derive_hash("pending", &[&head.hash.0])
 }
 
 /// Returns a header in the format of `newHeads`.
-pub fn header(block: &Block) -> Value {
+pub fn new_heads_header(block: &Block) -> Value {
     let mut header = json!(block.header);
     header["transactionsRoot"] = json!(block.transactions_root);
     header["withdrawalsRoot"] = json!(block.withdrawals_root);
@@ -130,12 +130,12 @@ pub fn header(block: &Block) -> Value {
 
 /// Returns the base fee of the block with this hash, in wei.
 pub fn base_fee(hash: &Word) -> u64 {
-    dice("base fee", &[&hash.0]).between(8_000_000_000, 30_000_000_000)
+    derive_generator("base fee", &[&hash.0]).number_between(8_000_000_000, 30_000_000_000)
 }
 
 /// Returns the base fee of blobs, in wei.
 pub fn blob_base_fee(hash: &Word) -> u64 {
-    dice("blob base fee", &[&hash.0]).between(1, 1_000_000_000)
+    derive_generator("blob base fee", &[&hash.0]).number_between(1, 1_000_000_000)
 }
 
 /// Whether an account was never used, as one in eight; it has no code either.
@@ -144,45 +144,45 @@ fn is_unused(address: &Address) -> bool {
 }
 
 /// Returns an account's balance after a block, in wei.
-pub fn balance(block: &Word, address: &Address) -> u128 {
+pub fn balance_after(block: &Word, address: &Address) -> u128 {
     match is_unused(address) {
         true => 0,
-        false => dice("balance", &[&block.0, &address.0]).balance(),
+        false => derive_generator("balance", &[&block.0, &address.0]).random_balance(),
     }
 }
 
 /// Returns an account's transaction count after a block.
-pub fn nonce(block: &Word, address: &Address) -> u64 {
+pub fn nonce_after(block: &Word, address: &Address) -> u64 {
     match is_unused(address) {
         true => 0,
-        false => dice("nonce", &[&block.0, &address.0]).below(1 << 20),
+        false => derive_generator("nonce", &[&block.0, &address.0]).number_below(1 << 20),
     }
 }
 
 /// Returns an account's code after a block: empty for one account in two. Unlike real code, its
 /// last 32 bytes change with each block.
-pub fn code(block: &Word, address: &Address) -> Vec<u8> {
+pub fn code_after(block: &Word, address: &Address) -> Vec<u8> {
     if address.0[19].is_multiple_of(2) {
         return Vec::new();
     }
-    let mut dice = dice("code", &[&address.0]);
-    let len = dice.between(200, 2000) as usize;
-    let mut code = sample::code(&mut dice, len);
-    code.extend(digest("code", &[&block.0, &address.0]).0);
+    let mut dice = derive_generator("code", &[&address.0]);
+    let len = dice.number_between(200, 2000) as usize;
+    let mut code = sample::random_code(&mut dice, len);
+    code.extend(derive_hash("code", &[&block.0, &address.0]).0);
     code
 }
 
 /// Returns a storage word after a block; one slot in four is empty.
-pub fn storage(block: &Word, address: &Address, slot: &Word) -> Word {
+pub fn storage_after(block: &Word, address: &Address, slot: &Word) -> Word {
     match slot.0[31] % 4 {
         3 => Word::default(),
-        _ => digest("storage", &[&block.0, &address.0, &slot.0]),
+        _ => derive_hash("storage", &[&block.0, &address.0, &slot.0]),
     }
 }
 
 /// Returns the result of a call in a block's state: one to four words.
 pub fn call_result(block: &Word, call: &[u8]) -> String {
-    let mut dice = dice("call", &[&block.0, call]);
-    let words = dice.between(1, 4) as usize;
-    prefixed(&dice.bytes(32 * words))
+    let mut dice = derive_generator("call", &[&block.0, call]);
+    let words = dice.number_between(1, 4) as usize;
+    hex_prefixed(&dice.random_bytes(32 * words))
 }

@@ -8,17 +8,17 @@ use serde_json::{json, Value};
 
 use crate::sample::values::Word;
 
-use super::contents::Contents;
-use super::model::{Chain, ChainError, Genesis, Index};
+use super::contents::BlockContents;
+use super::model::{BlockIndex, Chain, ChainError, GenesisParameters};
 use super::params;
-use super::{OutageMode, State};
+use super::{OutageMode, SimulationState};
 
 /// Maximum number of blocks or missed slots that one command adds.
-const MOST_BLOCKS: u64 = 100_000;
-const LONGEST_HOLD_MS: u64 = 600_000;
+const MAX_ADDED_BLOCKS: u64 = 100_000;
+const MAX_HOLD_MS: u64 = 600_000;
 
 /// Parses one command, or an array of commands.
-pub fn read(body: &[u8]) -> Result<Vec<Command>, serde_json::Error> {
+pub fn parse_commands(body: &[u8]) -> Result<Vec<ControlCommand>, serde_json::Error> {
     match serde_json::from_slice(body)? {
         commands @ Value::Array(_) => serde_json::from_value(commands),
         command => Ok(vec![serde_json::from_value(command)?]),
@@ -28,7 +28,7 @@ pub fn read(body: &[u8]) -> Result<Vec<Command>, serde_json::Error> {
 /// A command that changes the chain or the behaviour of the node.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Command {
+pub enum ControlCommand {
     /// Adds blocks on top of the head.
     Extend(u64),
     /// Replaces the last `depth` blocks by `length` others.
@@ -75,55 +75,55 @@ pub enum CommandError {
     NoHash(String),
 }
 
-fn up_to(most: u64, requested: u64) -> Result<u64, CommandError> {
+fn check_limit(most: u64, requested: u64) -> Result<u64, CommandError> {
     match requested <= most {
         true => Ok(requested),
         false => Err(CommandError::TooMuch { requested, most }),
     }
 }
 
-impl Command {
+impl ControlCommand {
     /// Executes the command; after an error, the state is unchanged.
-    pub fn run(self, state: &mut State) -> Result<(), CommandError> {
+    pub fn run_command(self, state: &mut SimulationState) -> Result<(), CommandError> {
         let chain = &mut state.chain;
         match self {
-            Command::Extend(blocks) => chain.extend(up_to(MOST_BLOCKS, blocks)?),
-            Command::Reorg { depth, length } => {
-                chain.reorg(depth, up_to(MOST_BLOCKS, length)?)?;
+            ControlCommand::Extend(blocks) => chain.extend(check_limit(MAX_ADDED_BLOCKS, blocks)?),
+            ControlCommand::Reorg { depth, length } => {
+                chain.reorg_blocks(depth, check_limit(MAX_ADDED_BLOCKS, length)?)?;
             }
-            Command::Rollback(depth) => chain.rollback(depth)?,
-            Command::Adopt(hash) => {
-                let read = params::fixed(&Value::from(hash.as_str()));
+            ControlCommand::Rollback(depth) => chain.rollback_blocks(depth)?,
+            ControlCommand::Adopt(hash) => {
+                let read = params::parse_fixed_bytes(&Value::from(hash.as_str()));
                 let known: Word = read.map_err(|_| CommandError::NoHash(hash))?;
-                chain.adopt(&known)?;
+                chain.set_head(&known)?;
             }
-            Command::Miss(slots) => chain.miss(up_to(MOST_BLOCKS, slots)?),
-            Command::Finalize(number) => chain.finalize(number)?,
-            Command::Unfinalize(number) => chain.unfinalize(number)?,
-            Command::Replace {
+            ControlCommand::Miss(slots) => chain.miss_slots(check_limit(MAX_ADDED_BLOCKS, slots)?),
+            ControlCommand::Finalize(number) => chain.finalize_block(number)?,
+            ControlCommand::Unfinalize(number) => chain.lower_finality(number)?,
+            ControlCommand::Replace {
                 seed,
                 chain_id,
                 length,
             } => {
-                let genesis = Genesis {
+                let genesis = GenesisParameters {
                     seed,
                     chain_id: chain_id.unwrap_or(chain.genesis.chain_id),
-                    length: up_to(MOST_BLOCKS, length.unwrap_or(chain.head_number()))?,
+                    length: check_limit(MAX_ADDED_BLOCKS, length.unwrap_or(chain.head_number()))?,
                     ..chain.genesis
                 };
-                state.contents = Contents::new(&genesis);
+                state.contents = BlockContents::new(&genesis);
                 state.chain = Chain::new(genesis);
             }
-            Command::Stall(stalled) => state.stalled = stalled,
-            Command::Syncing(syncing) => state.syncing = syncing,
-            Command::Finality(finality) => state.finality = finality,
-            Command::Down(down) => state.down = down,
-            Command::Lag(blocks) => state.lag = blocks,
-            Command::Hold { method, ms: 0 } => {
+            ControlCommand::Stall(stalled) => state.stalled = stalled,
+            ControlCommand::Syncing(syncing) => state.syncing = syncing,
+            ControlCommand::Finality(finality) => state.finality = finality,
+            ControlCommand::Down(down) => state.down = down,
+            ControlCommand::Lag(blocks) => state.lag = blocks,
+            ControlCommand::Hold { method, ms: 0 } => {
                 state.delays.remove(&method);
             }
-            Command::Hold { method, ms } => {
-                let time = Duration::from_millis(up_to(LONGEST_HOLD_MS, ms)?);
+            ControlCommand::Hold { method, ms } => {
+                let time = Duration::from_millis(check_limit(MAX_HOLD_MS, ms)?);
                 let hold = state.delays.entry(method).or_default();
                 hold.0 = time;
             }
@@ -133,14 +133,14 @@ impl Command {
 }
 
 /// Returns the state of the chain as `/chain` shows it, whether or not the node lags.
-pub fn shown(state: &State) -> Value {
+pub fn chain_report(state: &SimulationState) -> Value {
     let chain = &state.chain;
     let holds = state.delays.iter();
     let holds: BTreeMap<_, _> = holds
         .map(|(method, (time, _))| (method, time.as_millis() as u64))
         .collect();
-    let block = |index: Index| {
-        let block = chain.block(index);
+    let block = |index: BlockIndex| {
+        let block = chain.block_by_index(index);
         json!({
             "number": block.number,
             "hash": block.hash,
@@ -149,19 +149,19 @@ pub fn shown(state: &State) -> Value {
         })
     };
     let at = |number: u64| {
-        let there = chain.canonical(number).filter(|_| state.finality);
+        let there = chain.canonical_at_number(number).filter(|_| state.finality);
         there.map_or(Value::Null, block)
     };
     json!({
         "seed": chain.genesis.seed,
         "chain_id": chain.genesis.chain_id,
-        "slot": chain.slot(),
-        "head": block(chain.head()),
-        "safe": at(chain.finality().safe),
-        "finalized": at(chain.finality().finalized),
-        "served_head": block(state.view().head),
-        "blocks": chain.blocks(),
-        "waiting": chain.pool().len(),
+        "slot": chain.current_slot(),
+        "head": block(chain.head_index()),
+        "safe": at(chain.finality_numbers().safe),
+        "finalized": at(chain.finality_numbers().finalized),
+        "served_head": block(state.view().head_block),
+        "blocks": chain.block_count(),
+        "waiting": chain.pool_transactions().len(),
         "stall": state.stalled,
         "syncing": state.syncing,
         "finality": state.finality,

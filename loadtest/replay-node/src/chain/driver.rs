@@ -1,36 +1,36 @@
 //! Growth of a chain by itself: random blocks, missed slots and reorgs.
 
-use crate::sample::world::Dice;
+use crate::sample::world::SeededGenerator;
 
-use super::digest::dice;
+use super::digest::derive_generator;
 use super::model::Chain;
 
 /// A random generator of new blocks, missed slots and reorgs, which lets a chain grow by itself.
 #[derive(Debug)]
-pub struct Driver {
-    dice: Dice,
+pub struct ChainGrowth {
+    dice: SeededGenerator,
     reorgs: f64,
     missed: f64,
 }
 
-impl Driver {
+impl ChainGrowth {
     /// Creates a driver; `reorgs` and `missed` are the probabilities that a slot contains a reorg
     /// and that it is missed.
     pub fn new(seed: u64, reorgs: f64, missed: f64) -> Self {
         Self {
-            dice: dice("driver", &[&seed.to_be_bytes()]),
+            dice: derive_generator("driver", &[&seed.to_be_bytes()]),
             reorgs,
             missed,
         }
     }
 
     /// Lets one slot pass. Finalized blocks are not reorganised.
-    pub fn step(&mut self, chain: &mut Chain) {
-        let deepest = chain.head_number() - chain.finality().finalized;
-        if self.chance(self.missed) {
-            chain.miss(1);
-        } else if self.chance(self.reorgs) && deepest > 0 {
-            self.reorg(chain, deepest);
+    pub fn pass_slot(&mut self, chain: &mut Chain) {
+        let deepest = chain.head_number() - chain.finality_numbers().finalized;
+        if self.random_bool(self.missed) {
+            chain.miss_slots(1);
+        } else if self.random_bool(self.reorgs) && deepest > 0 {
+            self.reorg_randomly(chain, deepest);
         } else {
             chain.extend(1);
         }
@@ -39,22 +39,22 @@ impl Driver {
 
     /// Reorganises the chain; each further block of depth is half as likely. The new branch is
     /// usually as long as the old one, or longer by the block of this slot.
-    fn reorg(&mut self, chain: &mut Chain, deepest: u64) {
+    fn reorg_randomly(&mut self, chain: &mut Chain, deepest: u64) {
         let mut depth = 1;
-        while depth < deepest && self.dice.percent(50) {
+        while depth < deepest && self.dice.is_within_percent(50) {
             depth += 1;
         }
-        let length = match self.dice.below(10) {
+        let length = match self.dice.number_below(10) {
             0 => (depth - 1).max(1),
             1..=4 => depth,
             _ => depth + 1,
         };
-        let done = chain.reorg(depth, length);
+        let done = chain.reorg_blocks(depth, length);
         debug_assert_eq!(done, Ok(()), "depth and length are in range");
     }
 
-    fn chance(&mut self, probability: f64) -> bool {
+    fn random_bool(&mut self, probability: f64) -> bool {
         const UNIT: u64 = 1 << 32;
-        (self.dice.below(UNIT) as f64) < probability * UNIT as f64
+        (self.dice.number_below(UNIT) as f64) < probability * UNIT as f64
     }
 }

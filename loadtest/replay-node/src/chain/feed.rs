@@ -12,54 +12,54 @@ use serde_json::{json, Value};
 use tokio::sync::mpsc::{unbounded_channel, UnboundedReceiver, UnboundedSender};
 
 use crate::sample::values::Word;
-use crate::stats::InFlight;
+use crate::stats::InFlightRequest;
 
-use super::model::{self, Index, EPOCH};
-use super::view::View;
+use super::model::{self, BlockIndex, EPOCH_SLOTS};
+use super::view::NodeView;
 
 /// An event of the simulated chain: a head for subscribers, or an event of the Beacon API.
 #[derive(Debug, PartialEq)]
-pub enum Event {
+pub enum ChainEvent {
     /// Header for `newHeads`.
     Header(Value),
     /// Event of the Beacon API.
     Beacon { topic: &'static str, data: Value },
 }
 
-pub type Events = UnboundedReceiver<Arc<Event>>;
+pub type ChainEventReceiver = UnboundedReceiver<Arc<ChainEvent>>;
 
 /// The publisher that sends each event of the chain to all listeners.
 #[derive(Debug, Default)]
-pub struct Feed {
-    listeners: Mutex<Vec<UnboundedSender<Arc<Event>>>>,
+pub struct ChainEventFeed {
+    listeners: Mutex<Vec<UnboundedSender<Arc<ChainEvent>>>>,
 }
 
-impl Feed {
-    pub fn listen(&self) -> Events {
+impl ChainEventFeed {
+    pub fn add_listener(&self) -> ChainEventReceiver {
         let (sender, receiver) = unbounded_channel();
-        self.lock().push(sender);
+        self.lock_listeners().push(sender);
         receiver
     }
 
     pub fn has_listeners(&self) -> bool {
-        let mut listeners = self.lock();
+        let mut listeners = self.lock_listeners();
         listeners.retain(|listener| !listener.is_closed());
         !listeners.is_empty()
     }
 
-    pub fn publish(&self, events: Vec<Event>) {
-        let mut listeners = self.lock();
+    pub fn publish_events(&self, events: Vec<ChainEvent>) {
+        let mut listeners = self.lock_listeners();
         for event in events.into_iter().map(Arc::new) {
             listeners.retain(|listener| listener.send(event.clone()).is_ok());
         }
     }
 
     /// Ends the event streams of all listeners.
-    pub fn close(&self) {
-        self.lock().clear();
+    pub fn close_streams(&self) {
+        self.lock_listeners().clear();
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<UnboundedSender<Arc<Event>>>> {
+    fn lock_listeners(&self) -> std::sync::MutexGuard<'_, Vec<UnboundedSender<Arc<ChainEvent>>>> {
         self.listeners
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -69,50 +69,50 @@ impl Feed {
 /// Head and finality that a node showed before a change, from which the events of the change
 /// follow.
 #[derive(Clone, Copy, Debug)]
-pub struct ViewSnapshot {
-    head: Index,
+pub struct HeadSnapshot {
+    head: BlockIndex,
     hash: Word,
     finalized: Option<Word>,
 }
 
-impl ViewSnapshot {
-    pub fn new(view: &View<'_>) -> Self {
+impl HeadSnapshot {
+    pub fn new(view: &NodeView<'_>) -> Self {
         Self {
-            head: view.head,
-            hash: view.head().hash,
-            finalized: finalized(view).map(|block| block.hash),
+            head: view.head_block,
+            hash: view.head_block().hash,
+            finalized: finalized_block(view).map(|block| block.hash),
         }
     }
 }
 
-fn finalized<'a>(view: &View<'a>) -> Option<&'a model::Block> {
-    let at = view.canonical(view.finality?.finalized)?;
-    Some(view.chain.block(at))
+fn finalized_block<'a>(view: &NodeView<'a>) -> Option<&'a model::ChainBlock> {
+    let at = view.canonical_at_number(view.finality_for_tag?.finalized)?;
+    Some(view.chain.block_by_index(at))
 }
 
 /// Returns the events of a change. `newHeads` receives each new block up to the head; the Beacon
 /// API receives each block on top of the old head, or a reorg and its head, and the checkpoint
 /// that became final.
-pub fn events(view: &View<'_>, before: &ViewSnapshot) -> Vec<Event> {
+pub fn change_events(view: &NodeView<'_>, before: &HeadSnapshot) -> Vec<ChainEvent> {
     let mut events = Vec::new();
-    if view.head().hash != before.hash {
+    if view.head_block().hash != before.hash {
         // A chain that was replaced may have a block of this hash at another index.
         let same_chain = view.chain.by_hash(&before.hash) == Some(before.head);
         if same_chain {
             branch_events(view, before.head, &mut events);
         } else {
-            events.push(Event::Header(view.header(view.head)));
-            events.push(head_event(view, view.head));
+            events.push(ChainEvent::Header(view.new_heads_header(view.head_block)));
+            events.push(head_event(view, view.head_block));
         }
     }
-    let now = finalized(view);
+    let now = finalized_block(view);
     if let Some(block) = now.filter(|block| before.finalized != Some(block.hash)) {
-        events.push(Event::Beacon {
+        events.push(ChainEvent::Beacon {
             topic: "finalized_checkpoint",
             data: json!({
                 "block": block.root,
                 "state": model::state_root(&block.hash),
-                "epoch": (block.slot / EPOCH).to_string(),
+                "epoch": (block.slot / EPOCH_SLOTS).to_string(),
                 "execution_optimistic": view.syncing,
             }),
         });
@@ -120,32 +120,36 @@ pub fn events(view: &View<'_>, before: &ViewSnapshot) -> Vec<Event> {
     events
 }
 
-fn branch_events(view: &View<'_>, old: Index, events: &mut Vec<Event>) {
-    let ancestor = view.chain.common_ancestor(old, view.head);
-    let branch = view.chain.branch(ancestor, view.head);
+fn branch_events(view: &NodeView<'_>, old: BlockIndex, events: &mut Vec<ChainEvent>) {
+    let ancestor = view.chain.common_ancestor(old, view.head_block);
+    let branch = view.chain.branch_blocks(ancestor, view.head_block);
     if ancestor != old {
         events.push(reorg_event(view, ancestor, old));
-        events.extend(branch.iter().map(|at| Event::Header(view.header(*at))));
-        events.push(head_event(view, view.head));
+        events.extend(
+            branch
+                .iter()
+                .map(|at| ChainEvent::Header(view.new_heads_header(*at))),
+        );
+        events.push(head_event(view, view.head_block));
         return;
     }
     for at in branch {
-        events.push(Event::Header(view.header(at)));
+        events.push(ChainEvent::Header(view.new_heads_header(at)));
         events.push(head_event(view, at));
     }
 }
 
-fn head_event(view: &View<'_>, at: Index) -> Event {
-    let block = view.chain.block(at);
-    let parent = block.parent.map(|parent| view.chain.block(parent));
-    let before = parent.map_or(0, |parent| parent.slot / EPOCH);
-    Event::Beacon {
+fn head_event(view: &NodeView<'_>, at: BlockIndex) -> ChainEvent {
+    let block = view.chain.block_by_index(at);
+    let parent = block.parent.map(|parent| view.chain.block_by_index(parent));
+    let before = parent.map_or(0, |parent| parent.slot / EPOCH_SLOTS);
+    ChainEvent::Beacon {
         topic: "head",
         data: json!({
             "slot": block.slot.to_string(),
             "block": block.root,
             "state": model::state_root(&block.hash),
-            "epoch_transition": block.slot / EPOCH > before,
+            "epoch_transition": block.slot / EPOCH_SLOTS > before,
             "previous_duty_dependent_root": parent.map_or(block.root, |parent| parent.root),
             "current_duty_dependent_root": parent.map_or(block.root, |parent| parent.root),
             "execution_optimistic": view.syncing,
@@ -153,10 +157,10 @@ fn head_event(view: &View<'_>, at: Index) -> Event {
     }
 }
 
-fn reorg_event(view: &View<'_>, ancestor: Index, old: Index) -> Event {
-    let (old, new) = (view.chain.block(old), view.head());
-    let depth = old.slot - view.chain.block(ancestor).slot;
-    Event::Beacon {
+fn reorg_event(view: &NodeView<'_>, ancestor: BlockIndex, old: BlockIndex) -> ChainEvent {
+    let (old, new) = (view.chain.block_by_index(old), view.head_block());
+    let depth = old.slot - view.chain.block_by_index(ancestor).slot;
+    ChainEvent::Beacon {
         topic: "chain_reorg",
         data: json!({
             "slot": new.slot.to_string(),
@@ -165,7 +169,7 @@ fn reorg_event(view: &View<'_>, ancestor: Index, old: Index) -> Event {
             "new_head_block": new.root,
             "old_head_state": model::state_root(&old.hash),
             "new_head_state": model::state_root(&new.hash),
-            "epoch": (new.slot / EPOCH).to_string(),
+            "epoch": (new.slot / EPOCH_SLOTS).to_string(),
             "execution_optimistic": view.syncing,
         }),
     }
@@ -174,13 +178,17 @@ fn reorg_event(view: &View<'_>, ancestor: Index, old: Index) -> Event {
 /// Body of `/eth/v1/events`: server-sent events, until the feed closes.
 #[derive(Debug)]
 pub struct EventStream {
-    events: Events,
+    events: ChainEventReceiver,
     topics: HashSet<String>,
-    in_flight: InFlight,
+    in_flight: InFlightRequest,
 }
 
 impl EventStream {
-    pub fn new(events: Events, topics: HashSet<String>, in_flight: InFlight) -> Self {
+    pub fn new(
+        events: ChainEventReceiver,
+        topics: HashSet<String>,
+        in_flight: InFlightRequest,
+    ) -> Self {
         Self {
             events,
             topics,
@@ -200,9 +208,9 @@ impl Body for EventStream {
         while let Poll::Ready(event) = self.events.poll_recv(cx) {
             match event.as_deref() {
                 None => return Poll::Ready(None),
-                Some(Event::Beacon { topic, data }) if self.topics.contains(*topic) => {
+                Some(ChainEvent::Beacon { topic, data }) if self.topics.contains(*topic) => {
                     let text = format!("event: {topic}\ndata: {data}\n\n");
-                    self.in_flight.sent(text.len());
+                    self.in_flight.count_sent_bytes(text.len());
                     return Poll::Ready(Some(Ok(Frame::data(text.into()))));
                 }
                 Some(_) => (),

@@ -2,24 +2,24 @@
 
 use serde_json::{json, Value};
 
-use crate::rpc::Failure;
+use crate::rpc::RpcError;
 use crate::sample::receipts::Log;
-use crate::sample::values::{Address, Fixed, Word};
+use crate::sample::values::{Address, FixedBytes, Word};
 
-use super::model::Index;
-use super::params::{self, Params, Reference};
-use super::view::{ResolvedBlock, View};
+use super::model::BlockIndex;
+use super::params::{self, BlockParameter, CallParams};
+use super::view::{NodeView, ResolvedBlock};
 
 /// The filter of an `eth_getLogs` call; an empty list matches any.
 #[derive(Debug, Default)]
-struct Filter {
+struct LogFilter {
     addresses: Vec<Address>,
     topics: Vec<Vec<Word>>,
 }
 
-impl Filter {
-    fn new(filter: &Value) -> Result<Self, Failure> {
-        let invalid = |why: String| Failure::params(&format!("invalid argument 0: {why}"));
+impl LogFilter {
+    fn new(filter: &Value) -> Result<Self, RpcError> {
+        let invalid = |why: String| RpcError::invalid_params(&format!("invalid argument 0: {why}"));
         let topics = match &filter["topics"] {
             Value::Null => Vec::new(),
             Value::Array(positions) => positions
@@ -35,7 +35,7 @@ impl Filter {
         })
     }
 
-    fn takes(&self, log: &Log) -> bool {
+    fn matches_log(&self, log: &Log) -> bool {
         let address = self.addresses.is_empty() || self.addresses.contains(&log.address);
         address
             && self.topics.len() <= log.topics.len()
@@ -47,64 +47,75 @@ impl Filter {
     }
 }
 
-fn one_or_more<const N: usize>(value: &Value) -> Result<Vec<Fixed<N>>, String> {
+fn one_or_more<const N: usize>(value: &Value) -> Result<Vec<FixedBytes<N>>, String> {
     match value {
         Value::Null => Ok(Vec::new()),
-        Value::Array(values) => values.iter().map(params::fixed).collect(),
-        value => Ok(vec![params::fixed(value)?]),
+        Value::Array(values) => values.iter().map(params::parse_fixed_bytes).collect(),
+        value => Ok(vec![params::parse_fixed_bytes(value)?]),
     }
 }
 
 /// Returns the logs of one block, or of a range. As in most nodes, a range is clipped to the
 /// head; a range that ends before it begins is empty.
-pub fn logs(view: &View<'_>, params: &Params) -> Result<Value, Failure> {
-    let query = params.required(0)?;
-    let filter = Filter::new(query)?;
+pub fn matching_logs(view: &NodeView<'_>, params: &CallParams) -> Result<Value, RpcError> {
+    let query = params.required_param(0)?;
+    let filter = LogFilter::new(query)?;
     let blocks = match (&query["blockHash"], &query["fromBlock"], &query["toBlock"]) {
-        (Value::Null, from, to) => range(view, from, to)?,
+        (Value::Null, from, to) => range_blocks(view, from, to)?,
         (hash, Value::Null, Value::Null) => {
-            let hash = params::fixed(hash)
-                .map_err(|why| Failure::params(&format!("invalid argument 0: {why}")))?;
+            let hash = params::parse_fixed_bytes(hash)
+                .map_err(|why| RpcError::invalid_params(&format!("invalid argument 0: {why}")))?;
             let block = view.by_hash(&hash);
-            vec![block.ok_or_else(|| Failure::server("unknown block"))?]
+            vec![block.ok_or_else(|| RpcError::server_error("unknown block"))?]
         }
         _ => {
             let why =
                 "cannot specify both BlockHash and FromBlock/ToBlock, choose one or the other";
-            return Err(Failure::params(&format!("invalid argument 0: {why}")));
+            return Err(RpcError::invalid_params(&format!(
+                "invalid argument 0: {why}"
+            )));
         }
     };
     let mut taken = Vec::new();
     for index in blocks {
-        let block = view.block(ResolvedBlock::Block(index));
+        let block = view.block_contents(ResolvedBlock::Block(index));
         let logs = block.receipts.iter().flat_map(|receipt| &receipt.logs);
-        taken.extend(logs.filter(|log| filter.takes(log)).map(|log| json!(log)));
+        taken.extend(
+            logs.filter(|log| filter.matches_log(log))
+                .map(|log| json!(log)),
+        );
     }
     Ok(Value::Array(taken))
 }
 
-fn range(view: &View<'_>, from: &Value, to: &Value) -> Result<Vec<Index>, Failure> {
-    let (from, to) = (edge(view, from)?, edge(view, to)?);
-    let last = to.min(view.head().number);
+fn range_blocks(
+    view: &NodeView<'_>,
+    from: &Value,
+    to: &Value,
+) -> Result<Vec<BlockIndex>, RpcError> {
+    let (from, to) = (range_end(view, from)?, range_end(view, to)?);
+    let last = to.min(view.head_block().number);
     let numbers = from..=last;
     Ok(numbers
-        .filter_map(|number| view.canonical(number))
+        .filter_map(|number| view.canonical_at_number(number))
         .collect())
 }
 
 /// Returns the block number of one end of a range; an absent end is `latest`.
-fn edge(view: &View<'_>, value: &Value) -> Result<u64, Failure> {
+fn range_end(view: &NodeView<'_>, value: &Value) -> Result<u64, RpcError> {
     if value.is_null() {
-        return Ok(view.head().number);
+        return Ok(view.head_block().number);
     }
-    let reference = params::number(value)
-        .map_err(|why| Failure::params(&format!("invalid argument 0: {why}")))?;
+    let reference = params::parse_block_number(value)
+        .map_err(|why| RpcError::invalid_params(&format!("invalid argument 0: {why}")))?;
     match reference {
-        Reference::Number(number) => Ok(number),
-        reference => match view.find(reference)? {
-            Some(ResolvedBlock::Block(index)) => Ok(view.chain.block(index).number),
-            Some(ResolvedBlock::Pending) => Err(Failure::server("pending logs are not supported")),
-            None => Err(Failure::server("unknown block")),
+        BlockParameter::Number(number) => Ok(number),
+        reference => match view.resolve(reference)? {
+            Some(ResolvedBlock::Block(index)) => Ok(view.chain.block_by_index(index).number),
+            Some(ResolvedBlock::Pending) => {
+                Err(RpcError::server_error("pending logs are not supported"))
+            }
+            None => Err(RpcError::server_error("unknown block")),
         },
     }
 }

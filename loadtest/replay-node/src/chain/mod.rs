@@ -36,27 +36,27 @@ use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
 use crate::body_slices::BodySlices;
-use crate::rpc::{self, CallResult, Source};
-use crate::stats::Stats;
-use contents::Contents;
-use control::{Command, CommandError};
-use driver::Driver;
-use feed::{Feed, ViewSnapshot};
+use crate::rpc::{self, CallResult, CallSource};
+use crate::stats::RequestCounters;
+use contents::BlockContents;
+use control::{CommandError, ControlCommand};
+use driver::ChainGrowth;
+use feed::{ChainEventFeed, HeadSnapshot};
 use methods::METHODS;
-use model::{Chain, Genesis};
-use params::Params;
-use view::View;
+use model::{Chain, GenesisParameters};
+use params::CallParams;
+use view::NodeView;
 
 pub use args::{ChainArgs, OutageMode};
-pub use feed::{EventStream, Events};
-pub use routes::{control, get, is_control, is_websocket, GetResponse};
-pub use socket::{accept, converse};
+pub use feed::{ChainEventReceiver, EventStream};
+pub use routes::{is_control, is_websocket, respond_to_control, respond_to_get, GetResponse};
+pub use socket::{accept_websocket, serve_websocket};
 
 /// The simulated chain, and the present behaviour of the node in front of it: lag, delays, outage.
 #[derive(Debug)]
-pub struct State {
+pub struct SimulationState {
     chain: Chain,
-    contents: Contents,
+    contents: BlockContents,
     down: OutageMode,
     lag: u64,
     syncing: bool,
@@ -66,10 +66,10 @@ pub struct State {
     delays: BTreeMap<String, (Duration, watch::Sender<()>)>,
 }
 
-impl State {
-    fn new(genesis: Genesis) -> Self {
+impl SimulationState {
+    fn new(genesis: GenesisParameters) -> Self {
         Self {
-            contents: Contents::new(&genesis),
+            contents: BlockContents::new(&genesis),
             chain: Chain::new(genesis),
             down: OutageMode::No,
             lag: 0,
@@ -81,17 +81,17 @@ impl State {
     }
 
     /// Returns the chain as the node knows it.
-    fn view(&self) -> View<'_> {
+    fn view(&self) -> NodeView<'_> {
         self.lagging_view(self.lag)
     }
 
     /// Returns the chain as a node without lag knows it.
-    fn current_view(&self) -> View<'_> {
+    fn current_view(&self) -> NodeView<'_> {
         self.lagging_view(0)
     }
 
-    fn lagging_view(&self, lag: u64) -> View<'_> {
-        View::new(
+    fn lagging_view(&self, lag: u64) -> NodeView<'_> {
+        NodeView::new(
             &self.chain,
             &self.contents,
             lag,
@@ -120,7 +120,7 @@ pub struct ResponseDelay {
 
 impl ResponseDelay {
     /// Returns when the response may be sent.
-    pub async fn over(mut self) {
+    pub async fn wait(mut self) {
         // a time-out and a closed channel both end the delay
         let _ = tokio::time::timeout(self.time, self.end.changed()).await;
     }
@@ -129,8 +129,8 @@ impl ResponseDelay {
 /// The simulated node: a chain, its events, and counters of calls.
 #[derive(Debug)]
 pub struct Simulation {
-    state: RwLock<State>,
-    feed: Feed,
+    state: RwLock<SimulationState>,
+    feed: ChainEventFeed,
     /// Number of calls of each of [`METHODS`].
     calls: Vec<AtomicU64>,
 }
@@ -146,7 +146,7 @@ pub struct BodyResponse {
 
 impl Simulation {
     pub fn new(args: &ChainArgs, seed: u64) -> Self {
-        let genesis = Genesis {
+        let genesis = GenesisParameters {
             seed,
             chain_id: args.chain_id,
             time: args.chain_genesis_time,
@@ -154,13 +154,13 @@ impl Simulation {
             transactions: args.chain_transactions,
         };
         Self {
-            state: RwLock::new(State::new(genesis)),
-            feed: Feed::default(),
+            state: RwLock::new(SimulationState::new(genesis)),
+            feed: ChainEventFeed::default(),
             calls: METHODS.iter().map(|_| AtomicU64::new(0)).collect(),
         }
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, State> {
+    fn read(&self) -> RwLockReadGuard<'_, SimulationState> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -168,40 +168,41 @@ impl Simulation {
     /// two steps is not visible; an error skips the remaining steps.
     fn change(
         &self,
-        steps: impl IntoIterator<Item = impl FnOnce(&mut State) -> Result<(), CommandError>>,
+        steps: impl IntoIterator<Item = impl FnOnce(&mut SimulationState) -> Result<(), CommandError>>,
     ) -> Result<(), CommandError> {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         for step in steps {
-            let before = ViewSnapshot::new(&state.view());
+            let before = HeadSnapshot::new(&state.view());
             step(&mut state)?;
             if state.down != OutageMode::No {
-                self.feed.close();
+                self.feed.close_streams();
             }
             if self.feed.has_listeners() {
-                self.feed.publish(feed::events(&state.view(), &before));
+                self.feed
+                    .publish_events(feed::change_events(&state.view(), &before));
             }
         }
         Ok(())
     }
 
-    fn command(&self, commands: Vec<Command>) -> Result<(), CommandError> {
+    fn run_commands(&self, commands: Vec<ControlCommand>) -> Result<(), CommandError> {
         let steps = commands
             .into_iter()
-            .map(|command| move |state: &mut State| command.run(state));
+            .map(|command| move |state: &mut SimulationState| command.run_command(state));
         self.change(steps)
     }
 
     /// Responds to a request body as the node in front of the chain.
-    pub fn answer(&self, body: &[u8], stats: &Stats) -> BodyResponse {
+    pub fn answer(&self, body: &[u8], stats: &RequestCounters) -> BodyResponse {
         let state = self.read();
         self.answer_from(&state, body, stats, None)
     }
 
     fn answer_from(
         &self,
-        state: &State,
+        state: &SimulationState,
         body: &[u8],
-        stats: &Stats,
+        stats: &RequestCounters,
         subscriptions: Option<&socket::Subscriptions>,
     ) -> BodyResponse {
         let calls = CallContext {
@@ -214,7 +215,7 @@ impl Simulation {
     }
 
     /// Returns the response of a node without lag, delay or outage; the request is not counted.
-    fn honest_answer(&self, body: &[u8]) -> BodySlices {
+    fn undisturbed_response(&self, body: &[u8]) -> BodySlices {
         let state = self.read();
         let calls = CallContext {
             view: state.current_view(),
@@ -222,7 +223,7 @@ impl Simulation {
             counted: None,
             hold: RefCell::default(),
         };
-        calls.answer(body, &Stats::default()).payload
+        calls.answer(body, &RequestCounters::default()).payload
     }
 
     /// Returns the number of calls by method, without methods that were not called.
@@ -232,38 +233,38 @@ impl Simulation {
         named.filter(|(_, calls)| *calls > 0).collect()
     }
 
-    pub fn down(&self) -> OutageMode {
+    pub fn outage_mode(&self) -> OutageMode {
         self.read().down
     }
 
     /// Closes event streams and WebSocket connections.
     pub fn close(&self) {
-        self.feed.close();
+        self.feed.close_streams();
     }
 
     /// Subscribes to events from now on, unless the node is down.
-    fn listen_if_up(&self) -> Option<Events> {
+    fn listen_if_up(&self) -> Option<ChainEventReceiver> {
         // The lock ensures that a node that goes down closes this stream too.
         let state = self.read();
-        (state.down == OutageMode::No).then(|| self.feed.listen())
+        (state.down == OutageMode::No).then(|| self.feed.add_listener())
     }
 }
 
 /// Lets slots pass as the options specify, without end.
-pub async fn drive(simulation: Arc<Simulation>, args: ChainArgs, seed: u64) {
+pub async fn grow_chain(simulation: Arc<Simulation>, args: ChainArgs, seed: u64) {
     let Some(slot) = args.chain_slot_ms else {
         return;
     };
-    let mut driver = Driver::new(seed, args.chain_reorgs, args.chain_missed);
+    let mut driver = ChainGrowth::new(seed, args.chain_reorgs, args.chain_missed);
     let mut ticks = tokio::time::interval(Duration::from_millis(slot));
     // On a busy machine the chain becomes slower and does not produce blocks in bursts.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks.tick().await;
     loop {
         ticks.tick().await;
-        let step = simulation.change([|state: &mut State| {
+        let step = simulation.change([|state: &mut SimulationState| {
             if !state.stalled {
-                driver.step(&mut state.chain);
+                driver.pass_slot(&mut state.chain);
             }
             Ok(())
         }]);
@@ -273,27 +274,27 @@ pub async fn drive(simulation: Arc<Simulation>, args: ChainArgs, seed: u64) {
 
 /// Methods as one request body calls them: all calls see the same state.
 struct CallContext<'a> {
-    view: View<'a>,
+    view: NodeView<'a>,
     subscriptions: Option<&'a socket::Subscriptions>,
     /// Counters of calls, and the state with the delays.
-    counted: Option<(&'a [AtomicU64], &'a State)>,
+    counted: Option<(&'a [AtomicU64], &'a SimulationState)>,
     /// The longest delay of the calls.
     hold: RefCell<Option<ResponseDelay>>,
 }
 
 impl CallContext<'_> {
-    fn answer(&self, body: &[u8], stats: &Stats) -> BodyResponse {
-        let exchange = rpc::answer(body, self, stats);
+    fn answer(&self, body: &[u8], stats: &RequestCounters) -> BodyResponse {
+        let exchange = rpc::respond_to_body(body, self, stats);
         BodyResponse {
             method: exchange.method.into_owned(),
-            payload: exchange.reply.payload(),
+            payload: exchange.reply.body_slices(),
             hold: self.hold.take(),
         }
     }
 }
 
-impl Source for CallContext<'_> {
-    fn find(&self, method: &str, params: Option<&RawValue>) -> CallResult<'_> {
+impl CallSource for CallContext<'_> {
+    fn find_response(&self, method: &str, params: Option<&RawValue>) -> CallResult<'_> {
         let Some(index) = METHODS.iter().position(|(name, _)| *name == method) else {
             return CallResult::UnknownMethod;
         };
@@ -305,10 +306,10 @@ impl Source for CallContext<'_> {
                 *longest = hold;
             }
         }
-        let answer = Params::new(params).and_then(|params| {
+        let answer = CallParams::new(params).and_then(|params| {
             let subscribed = self
                 .subscriptions
-                .and_then(|subscriptions| subscriptions.answer(method, &params));
+                .and_then(|subscriptions| subscriptions.respond_to_call(method, &params));
             subscribed.unwrap_or_else(|| METHODS[index].1(&self.view, &params))
         });
         match answer {

@@ -9,23 +9,23 @@ use std::collections::{HashMap, HashSet};
 
 use crate::sample::values::Word;
 
-use super::digest::digest;
+use super::digest::derive_hash;
 
 /// Slots of an epoch, and the number of slots after which an epoch becomes final.
-pub const EPOCH: u64 = 32;
-pub const FINALITY_DELAY: u64 = 2 * EPOCH;
+pub const EPOCH_SLOTS: u64 = 32;
+pub const FINALITY_DELAY: u64 = 2 * EPOCH_SLOTS;
 /// Maximum number of transactions in the pool; the oldest ones are dropped.
 const POOL_LIMIT: usize = 64;
 /// Number of draws out of 256 that include a transaction of the pool in a block.
-const INCLUSION: u8 = 96;
+const POOL_INCLUSION_DRAWS: u8 = 96;
 
 /// Index of a block among all blocks that were ever created.
-pub type Index = usize;
+pub type BlockIndex = usize;
 
 /// A block as the chain stores it; `contents` derives the rest.
 #[derive(Debug)]
-pub struct Block {
-    pub parent: Option<Index>,
+pub struct ChainBlock {
+    pub parent: Option<BlockIndex>,
     pub number: u64,
     pub slot: u64,
     pub hash: Word,
@@ -36,19 +36,19 @@ pub struct Block {
 
 /// The numbers of the safe and of the finalized block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Finality {
+pub struct FinalityNumbers {
     pub safe: u64,
     pub finalized: u64,
 }
 
 /// Returns the root of the beacon state after the block with this hash.
 pub fn state_root(hash: &Word) -> Word {
-    digest("beacon state", &[&hash.0])
+    derive_hash("beacon state", &[&hash.0])
 }
 
 /// The parameters with which a new chain is created.
 #[derive(Clone, Copy, Debug)]
-pub struct Genesis {
+pub struct GenesisParameters {
     pub seed: u64,
     pub chain_id: u64,
     /// Start of slot 0, in Unix seconds.
@@ -79,122 +79,124 @@ pub enum ChainError {
 /// A chain: all blocks that were ever created, the canonical ones, and finality.
 #[derive(Debug)]
 pub struct Chain {
-    pub genesis: Genesis,
-    blocks: Vec<Block>,
-    by_hash: HashMap<Word, Index>,
-    by_root: HashMap<Word, Index>,
+    pub genesis: GenesisParameters,
+    block_count: Vec<ChainBlock>,
+    by_hash: HashMap<Word, BlockIndex>,
+    by_root: HashMap<Word, BlockIndex>,
     /// Blocks, canonical or not, that contain each transaction, and its index there.
-    places: HashMap<Word, Vec<(Index, usize)>>,
-    canonical: Vec<Index>,
+    transaction_positions: HashMap<Word, Vec<(BlockIndex, usize)>>,
+    canonical_at_number: Vec<BlockIndex>,
     /// Pending transactions, the oldest first.
-    pool: Vec<Word>,
-    finality: Finality,
+    pool_transactions: Vec<Word>,
+    finality_numbers: FinalityNumbers,
     /// Finality of a node whose head has this number.
-    finality_at: Vec<(u64, Finality)>,
+    finality_at: Vec<(u64, FinalityNumbers)>,
     /// Number of missed slots after the head.
     missed: u64,
 }
 
 impl Chain {
     /// Creates a chain of the length in `genesis`, final up to two epochs below its head.
-    pub fn new(genesis: Genesis) -> Self {
+    pub fn new(genesis: GenesisParameters) -> Self {
         let length = genesis.length;
         let mut chain = Self {
             genesis,
-            blocks: Vec::new(),
+            block_count: Vec::new(),
             by_hash: HashMap::new(),
             by_root: HashMap::new(),
-            places: HashMap::new(),
-            canonical: Vec::new(),
-            pool: Vec::new(),
-            finality: Finality::default(),
-            finality_at: vec![(0, Finality::default())],
+            transaction_positions: HashMap::new(),
+            canonical_at_number: Vec::new(),
+            pool_transactions: Vec::new(),
+            finality_numbers: FinalityNumbers::default(),
+            finality_at: vec![(0, FinalityNumbers::default())],
             missed: 0,
         };
-        chain.push(Vec::new());
+        chain.add_block(Vec::new());
         for _ in 0..length {
-            chain.push(Vec::new());
+            chain.add_block(Vec::new());
             chain.finalize_by_slots();
         }
         chain
     }
 
     /// Returns a block by an index that the chain has returned.
-    pub fn block(&self, index: Index) -> &Block {
-        &self.blocks[index]
+    pub fn block_by_index(&self, index: BlockIndex) -> &ChainBlock {
+        &self.block_count[index]
     }
 
-    pub fn blocks(&self) -> usize {
-        self.blocks.len()
+    pub fn block_count(&self) -> usize {
+        self.block_count.len()
     }
 
-    pub fn head(&self) -> Index {
+    pub fn head_index(&self) -> BlockIndex {
         // The genesis is never removed.
-        self.canonical[self.canonical.len() - 1]
+        self.canonical_at_number[self.canonical_at_number.len() - 1]
     }
 
     pub fn head_number(&self) -> u64 {
-        self.canonical.len() as u64 - 1
+        self.canonical_at_number.len() as u64 - 1
     }
 
     /// Returns the current slot: the head's slot plus the missed ones.
-    pub fn slot(&self) -> u64 {
-        self.block(self.head()).slot + self.missed
+    pub fn current_slot(&self) -> u64 {
+        self.block_by_index(self.head_index()).slot + self.missed
     }
 
-    pub fn canonical(&self, number: u64) -> Option<Index> {
+    pub fn canonical_at_number(&self, number: u64) -> Option<BlockIndex> {
         let number = usize::try_from(number).ok()?;
-        self.canonical.get(number).copied()
+        self.canonical_at_number.get(number).copied()
     }
 
-    pub fn by_hash(&self, hash: &Word) -> Option<Index> {
+    pub fn by_hash(&self, hash: &Word) -> Option<BlockIndex> {
         self.by_hash.get(hash).copied()
     }
 
     /// Returns a block by the root of its beacon block or of the state after it.
-    pub fn by_root(&self, root: &Word) -> Option<Index> {
+    pub fn by_root(&self, root: &Word) -> Option<BlockIndex> {
         self.by_root.get(root).copied()
     }
 
     /// Returns every block that ever contained a transaction, and its index there.
-    pub fn places(&self, transaction: &Word) -> &[(Index, usize)] {
-        self.places.get(transaction).map_or(&[], Vec::as_slice)
+    pub fn transaction_positions(&self, transaction: &Word) -> &[(BlockIndex, usize)] {
+        self.transaction_positions
+            .get(transaction)
+            .map_or(&[], Vec::as_slice)
     }
 
-    pub fn pool(&self) -> &[Word] {
-        &self.pool
+    pub fn pool_transactions(&self) -> &[Word] {
+        &self.pool_transactions
     }
 
-    pub fn finality(&self) -> Finality {
-        self.finality
+    pub fn finality_numbers(&self) -> FinalityNumbers {
+        self.finality_numbers
     }
 
     /// Returns the finality that was known when the head had this number, for a lagging node.
-    pub fn finality_at(&self, head: u64) -> Finality {
+    pub fn finality_at(&self, head: u64) -> FinalityNumbers {
         let known = self.finality_at.iter().rev().find(|(at, _)| *at <= head);
-        known.map_or_else(Finality::default, |(_, finality)| Finality {
+        known.map_or_else(FinalityNumbers::default, |(_, finality)| FinalityNumbers {
             safe: finality.safe.min(head),
             finalized: finality.finalized.min(head),
         })
     }
 
     /// Returns the last common block of two branches.
-    pub fn common_ancestor(&self, mut one: Index, mut other: Index) -> Index {
+    pub fn common_ancestor(&self, mut one: BlockIndex, mut other: BlockIndex) -> BlockIndex {
         while one != other {
             // A parent has a lower index than its children.
             let later = if one > other { &mut one } else { &mut other };
-            *later = self.blocks[*later].parent.unwrap_or_default();
+            *later = self.block_count[*later].parent.unwrap_or_default();
         }
         one
     }
 
     /// Returns the blocks above `ancestor` up to `head`, the lowest first.
-    pub fn branch(&self, ancestor: Index, head: Index) -> Vec<Index> {
+    pub fn branch_blocks(&self, ancestor: BlockIndex, head: BlockIndex) -> Vec<BlockIndex> {
         let mut branch = Vec::new();
         let mut at = Some(head);
         while let Some(index) = at.filter(|index| *index != ancestor) {
             branch.push(index);
-            at = self.blocks[index].parent;
+            at = self.block_count[index].parent;
         }
         branch.reverse();
         branch
@@ -203,22 +205,22 @@ impl Chain {
     /// Adds blocks on top of the head.
     pub fn extend(&mut self, blocks: u64) {
         for _ in 0..blocks {
-            self.push(Vec::new());
+            self.add_block(Vec::new());
         }
     }
 
     /// Lets slots pass without a block.
-    pub fn miss(&mut self, slots: u64) {
+    pub fn miss_slots(&mut self, slots: u64) {
         self.missed += slots;
     }
 
     /// Replaces the last `depth` blocks by `length` others. The orphaned transactions are, in
     /// turn, included again, returned to the pool, or dropped.
-    pub fn reorg(&mut self, depth: u64, length: u64) -> Result<(), ChainError> {
+    pub fn reorg_blocks(&mut self, depth: u64, length: u64) -> Result<(), ChainError> {
         if length == 0 {
             return Err(ChainError::NoBranch);
         }
-        let orphaned = self.truncate(depth)?;
+        let orphaned = self.remove_last_blocks(depth)?;
         let mut again = vec![Vec::new(); usize::try_from(length).unwrap_or(1)];
         let mut waiting = Vec::new();
         let branch = again.len();
@@ -231,7 +233,7 @@ impl Chain {
         }
         for mut transactions in again {
             transactions.reverse();
-            self.push(transactions);
+            self.add_block(transactions);
         }
         self.return_to_pool(waiting);
         self.limit_to_head();
@@ -240,8 +242,8 @@ impl Chain {
 
     /// Removes `depth` blocks from the head, as `debug_setHead` does, except that the blocks are
     /// still found by hash. Every other transaction returns to the pool, the rest are dropped.
-    pub fn rollback(&mut self, depth: u64) -> Result<(), ChainError> {
-        let orphaned = self.truncate(depth)?;
+    pub fn rollback_blocks(&mut self, depth: u64) -> Result<(), ChainError> {
+        let orphaned = self.remove_last_blocks(depth)?;
         self.return_to_pool(orphaned.into_iter().step_by(2));
         self.limit_to_head();
         Ok(())
@@ -249,18 +251,20 @@ impl Chain {
 
     /// Makes an existing block the head: one of a former branch, or an ancestor. Every other
     /// orphaned transaction returns to the pool, the rest are dropped.
-    pub fn adopt(&mut self, hash: &Word) -> Result<(), ChainError> {
+    pub fn set_head(&mut self, hash: &Word) -> Result<(), ChainError> {
         let unknown = || ChainError::UnknownBlock(hash.to_string());
         let head = self.by_hash(hash).ok_or_else(unknown)?;
-        let ancestor = self.common_ancestor(self.head(), head);
-        let orphaned = self.truncate(self.head_number() - self.block(ancestor).number)?;
-        let branch = self.branch(ancestor, head);
+        let ancestor = self.common_ancestor(self.head_index(), head);
+        let orphaned =
+            self.remove_last_blocks(self.head_number() - self.block_by_index(ancestor).number)?;
+        let branch = self.branch_blocks(ancestor, head);
         let mut included = HashSet::new();
         for index in &branch {
-            included.extend(self.blocks[*index].transactions.iter().copied());
+            included.extend(self.block_count[*index].transactions.iter().copied());
         }
-        self.canonical.extend(branch);
-        self.pool.retain(|waiting| !included.contains(waiting));
+        self.canonical_at_number.extend(branch);
+        self.pool_transactions
+            .retain(|waiting| !included.contains(waiting));
         let waiting = orphaned.into_iter().filter(|tx| !included.contains(tx));
         self.return_to_pool(waiting.step_by(2));
         self.limit_to_head();
@@ -269,10 +273,10 @@ impl Chain {
 
     /// Makes the block `number` final, or the one 32 below the head; the block half way to the
     /// head becomes safe.
-    pub fn finalize(&mut self, number: Option<u64>) -> Result<(), ChainError> {
+    pub fn finalize_block(&mut self, number: Option<u64>) -> Result<(), ChainError> {
         let head = self.head_number();
-        let finalized = self.finality.finalized;
-        let requested = number.unwrap_or_else(|| head.saturating_sub(EPOCH).max(finalized));
+        let finalized = self.finality_numbers.finalized;
+        let requested = number.unwrap_or_else(|| head.saturating_sub(EPOCH_SLOTS).max(finalized));
         if requested > head {
             return Err(ChainError::AboveHead { requested, head });
         }
@@ -287,8 +291,8 @@ impl Chain {
     }
 
     /// Moves finality back to block `number`.
-    pub fn unfinalize(&mut self, number: u64) -> Result<(), ChainError> {
-        let finalized = self.finality.finalized;
+    pub fn lower_finality(&mut self, number: u64) -> Result<(), ChainError> {
+        let finalized = self.finality_numbers.finalized;
         if number >= finalized {
             let requested = number;
             return Err(ChainError::NotBelowFinalized {
@@ -303,67 +307,69 @@ impl Chain {
     /// Updates finality by slots: with each epoch that begins, the epoch two before becomes
     /// final, and the one before it safe.
     pub fn finalize_by_slots(&mut self) {
-        let epoch_start = self.slot() / EPOCH * EPOCH;
+        let epoch_start = self.current_slot() / EPOCH_SLOTS * EPOCH_SLOTS;
         let at = |delay| self.number_at_slot(epoch_start.saturating_sub(delay));
-        let finality = Finality {
-            safe: at(EPOCH),
+        let finality = FinalityNumbers {
+            safe: at(EPOCH_SLOTS),
             finalized: at(FINALITY_DELAY),
         };
-        if finality.finalized > self.finality.finalized || finality.safe > self.finality.safe {
-            self.finality = Finality {
-                safe: finality.safe.max(self.finality.safe),
-                finalized: finality.finalized.max(self.finality.finalized),
+        if finality.finalized > self.finality_numbers.finalized
+            || finality.safe > self.finality_numbers.safe
+        {
+            self.finality_numbers = FinalityNumbers {
+                safe: finality.safe.max(self.finality_numbers.safe),
+                finalized: finality.finalized.max(self.finality_numbers.finalized),
             };
-            self.note_finality();
+            self.record_finality();
         }
     }
 
     /// Returns the number of the last block at or before a slot.
     fn number_at_slot(&self, slot: u64) -> u64 {
         let above = self
-            .canonical
-            .partition_point(|index| self.blocks[*index].slot <= slot);
+            .canonical_at_number
+            .partition_point(|index| self.block_count[*index].slot <= slot);
         above.saturating_sub(1) as u64
     }
 
     /// Returns the canonical block in exactly this slot.
-    pub fn at_slot(&self, slot: u64) -> Option<Index> {
-        let index = self.canonical(self.number_at_slot(slot))?;
-        (self.block(index).slot == slot).then_some(index)
+    pub fn at_slot(&self, slot: u64) -> Option<BlockIndex> {
+        let index = self.canonical_at_number(self.number_at_slot(slot))?;
+        (self.block_by_index(index).slot == slot).then_some(index)
     }
 
     fn set_finality(&mut self, finalized: u64) {
-        self.finality = Finality {
+        self.finality_numbers = FinalityNumbers {
             safe: finalized.midpoint(self.head_number()),
             finalized,
         };
-        self.note_finality();
+        self.record_finality();
     }
 
     /// Limits the safe and the finalized block to the head.
     fn limit_to_head(&mut self) {
         let head = self.head_number();
-        let settled = Finality {
-            safe: self.finality.safe.min(head),
-            finalized: self.finality.finalized.min(head),
+        let settled = FinalityNumbers {
+            safe: self.finality_numbers.safe.min(head),
+            finalized: self.finality_numbers.finalized.min(head),
         };
         let outdated = self.finality_at.last().is_some_and(|(at, _)| *at > head);
-        if settled != self.finality || outdated {
-            self.finality = settled;
-            self.note_finality();
+        if settled != self.finality_numbers || outdated {
+            self.finality_numbers = settled;
+            self.record_finality();
         }
     }
 
-    fn note_finality(&mut self) {
+    fn record_finality(&mut self) {
         let head = self.head_number();
         while self.finality_at.last().is_some_and(|(at, _)| *at >= head) {
             self.finality_at.pop();
         }
-        self.finality_at.push((head, self.finality));
+        self.finality_at.push((head, self.finality_numbers));
     }
 
     /// Removes the last `depth` blocks; returns their transactions in order.
-    fn truncate(&mut self, depth: u64) -> Result<Vec<Word>, ChainError> {
+    fn remove_last_blocks(&mut self, depth: u64) -> Result<Vec<Word>, ChainError> {
         let head = self.head_number();
         if depth > head {
             return Err(ChainError::TooDeep {
@@ -371,26 +377,26 @@ impl Chain {
                 head,
             });
         }
-        let remaining = self.canonical.len() - usize::try_from(depth).unwrap_or_default();
-        let orphans = self.canonical.split_off(remaining);
+        let remaining = self.canonical_at_number.len() - usize::try_from(depth).unwrap_or_default();
+        let orphans = self.canonical_at_number.split_off(remaining);
         self.missed = 0;
         let transactions = orphans
             .iter()
-            .map(|index| &self.blocks[*index].transactions);
+            .map(|index| &self.block_count[*index].transactions);
         Ok(transactions.flatten().copied().collect())
     }
 
     fn return_to_pool(&mut self, transactions: impl IntoIterator<Item = Word>) {
-        self.pool.extend(transactions);
-        let excess = self.pool.len().saturating_sub(POOL_LIMIT);
-        self.pool.drain(..excess);
+        self.pool_transactions.extend(transactions);
+        let excess = self.pool_transactions.len().saturating_sub(POOL_LIMIT);
+        self.pool_transactions.drain(..excess);
     }
 
     /// Adds one block on top of the head; `again` follows its fresh transactions.
-    fn push(&mut self, again: Vec<Word>) {
-        let index = self.blocks.len();
-        let parent = self.canonical.last().copied();
-        let (number, slot, parent_hash) = match parent.map(|parent| &self.blocks[parent]) {
+    fn add_block(&mut self, again: Vec<Word>) {
+        let index = self.block_count.len();
+        let parent = self.canonical_at_number.last().copied();
+        let (number, slot, parent_hash) = match parent.map(|parent| &self.block_count[parent]) {
             Some(parent) => (
                 parent.number + 1,
                 parent.slot + 1 + self.missed,
@@ -399,7 +405,7 @@ impl Chain {
             None => (0, 0, Word::default()),
         };
         self.missed = 0;
-        let hash = digest(
+        let hash = derive_hash(
             "block",
             &[
                 &self.genesis.seed.to_be_bytes(),
@@ -410,28 +416,30 @@ impl Chain {
         );
         let mut transactions = self.fresh_transactions(number, &hash);
         transactions.extend(again);
-        for waiting in std::mem::take(&mut self.pool) {
-            if number > 0 && digest("included", &[&hash.0, &waiting.0]).0[0] < INCLUSION {
+        for waiting in std::mem::take(&mut self.pool_transactions) {
+            if number > 0
+                && derive_hash("included", &[&hash.0, &waiting.0]).0[0] < POOL_INCLUSION_DRAWS
+            {
                 transactions.push(waiting);
             } else {
-                self.pool.push(waiting);
+                self.pool_transactions.push(waiting);
             }
         }
         if number > 0 {
-            self.return_to_pool([digest("waiting", &[&hash.0])]);
+            self.return_to_pool([derive_hash("waiting", &[&hash.0])]);
         }
         for (at, transaction) in transactions.iter().enumerate() {
-            self.places
+            self.transaction_positions
                 .entry(*transaction)
                 .or_default()
                 .push((index, at));
         }
-        let root = digest("beacon block", &[&hash.0]);
+        let root = derive_hash("beacon block", &[&hash.0]);
         self.by_hash.insert(hash, index);
         self.by_root.insert(root, index);
         self.by_root.insert(state_root(&hash), index);
-        self.canonical.push(index);
-        self.blocks.push(Block {
+        self.canonical_at_number.push(index);
+        self.block_count.push(ChainBlock {
             parent,
             number,
             slot,
@@ -450,7 +458,7 @@ impl Chain {
             (0, _) | (_, 0) => 0,
             _ => least + draw % (most - least + 1),
         };
-        let transaction = |at: u64| digest("transaction", &[&hash.0, &at.to_be_bytes()]);
+        let transaction = |at: u64| derive_hash("transaction", &[&hash.0, &at.to_be_bytes()]);
         (0..count).map(transaction).collect()
     }
 }

@@ -3,12 +3,12 @@
 use serde_json::value::RawValue;
 use serde_json::Value;
 
-use crate::rpc::Failure;
-use crate::sample::values::{Fixed, Word};
+use crate::rpc::RpcError;
+use crate::sample::values::{FixedBytes, Word};
 
 /// The block that a call's parameter names: number, tag or hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reference {
+pub enum BlockParameter {
     Number(u64),
     Earliest,
     Finalized,
@@ -20,18 +20,18 @@ pub enum Reference {
 
 /// The positional params of one call, parsed on access.
 #[derive(Debug)]
-pub struct Params(Vec<Value>);
+pub struct CallParams(Vec<Value>);
 
-impl Params {
+impl CallParams {
     /// Parses params; absent ones are empty, params by name are refused.
-    pub fn new(params: Option<&RawValue>) -> Result<Self, Failure> {
+    pub fn new(params: Option<&RawValue>) -> Result<Self, RpcError> {
         let Some(params) = params.filter(|params| params.get() != "null") else {
             return Ok(Self(Vec::new()));
         };
         let params = serde_json::from_str(params.get());
         params
             .map(Self)
-            .map_err(|_| Failure::params("non-array args"))
+            .map_err(|_| RpcError::invalid_params("non-array args"))
     }
 
     /// Returns a param that is present and not null.
@@ -39,78 +39,83 @@ impl Params {
         self.0.get(index).filter(|value| !value.is_null())
     }
 
-    pub fn required(&self, index: usize) -> Result<&Value, Failure> {
-        self.get(index)
-            .ok_or_else(|| Failure::params(&format!("missing value for required argument {index}")))
+    pub fn required_param(&self, index: usize) -> Result<&Value, RpcError> {
+        self.get(index).ok_or_else(|| {
+            RpcError::invalid_params(&format!("missing value for required argument {index}"))
+        })
     }
 
     /// Returns a number or a tag; a hash is invalid.
-    pub fn number(&self, index: usize) -> Result<Reference, Failure> {
-        number(self.required(index)?).map_err(|why| invalid(index, &why))
+    pub fn parse_block_number(&self, index: usize) -> Result<BlockParameter, RpcError> {
+        parse_block_number(self.required_param(index)?).map_err(|why| invalid_param(index, &why))
     }
 
     /// Returns a block reference: a number, a tag, a hash, or an object of EIP-1898; absent is
     /// `latest`.
-    pub fn block(&self, index: usize) -> Result<Reference, Failure> {
+    pub fn block_param(&self, index: usize) -> Result<BlockParameter, RpcError> {
         match self.get(index) {
-            Some(value) => reference(value).map_err(|why| invalid(index, &why)),
-            None => Ok(Reference::Latest),
+            Some(value) => parse_block_reference(value).map_err(|why| invalid_param(index, &why)),
+            None => Ok(BlockParameter::Latest),
         }
     }
 
     /// Returns bytes of a fixed length.
-    pub fn fixed<const N: usize>(&self, index: usize) -> Result<Fixed<N>, Failure> {
-        fixed(self.required(index)?).map_err(|why| invalid(index, &why))
+    pub fn parse_fixed_bytes<const N: usize>(
+        &self,
+        index: usize,
+    ) -> Result<FixedBytes<N>, RpcError> {
+        parse_fixed_bytes(self.required_param(index)?).map_err(|why| invalid_param(index, &why))
     }
 
     /// Returns a quantity, in hex or, where geth accepts it, as a number.
-    pub fn quantity(&self, index: usize) -> Result<u64, Failure> {
-        let value = self.required(index)?;
+    pub fn parse_quantity(&self, index: usize) -> Result<u64, RpcError> {
+        let value = self.required_param(index)?;
         match value.as_u64() {
             Some(number) => Ok(number),
-            None => quantity(value).map_err(|why| invalid(index, &why)),
+            None => parse_quantity(value).map_err(|why| invalid_param(index, &why)),
         }
     }
 
     /// Returns a storage slot: up to 32 bytes, with or without leading zeros.
-    pub fn slot(&self, index: usize) -> Result<Word, Failure> {
-        let digits = digits(self.required(index)?).map_err(|why| invalid(index, &why))?;
+    pub fn storage_slot_param(&self, index: usize) -> Result<Word, RpcError> {
+        let digits =
+            hex_digits(self.required_param(index)?).map_err(|why| invalid_param(index, &why))?;
         let padded = format!("{digits:0>64}");
         let mut word = [0; 32];
         hex::decode_to_slice(padded, &mut word)
-            .map_err(|_| invalid(index, "unable to decode storage key"))?;
+            .map_err(|_| invalid_param(index, "unable to decode storage key"))?;
         Ok(word.into())
     }
 
     /// Returns a flag; absent is false.
-    pub fn flag(&self, index: usize) -> Result<bool, Failure> {
+    pub fn flag_param(&self, index: usize) -> Result<bool, RpcError> {
         let value = self.get(index).map(|value| {
             value
                 .as_bool()
-                .ok_or_else(|| invalid(index, "not a boolean"))
+                .ok_or_else(|| invalid_param(index, "not a boolean"))
         });
         value.unwrap_or(Ok(false))
     }
 }
 
-fn invalid(index: usize, why: &str) -> Failure {
-    Failure::params(&format!("invalid argument {index}: {why}"))
+fn invalid_param(index: usize, why: &str) -> RpcError {
+    RpcError::invalid_params(&format!("invalid argument {index}: {why}"))
 }
 
 /// Parses a number or a tag.
-pub fn number(value: &Value) -> Result<Reference, String> {
+pub fn parse_block_number(value: &Value) -> Result<BlockParameter, String> {
     Ok(match value.as_str() {
-        Some("earliest") => Reference::Earliest,
-        Some("finalized") => Reference::Finalized,
-        Some("safe") => Reference::Safe,
-        Some("latest") => Reference::Latest,
-        Some("pending") => Reference::Pending,
-        _ => Reference::Number(quantity(value)?),
+        Some("earliest") => BlockParameter::Earliest,
+        Some("finalized") => BlockParameter::Finalized,
+        Some("safe") => BlockParameter::Safe,
+        Some("latest") => BlockParameter::Latest,
+        Some("pending") => BlockParameter::Pending,
+        _ => BlockParameter::Number(parse_quantity(value)?),
     })
 }
 
 /// Parses any block reference.
-pub fn reference(value: &Value) -> Result<Reference, String> {
+pub fn parse_block_reference(value: &Value) -> Result<BlockParameter, String> {
     if let Value::Object(members) = value {
         let canonical = match members.get("requireCanonical") {
             None | Some(Value::Null) => false,
@@ -122,40 +127,40 @@ pub fn reference(value: &Value) -> Result<Reference, String> {
                 let why = "cannot specify both BlockHash and BlockNumber, choose one or the other";
                 Err(why.to_owned())
             }
-            (Some(hash), None) => Ok(Reference::Hash {
-                hash: fixed(hash)?,
+            (Some(hash), None) => Ok(BlockParameter::Hash {
+                hash: parse_fixed_bytes(hash)?,
                 canonical,
             }),
-            (None, Some(value)) => number(value),
+            (None, Some(value)) => parse_block_number(value),
             (None, None) => Err("neither blockHash nor blockNumber".to_owned()),
         };
     }
     match value.as_str().filter(|text| text.len() == 66) {
-        Some(_) => Ok(Reference::Hash {
-            hash: fixed(value)?,
+        Some(_) => Ok(BlockParameter::Hash {
+            hash: parse_fixed_bytes(value)?,
             canonical: false,
         }),
-        None => number(value),
+        None => parse_block_number(value),
     }
 }
 
-fn digits(value: &Value) -> Result<&str, String> {
+fn hex_digits(value: &Value) -> Result<&str, String> {
     let text = value.as_str().ok_or("not a string")?;
     let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
     Ok(digits.ok_or("hex string without 0x prefix")?)
 }
 
 /// Parses bytes of a fixed length.
-pub fn fixed<const N: usize>(value: &Value) -> Result<Fixed<N>, String> {
-    let digits = digits(value)?;
+pub fn parse_fixed_bytes<const N: usize>(value: &Value) -> Result<FixedBytes<N>, String> {
+    let digits = hex_digits(value)?;
     let mut bytes = [0; N];
     hex::decode_to_slice(digits, &mut bytes)
         .map_err(|_| format!("hex string has length {}, want {}", digits.len(), 2 * N))?;
     Ok(bytes.into())
 }
 
-fn quantity(value: &Value) -> Result<u64, String> {
-    let digits = digits(value)?;
+fn parse_quantity(value: &Value) -> Result<u64, String> {
+    let digits = hex_digits(value)?;
     if digits.is_empty() {
         return Err("hex string \"0x\"".to_owned());
     }
@@ -181,18 +186,18 @@ mod tests {
     #[test]
     fn block_reference_is_parsed_in_every_notation() {
         let hash = Word::from([0xab; 32]);
-        let of_hash = |canonical| Reference::Hash { hash, canonical };
+        let of_hash = |canonical| BlockParameter::Hash { hash, canonical };
         let cases = [
-            (json!("0x0"), Reference::Number(0)),
-            (json!("0xAb"), Reference::Number(0xab)),
-            (json!("earliest"), Reference::Earliest),
-            (json!("finalized"), Reference::Finalized),
-            (json!("safe"), Reference::Safe),
-            (json!("latest"), Reference::Latest),
-            (json!("pending"), Reference::Pending),
+            (json!("0x0"), BlockParameter::Number(0)),
+            (json!("0xAb"), BlockParameter::Number(0xab)),
+            (json!("earliest"), BlockParameter::Earliest),
+            (json!("finalized"), BlockParameter::Finalized),
+            (json!("safe"), BlockParameter::Safe),
+            (json!("latest"), BlockParameter::Latest),
+            (json!("pending"), BlockParameter::Pending),
             (json!(hash.to_string()), of_hash(false)),
-            (json!({"blockNumber": "0x5"}), Reference::Number(5)),
-            (json!({"blockNumber": "latest"}), Reference::Latest),
+            (json!({"blockNumber": "0x5"}), BlockParameter::Number(5)),
+            (json!({"blockNumber": "latest"}), BlockParameter::Latest),
             (json!({"blockHash": hash.to_string()}), of_hash(false)),
             (
                 json!({"blockHash": hash.to_string(), "requireCanonical": true}),
@@ -200,7 +205,7 @@ mod tests {
             ),
         ];
         for (value, expected) in cases {
-            assert_eq!(reference(&value), Ok(expected), "{value}");
+            assert_eq!(parse_block_reference(&value), Ok(expected), "{value}");
         }
     }
 
@@ -225,7 +230,7 @@ mod tests {
             json!(true),
         ];
         for value in cases {
-            reference(&value).unwrap_err();
+            parse_block_reference(&value).unwrap_err();
         }
     }
 }

@@ -10,15 +10,15 @@ use serde_json::json;
 
 use super::beacon;
 use super::control as commands;
-use super::feed::Events;
+use super::feed::ChainEventReceiver;
 use super::{ResponseDelay, Simulation};
 
 /// Path at which tests change and inspect the chain, without passing the node's faults.
-const CONTROL: &str = "/chain";
+const CONTROL_PATH: &str = "/chain";
 /// Path at which a node without lag, delay or outage responds.
-const HONEST: &str = "/chain/answer";
-const EVENTS: &str = "/eth/v1/events";
-const TOPICS: [&str; 3] = ["head", "chain_reorg", "finalized_checkpoint"];
+const UNDISTURBED_PATH: &str = "/chain/answer";
+const EVENTS_PATH: &str = "/eth/v1/events";
+const EVENT_TOPICS: [&str; 3] = ["head", "chain_reorg", "finalized_checkpoint"];
 
 /// The response of the simulated node to a GET: a page or an event stream.
 #[derive(Debug)]
@@ -31,14 +31,14 @@ pub enum GetResponse {
         hold: Option<ResponseDelay>,
     },
     Events {
-        events: Events,
+        events: ChainEventReceiver,
         topics: HashSet<String>,
     },
     Nothing,
 }
 
 impl GetResponse {
-    fn page(page: &beacon::Page, hold: Option<ResponseDelay>) -> Self {
+    fn beacon_page(page: &beacon::BeaconPage, hold: Option<ResponseDelay>) -> Self {
         GetResponse::Page {
             status: StatusCode::from_u16(page.status).unwrap_or_default(),
             json: page.body.to_string(),
@@ -47,7 +47,7 @@ impl GetResponse {
         }
     }
 
-    fn error(status: StatusCode, message: &str) -> Self {
+    fn error_response(status: StatusCode, message: &str) -> Self {
         GetResponse::Page {
             status,
             json: json!({"code": status.as_u16(), "message": message}).to_string(),
@@ -58,18 +58,18 @@ impl GetResponse {
 }
 
 /// Responds to a GET of the Beacon API.
-pub fn get(simulation: &Simulation, path: &str, query: &str) -> GetResponse {
-    if path == EVENTS {
-        return events(simulation, query);
+pub fn respond_to_get(simulation: &Simulation, path: &str, query: &str) -> GetResponse {
+    if path == EVENTS_PATH {
+        return open_event_stream(simulation, query);
     }
     let state = simulation.read();
-    match beacon::page(&state.view(), path) {
-        Some(page) => GetResponse::page(&page, state.response_delay("GET")),
+    match beacon::find_page(&state.view(), path) {
+        Some(page) => GetResponse::beacon_page(&page, state.response_delay("GET")),
         None => GetResponse::Nothing,
     }
 }
 
-fn events(simulation: &Simulation, query: &str) -> GetResponse {
+fn open_event_stream(simulation: &Simulation, query: &str) -> GetResponse {
     let mut topics = HashSet::new();
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
         if name == "topics" {
@@ -78,18 +78,18 @@ fn events(simulation: &Simulation, query: &str) -> GetResponse {
     }
     let unknown = topics
         .iter()
-        .find(|topic| !TOPICS.contains(&topic.as_str()));
+        .find(|topic| !EVENT_TOPICS.contains(&topic.as_str()));
     match unknown {
         Some(unknown) => {
             let message = format!("BAD_REQUEST: unknown topic: {unknown}");
-            GetResponse::error(StatusCode::BAD_REQUEST, &message)
+            GetResponse::error_response(StatusCode::BAD_REQUEST, &message)
         }
         None if topics.is_empty() => {
-            GetResponse::error(StatusCode::BAD_REQUEST, "BAD_REQUEST: no topics")
+            GetResponse::error_response(StatusCode::BAD_REQUEST, "BAD_REQUEST: no topics")
         }
         None => match simulation.listen_if_up() {
             Some(events) => GetResponse::Events { events, topics },
-            None => GetResponse::error(StatusCode::SERVICE_UNAVAILABLE, "down"),
+            None => GetResponse::error_response(StatusCode::SERVICE_UNAVAILABLE, "down"),
         },
     }
 }
@@ -97,60 +97,62 @@ fn events(simulation: &Simulation, query: &str) -> GetResponse {
 /// Whether a request is for `/chain`; such requests are not counted, and the node's faults don't
 /// affect them.
 pub fn is_control(path: &str) -> bool {
-    path == CONTROL || path == HONEST
+    path == CONTROL_PATH || path == UNDISTURBED_PATH
 }
 
 /// Responds to a request for `/chain`.
-pub fn control(
+pub fn respond_to_control(
     simulation: &Simulation,
     head: &request::Parts,
     body: &[u8],
 ) -> (StatusCode, String) {
     match (&head.method, head.uri.path()) {
-        (&Method::GET, CONTROL) => (StatusCode::OK, shown(simulation)),
-        (&Method::POST, CONTROL) => command(simulation, body),
-        (&Method::POST, HONEST) => {
-            let payload = simulation.honest_answer(body).joined();
+        (&Method::GET, CONTROL_PATH) => (StatusCode::OK, state_json(simulation)),
+        (&Method::POST, CONTROL_PATH) => run_posted_commands(simulation, body),
+        (&Method::POST, UNDISTURBED_PATH) => {
+            let payload = simulation.undisturbed_response(body).to_single_slice();
             let text = String::from_utf8_lossy(&payload).into_owned();
             (StatusCode::OK, text)
         }
-        (&Method::GET, HONEST) => honest_page(simulation, head.uri.query().unwrap_or_default()),
-        _ => refused(StatusCode::METHOD_NOT_ALLOWED, "method not allowed"),
+        (&Method::GET, UNDISTURBED_PATH) => {
+            undisturbed_page(simulation, head.uri.query().unwrap_or_default())
+        }
+        _ => refusal_body(StatusCode::METHOD_NOT_ALLOWED, "method not allowed"),
     }
 }
 
-fn shown(simulation: &Simulation) -> String {
-    commands::shown(&simulation.read()).to_string()
+fn state_json(simulation: &Simulation) -> String {
+    commands::chain_report(&simulation.read()).to_string()
 }
 
-fn command(simulation: &Simulation, body: &[u8]) -> (StatusCode, String) {
-    let commands = match commands::read(body) {
+fn run_posted_commands(simulation: &Simulation, body: &[u8]) -> (StatusCode, String) {
+    let commands = match commands::parse_commands(body) {
         Ok(commands) => commands,
-        Err(error) => return refused(StatusCode::BAD_REQUEST, &error.to_string()),
+        Err(error) => return refusal_body(StatusCode::BAD_REQUEST, &error.to_string()),
     };
-    match simulation.command(commands) {
-        Ok(()) => (StatusCode::OK, shown(simulation)),
-        Err(error) => refused(StatusCode::BAD_REQUEST, &error.to_string()),
+    match simulation.run_commands(commands) {
+        Ok(()) => (StatusCode::OK, state_json(simulation)),
+        Err(error) => refusal_body(StatusCode::BAD_REQUEST, &error.to_string()),
     }
 }
 
 /// Returns the page at the path in the query, as a node without lag or outage shows it.
-fn honest_page(simulation: &Simulation, query: &str) -> (StatusCode, String) {
+fn undisturbed_page(simulation: &Simulation, query: &str) -> (StatusCode, String) {
     let mut named = form_urlencoded::parse(query.as_bytes()).filter(|(name, _)| name == "path");
     let Some((_, path)) = named.next() else {
-        return refused(StatusCode::BAD_REQUEST, "expected ?path=/eth/...");
+        return refusal_body(StatusCode::BAD_REQUEST, "expected ?path=/eth/...");
     };
     let state = simulation.read();
-    match beacon::page(&state.current_view(), &path) {
+    match beacon::find_page(&state.current_view(), &path) {
         Some(page) => {
             let status = StatusCode::from_u16(page.status).unwrap_or_default();
             (status, page.body.to_string())
         }
-        None => refused(StatusCode::NOT_FOUND, "not found"),
+        None => refusal_body(StatusCode::NOT_FOUND, "not found"),
     }
 }
 
-fn refused(status: StatusCode, message: &str) -> (StatusCode, String) {
+fn refusal_body(status: StatusCode, message: &str) -> (StatusCode, String) {
     (status, json!({"error": message}).to_string())
 }
 

@@ -18,18 +18,18 @@ use tokio_tungstenite::tungstenite::protocol::Role;
 use tokio_tungstenite::tungstenite::{self, Message};
 use tokio_tungstenite::WebSocketStream;
 
-use crate::rpc::Failure;
-use crate::stats::Stats;
+use crate::rpc::RpcError;
+use crate::stats::RequestCounters;
 
-use super::digest::digest;
-use super::feed::{Event, Events};
+use super::digest::derive_hash;
+use super::feed::{ChainEvent, ChainEventReceiver};
 use super::methods::{SUBSCRIBE, UNSUBSCRIBE};
-use super::params::Params;
+use super::params::CallParams;
 use super::Simulation;
 
 /// Returns the head of the response that accepts a WebSocket, or `None` if the request is not an
 /// upgrade to version 13.
-pub fn accept(head: &request::Parts) -> Option<Response<()>> {
+pub fn accept_websocket(head: &request::Parts) -> Option<Response<()>> {
     let headers = &head.headers;
     let version = headers.get(header::SEC_WEBSOCKET_VERSION)?;
     let key = headers.get(header::SEC_WEBSOCKET_KEY)?;
@@ -50,11 +50,11 @@ pub fn accept(head: &request::Parts) -> Option<Response<()>> {
 #[derive(Debug)]
 pub struct Subscriptions {
     ids: RefCell<Vec<String>>,
-    events: RefCell<Events>,
+    events: RefCell<ChainEventReceiver>,
 }
 
 impl Subscriptions {
-    fn new(events: Events) -> Self {
+    fn new(events: ChainEventReceiver) -> Self {
         Self {
             ids: RefCell::default(),
             events: RefCell::new(events),
@@ -62,21 +62,25 @@ impl Subscriptions {
     }
 
     /// Responds to the methods that only a WebSocket has.
-    pub fn answer(&self, method: &str, params: &Params) -> Option<Result<Value, Failure>> {
+    pub fn respond_to_call(
+        &self,
+        method: &str,
+        params: &CallParams,
+    ) -> Option<Result<Value, RpcError>> {
         match method {
-            SUBSCRIBE => Some(self.subscribe(params)),
-            UNSUBSCRIBE => Some(self.unsubscribe(params)),
+            SUBSCRIBE => Some(self.add_subscription(params)),
+            UNSUBSCRIBE => Some(self.remove_subscription(params)),
             _ => None,
         }
     }
 
-    fn subscribe(&self, params: &Params) -> Result<Value, Failure> {
+    fn add_subscription(&self, params: &CallParams) -> Result<Value, RpcError> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        match params.required(0)?.as_str() {
+        match params.required_param(0)?.as_str() {
             Some("newHeads") => (),
             _ => {
                 let message = "no such subscription in eth namespace";
-                return Err(Failure::new(-32601, message));
+                return Err(RpcError::new(-32601, message));
             }
         }
         if self.ids.borrow().is_empty() {
@@ -85,27 +89,27 @@ impl Subscriptions {
             while self.events.borrow_mut().try_recv().is_ok() {}
         }
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let digest = digest("subscription", &[&number.to_be_bytes()]);
+        let digest = derive_hash("subscription", &[&number.to_be_bytes()]);
         let id = format!("0x{}", hex::encode(&digest.0[..16]));
         self.ids.borrow_mut().push(id.clone());
         Ok(json!(id))
     }
 
-    fn unsubscribe(&self, params: &Params) -> Result<Value, Failure> {
-        let id = params.required(0)?.as_str();
+    fn remove_subscription(&self, params: &CallParams) -> Result<Value, RpcError> {
+        let id = params.required_param(0)?.as_str();
         let mut ids = self.ids.borrow_mut();
         match ids.iter().position(|known| Some(known.as_str()) == id) {
             Some(at) => {
                 ids.remove(at);
                 Ok(json!(true))
             }
-            None => Err(Failure::server("subscription not found")),
+            None => Err(RpcError::server_error("subscription not found")),
         }
     }
 
     /// Returns the notifications of an event, one per subscription.
-    fn notifications(&self, event: &Event) -> Vec<Message> {
-        let Event::Header(header) = event else {
+    fn event_notifications(&self, event: &ChainEvent) -> Vec<Message> {
+        let ChainEvent::Header(header) = event else {
             return Vec::new();
         };
         let notification = |id: &String| {
@@ -122,11 +126,11 @@ impl Subscriptions {
 }
 
 /// Serves a connection that was accepted, until the client or the node closes it.
-pub async fn converse(
+pub async fn serve_websocket(
     socket: impl AsyncRead + AsyncWrite + Unpin,
     read_already: Bytes,
     simulation: Arc<Simulation>,
-    stats: Arc<Stats>,
+    stats: Arc<RequestCounters>,
     mut stop: watch::Receiver<bool>,
 ) {
     let read_already = read_already.to_vec();
@@ -142,24 +146,24 @@ pub async fn converse(
     loop {
         let next = tokio::select! {
             message = socket.next() => match message {
-                Some(Ok(message)) => answer(&simulation, &stats, &subscriptions, &message, &delayed),
+                Some(Ok(message)) => respond_to_message(&simulation, &stats, &subscriptions, &message, &delayed),
                 Some(Err(_)) | None => return,
             },
             event = next_event(&mut subscriptions) => match event {
-                Some(event) => subscriptions.notifications(&event),
+                Some(event) => subscriptions.event_notifications(&event),
                 None => break,
             },
             Some(text) = released.recv() => vec![Message::text(text)],
             _ = stop.wait_for(|stop| *stop) => break,
         };
-        if send(&mut socket, next).await.is_err() {
+        if send_messages(&mut socket, next).await.is_err() {
             return;
         }
     }
     let _ = socket.close(None).await;
 }
 
-async fn send(
+async fn send_messages(
     socket: &mut WebSocketStream<impl AsyncRead + AsyncWrite + Unpin>,
     messages: Vec<Message>,
 ) -> Result<(), tungstenite::Error> {
@@ -171,14 +175,14 @@ async fn send(
 }
 
 /// Returns the next event, or `None` once the feed is closed.
-async fn next_event(subscriptions: &mut Subscriptions) -> Option<Arc<Event>> {
+async fn next_event(subscriptions: &mut Subscriptions) -> Option<Arc<ChainEvent>> {
     std::future::poll_fn(|cx| subscriptions.events.get_mut().poll_recv(cx)).await
 }
 
 /// Responds to one message; a delayed response is sent to the channel later.
-fn answer(
+fn respond_to_message(
     simulation: &Simulation,
-    stats: &Stats,
+    stats: &RequestCounters,
     subscriptions: &Subscriptions,
     message: &Message,
     delayed: &UnboundedSender<String>,
@@ -190,7 +194,7 @@ fn answer(
     };
     let state = simulation.read();
     let answered = simulation.answer_from(&state, body, stats, Some(subscriptions));
-    let text = String::from_utf8_lossy(&answered.payload.joined()).into_owned();
+    let text = String::from_utf8_lossy(&answered.payload.to_single_slice()).into_owned();
     if text.is_empty() {
         return Vec::new();
     }
@@ -199,7 +203,7 @@ fn answer(
     };
     let delayed = delayed.clone();
     tokio::spawn(async move {
-        hold.over().await;
+        hold.wait().await;
         // The connection may be closed by then.
         let _ = delayed.send(text);
     });

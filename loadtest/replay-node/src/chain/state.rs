@@ -3,85 +3,87 @@
 use serde_json::{json, Value};
 
 use crate::canonical;
-use crate::rpc::Failure;
-use crate::sample::values::{prefixed, Quantity};
+use crate::rpc::RpcError;
+use crate::sample::values::{hex_prefixed, Quantity};
 
 use super::contents;
-use super::methods::quantity;
-use super::params::Params;
-use super::view::{ResolvedBlock, View};
+use super::methods::quantity_result;
+use super::params::CallParams;
+use super::view::{NodeView, ResolvedBlock};
 
-type Answer = Result<Value, Failure>;
+type MethodResult = Result<Value, RpcError>;
 
 /// Maximum number of blocks of `eth_feeHistory`.
 const MOST_HISTORY: u64 = 1024;
 /// Prefix of the data of calls that revert.
 const REVERTED: &str = "0xdeadbeef";
 
-pub fn balance(view: &View<'_>, params: &Params) -> Answer {
-    let address = params.fixed(0)?;
-    let block = view.state(params.block(1)?)?;
-    Ok(json!(Quantity(contents::balance(&block, &address))))
+pub fn balance_result(view: &NodeView<'_>, params: &CallParams) -> MethodResult {
+    let address = params.parse_fixed_bytes(0)?;
+    let block = view.state_hash(params.block_param(1)?)?;
+    Ok(json!(Quantity(contents::balance_after(&block, &address))))
 }
 
-pub fn nonce(view: &View<'_>, params: &Params) -> Answer {
-    let address = params.fixed(0)?;
-    let block = view.state(params.block(1)?)?;
-    quantity(contents::nonce(&block, &address))
+pub fn nonce_result(view: &NodeView<'_>, params: &CallParams) -> MethodResult {
+    let address = params.parse_fixed_bytes(0)?;
+    let block = view.state_hash(params.block_param(1)?)?;
+    quantity_result(contents::nonce_after(&block, &address))
 }
 
-pub fn code(view: &View<'_>, params: &Params) -> Answer {
-    let address = params.fixed(0)?;
-    let block = view.state(params.block(1)?)?;
-    Ok(json!(prefixed(&contents::code(&block, &address))))
+pub fn code_result(view: &NodeView<'_>, params: &CallParams) -> MethodResult {
+    let address = params.parse_fixed_bytes(0)?;
+    let block = view.state_hash(params.block_param(1)?)?;
+    Ok(json!(hex_prefixed(&contents::code_after(&block, &address))))
 }
 
-pub fn storage(view: &View<'_>, params: &Params) -> Answer {
-    let (address, slot) = (params.fixed(0)?, params.slot(1)?);
-    let block = view.state(params.block(2)?)?;
-    Ok(json!(contents::storage(&block, &address, &slot)))
+pub fn storage_result(view: &NodeView<'_>, params: &CallParams) -> MethodResult {
+    let (address, slot) = (params.parse_fixed_bytes(0)?, params.storage_slot_param(1)?);
+    let block = view.state_hash(params.block_param(2)?)?;
+    Ok(json!(contents::storage_after(&block, &address, &slot)))
 }
 
-pub fn call(view: &View<'_>, params: &Params) -> Answer {
-    let call = params.required(0)?;
+pub fn call(view: &NodeView<'_>, params: &CallParams) -> MethodResult {
+    let call = params.required_param(0)?;
     if !call.is_object() {
-        return Err(Failure::params("invalid argument 0: not an object"));
+        return Err(RpcError::invalid_params(
+            "invalid argument 0: not an object",
+        ));
     }
-    let block = view.state(params.block(1)?)?;
+    let block = view.state_hash(params.block_param(1)?)?;
     let data = call.get("input").or_else(|| call.get("data"));
     let data = data.and_then(Value::as_str).unwrap_or_default();
     if data.starts_with(REVERTED) {
-        let revert = Failure::new(3, "execution reverted");
+        let revert = RpcError::new(3, "execution reverted");
         return Err(revert.with_data(contents::call_result(&block, REVERTED.as_bytes())));
     }
-    let call = canonical::compact(&call.to_string());
+    let call = canonical::remove_white_space(&call.to_string());
     Ok(json!(contents::call_result(&block, &call)))
 }
 
-pub fn gas_price(view: &View<'_>, _: &Params) -> Answer {
+pub fn gas_price(view: &NodeView<'_>, _: &CallParams) -> MethodResult {
     // The head's base fee and a common tip.
-    quantity(contents::base_fee(&view.head().hash) + 1_000_000_000)
+    quantity_result(contents::base_fee(&view.head_block().hash) + 1_000_000_000)
 }
 
-pub fn blob_base_fee(view: &View<'_>, _: &Params) -> Answer {
-    quantity(contents::blob_base_fee(&view.head().hash))
+pub fn blob_base_fee(view: &NodeView<'_>, _: &CallParams) -> MethodResult {
+    quantity_result(contents::blob_base_fee(&view.head_block().hash))
 }
 
-pub fn fee_history(view: &View<'_>, params: &Params) -> Answer {
-    let count = params.quantity(0)?.min(MOST_HISTORY);
-    let newest = match view.find(params.number(1)?)? {
-        Some(ResolvedBlock::Block(index)) => view.chain.block(index).number,
-        Some(ResolvedBlock::Pending) => view.head().number,
-        None => return Err(Failure::server("request beyond head block")),
+pub fn fee_history(view: &NodeView<'_>, params: &CallParams) -> MethodResult {
+    let count = params.parse_quantity(0)?.min(MOST_HISTORY);
+    let newest = match view.resolve(params.parse_block_number(1)?)? {
+        Some(ResolvedBlock::Block(index)) => view.chain.block_by_index(index).number,
+        Some(ResolvedBlock::Pending) => view.head_block().number,
+        None => return Err(RpcError::server_error("request beyond head block")),
     };
     let percentiles = params.get(2).and_then(Value::as_array).map_or(0, Vec::len);
     if count == 0 {
         return Ok(json!({"oldestBlock": "0x0", "gasUsedRatio": null}));
     }
     let oldest = (newest + 1).saturating_sub(count);
-    let indices = (oldest..=newest).filter_map(|number| view.canonical(number));
+    let indices = (oldest..=newest).filter_map(|number| view.canonical_at_number(number));
     let blocks: Vec<_> = indices
-        .map(|index| view.block(ResolvedBlock::Block(index)))
+        .map(|index| view.block_contents(ResolvedBlock::Block(index)))
         .collect();
     let hashes: Vec<_> = blocks.iter().map(|block| block.header.hash).collect();
     let next = hashes.last().copied().unwrap_or_default();

@@ -4,11 +4,11 @@ use std::collections::HashSet;
 
 use proptest::prelude::*;
 
-use super::driver::Driver;
-use super::model::{Chain, ChainError, Genesis, Index};
+use super::driver::ChainGrowth;
+use super::model::{BlockIndex, Chain, ChainError, GenesisParameters};
 
 fn chain(seed: u64, length: u64) -> Chain {
-    Chain::new(Genesis {
+    Chain::new(GenesisParameters {
         seed,
         chain_id: 1,
         time: 0,
@@ -20,33 +20,41 @@ fn chain(seed: u64, length: u64) -> Chain {
 /// Checks the invariants of a chain.
 fn assert_sound(chain: &Chain) {
     let mut included = HashSet::new();
-    let mut below: Option<Index> = None;
+    let mut below: Option<BlockIndex> = None;
     for number in 0..=chain.head_number() {
-        let index = chain.canonical(number).expect("no gap below the head");
-        let block = chain.block(index);
+        let index = chain
+            .canonical_at_number(number)
+            .expect("no gap below the head");
+        let block = chain.block_by_index(index);
         assert_eq!((block.number, block.parent), (number, below));
         assert_eq!(chain.by_hash(&block.hash), Some(index));
         assert_eq!(chain.by_root(&block.root), Some(index));
         assert_eq!(chain.at_slot(block.slot), Some(index));
-        assert!(below.is_none_or(|below| chain.block(below).slot < block.slot));
+        assert!(below.is_none_or(|below| chain.block_by_index(below).slot < block.slot));
         for (at, transaction) in block.transactions.iter().enumerate() {
             assert!(included.insert(*transaction), "included twice");
-            assert!(chain.places(transaction).contains(&(index, at)));
+            assert!(chain
+                .transaction_positions(transaction)
+                .contains(&(index, at)));
         }
         below = Some(index);
     }
-    assert_eq!(chain.head(), below.expect("a genesis"));
-    assert_eq!(chain.canonical(chain.head_number() + 1), None);
-    let waiting: HashSet<_> = chain.pool().iter().copied().collect();
-    assert_eq!(waiting.len(), chain.pool().len(), "waits twice");
+    assert_eq!(chain.head_index(), below.expect("a genesis"));
+    assert_eq!(chain.canonical_at_number(chain.head_number() + 1), None);
+    let waiting: HashSet<_> = chain.pool_transactions().iter().copied().collect();
+    assert_eq!(
+        waiting.len(),
+        chain.pool_transactions().len(),
+        "waits twice"
+    );
     assert!(waiting.is_disjoint(&included), "waits and is included");
-    let finality = chain.finality();
+    let finality = chain.finality_numbers();
     assert!(finality.finalized <= finality.safe && finality.safe <= chain.head_number());
     assert_eq!(chain.finality_at(chain.head_number()), finality);
 }
 
 #[derive(Clone, Debug)]
-enum Act {
+enum ChainAction {
     Extend(u64),
     Miss(u64),
     Reorg(u64, u64),
@@ -57,32 +65,32 @@ enum Act {
     Slots,
 }
 
-fn act() -> impl Strategy<Value = Act> {
+fn any_action() -> impl Strategy<Value = ChainAction> {
     prop_oneof![
-        (0..40u64).prop_map(Act::Extend),
-        (0..3u64).prop_map(Act::Miss),
-        (0..20u64, 0..20u64).prop_map(|(depth, length)| Act::Reorg(depth, length)),
-        (0..60u64).prop_map(Act::Rollback),
-        (0..200usize).prop_map(Act::Adopt),
-        proptest::option::of(0..200u64).prop_map(Act::Finalize),
-        (0..200u64).prop_map(Act::Unfinalize),
-        Just(Act::Slots),
+        (0..40u64).prop_map(ChainAction::Extend),
+        (0..3u64).prop_map(ChainAction::Miss),
+        (0..20u64, 0..20u64).prop_map(|(depth, length)| ChainAction::Reorg(depth, length)),
+        (0..60u64).prop_map(ChainAction::Rollback),
+        (0..200usize).prop_map(ChainAction::Adopt),
+        proptest::option::of(0..200u64).prop_map(ChainAction::Finalize),
+        (0..200u64).prop_map(ChainAction::Unfinalize),
+        Just(ChainAction::Slots),
     ]
 }
 
-fn run(chain: &mut Chain, act: &Act) -> Result<(), ChainError> {
+fn run_action(chain: &mut Chain, act: &ChainAction) -> Result<(), ChainError> {
     match *act {
-        Act::Extend(blocks) => chain.extend(blocks),
-        Act::Miss(slots) => chain.miss(slots),
-        Act::Reorg(depth, length) => chain.reorg(depth, length)?,
-        Act::Rollback(depth) => chain.rollback(depth)?,
-        Act::Adopt(index) => {
-            let hash = chain.block(index % chain.blocks()).hash;
-            chain.adopt(&hash)?;
+        ChainAction::Extend(blocks) => chain.extend(blocks),
+        ChainAction::Miss(slots) => chain.miss_slots(slots),
+        ChainAction::Reorg(depth, length) => chain.reorg_blocks(depth, length)?,
+        ChainAction::Rollback(depth) => chain.rollback_blocks(depth)?,
+        ChainAction::Adopt(index) => {
+            let hash = chain.block_by_index(index % chain.block_count()).hash;
+            chain.set_head(&hash)?;
         }
-        Act::Finalize(number) => chain.finalize(number)?,
-        Act::Unfinalize(number) => chain.unfinalize(number)?,
-        Act::Slots => chain.finalize_by_slots(),
+        ChainAction::Finalize(number) => chain.finalize_block(number)?,
+        ChainAction::Unfinalize(number) => chain.lower_finality(number)?,
+        ChainAction::Slots => chain.finalize_by_slots(),
     }
     Ok(())
 }
@@ -92,19 +100,19 @@ proptest! {
 
     /// Applies random commands, valid or not.
     #[test]
-    fn chain_is_consistent_and_deterministic_after_any_commands(seed in 0..4u64, acts in proptest::collection::vec(act(), 0..24)) {
+    fn chain_is_consistent_and_deterministic_after_any_commands(seed in 0..4u64, acts in proptest::collection::vec(any_action(), 0..24)) {
         let (mut one, mut other) = (chain(seed, 40), chain(seed, 40));
         for act in &acts {
-            let before = one.head();
-            if run(&mut one, act).is_err() {
-                prop_assert_eq!(one.head(), before);
+            let before = one.head_index();
+            if run_action(&mut one, act).is_err() {
+                prop_assert_eq!(one.head_index(), before);
             }
             assert_sound(&one);
             // The second chain shows that only the commands determine the result.
-            let _ = run(&mut other, act);
+            let _ = run_action(&mut other, act);
         }
-        prop_assert_eq!(one.block(one.head()).hash, other.block(other.head()).hash);
-        prop_assert_eq!(one.pool(), other.pool());
+        prop_assert_eq!(one.block_by_index(one.head_index()).hash, other.block_by_index(other.head_index()).hash);
+        prop_assert_eq!(one.pool_transactions(), other.pool_transactions());
     }
 
     #[test]
@@ -115,14 +123,14 @@ proptest! {
         length in 0..100u64,
     ) {
         let mut chain = chain(seed, length);
-        let mut driver = Driver::new(seed, reorgs, missed);
+        let mut driver = ChainGrowth::new(seed, reorgs, missed);
         for _ in 0..300 {
-            let finalized = chain.finality().finalized;
-            let last = chain.canonical(finalized);
-            driver.step(&mut chain);
-            prop_assert!(chain.finality().finalized >= finalized);
-            prop_assert_eq!(chain.canonical(finalized), last, "what is final was replaced");
-            prop_assert!(chain.finality_at(chain.head_number()) == chain.finality());
+            let finalized = chain.finality_numbers().finalized;
+            let last = chain.canonical_at_number(finalized);
+            driver.pass_slot(&mut chain);
+            prop_assert!(chain.finality_numbers().finalized >= finalized);
+            prop_assert_eq!(chain.canonical_at_number(finalized), last, "what is final was replaced");
+            prop_assert!(chain.finality_at(chain.head_number()) == chain.finality_numbers());
         }
         assert_sound(&chain);
     }
@@ -131,29 +139,35 @@ proptest! {
 #[test]
 fn driver_produces_deep_reorgs_shorter_branches_and_missed_slots() {
     let mut chain = chain(1, 100);
-    let mut driver = Driver::new(1, 0.2, 0.1);
-    let start = chain.finality().finalized;
+    let mut driver = ChainGrowth::new(1, 0.2, 0.1);
+    let start = chain.finality_numbers().finalized;
     let (mut deepest, mut shorter) = (0, false);
     for _ in 0..2000 {
-        let (head, number) = (chain.head(), chain.head_number());
-        driver.step(&mut chain);
-        let ancestor = chain.common_ancestor(head, chain.head());
-        deepest = deepest.max(number - chain.block(ancestor).number);
+        let (head, number) = (chain.head_index(), chain.head_number());
+        driver.pass_slot(&mut chain);
+        let ancestor = chain.common_ancestor(head, chain.head_index());
+        deepest = deepest.max(number - chain.block_by_index(ancestor).number);
         shorter |= chain.head_number() < number;
     }
     assert!(deepest >= 4 && shorter, "{deepest} {shorter}");
-    assert!(chain.finality().finalized > start + 1000);
-    assert!(chain.slot() > chain.head_number(), "no slot was missed");
+    assert!(chain.finality_numbers().finalized > start + 1000);
+    assert!(
+        chain.current_slot() > chain.head_number(),
+        "no slot was missed"
+    );
 }
 
 #[test]
 fn extended_chain_equals_a_longer_initial_chain() {
     let (mut short, long) = (chain(7, 50), chain(7, 120));
     short.extend(70);
-    assert_eq!(short.block(short.head()).hash, long.block(long.head()).hash);
+    assert_eq!(
+        short.block_by_index(short.head_index()).hash,
+        long.block_by_index(long.head_index()).hash
+    );
     assert_ne!(
-        long.block(long.head()).hash,
-        chain(8, 120).block(long.head()).hash
+        long.block_by_index(long.head_index()).hash,
+        chain(8, 120).block_by_index(long.head_index()).hash
     );
 }
 
@@ -162,18 +176,22 @@ fn extended_chain_equals_a_longer_initial_chain() {
 fn orphaned_transactions_are_included_pending_or_dropped() {
     let mut chain = chain(3, 60);
     let orphaned: Vec<_> = (56..=60)
-        .filter_map(|number| chain.canonical(number))
-        .flat_map(|index| chain.block(index).transactions.clone())
+        .filter_map(|number| chain.canonical_at_number(number))
+        .flat_map(|index| chain.block_by_index(index).transactions.clone())
         .collect();
-    chain.reorg(5, 5).unwrap();
+    chain.reorg_blocks(5, 5).unwrap();
     let canonical = |transaction| {
-        let places = chain.places(transaction).iter();
+        let places = chain.transaction_positions(transaction).iter();
         places
-            .filter(|(block, _)| chain.canonical(chain.block(*block).number) == Some(*block))
+            .filter(|(block, _)| {
+                chain.canonical_at_number(chain.block_by_index(*block).number) == Some(*block)
+            })
             .count()
     };
     let again = orphaned.iter().filter(|tx| canonical(tx) == 1).count();
-    let waiting = orphaned.iter().filter(|tx| chain.pool().contains(tx));
+    let waiting = orphaned
+        .iter()
+        .filter(|tx| chain.pool_transactions().contains(tx));
     let waiting = waiting.count();
     assert!(again >= 3 && waiting >= 3 && again + waiting + 3 <= orphaned.len());
     assert_sound(&chain);
@@ -182,39 +200,39 @@ fn orphaned_transactions_are_included_pending_or_dropped() {
 #[test]
 fn refused_command_leaves_the_chain_unchanged() {
     let mut chain = chain(1, 10);
-    chain.finalize(Some(5)).unwrap();
-    let cases: [(Act, ChainError); 6] = [
+    chain.finalize_block(Some(5)).unwrap();
+    let cases: [(ChainAction, ChainError); 6] = [
         (
-            Act::Reorg(11, 1),
+            ChainAction::Reorg(11, 1),
             ChainError::TooDeep {
                 requested: 11,
                 head: 10,
             },
         ),
-        (Act::Reorg(1, 0), ChainError::NoBranch),
+        (ChainAction::Reorg(1, 0), ChainError::NoBranch),
         (
-            Act::Rollback(11),
+            ChainAction::Rollback(11),
             ChainError::TooDeep {
                 requested: 11,
                 head: 10,
             },
         ),
         (
-            Act::Finalize(Some(11)),
+            ChainAction::Finalize(Some(11)),
             ChainError::AboveHead {
                 requested: 11,
                 head: 10,
             },
         ),
         (
-            Act::Finalize(Some(4)),
+            ChainAction::Finalize(Some(4)),
             ChainError::NotAboveFinalized {
                 requested: 4,
                 finalized: 5,
             },
         ),
         (
-            Act::Unfinalize(5),
+            ChainAction::Unfinalize(5),
             ChainError::NotBelowFinalized {
                 requested: 5,
                 finalized: 5,
@@ -222,18 +240,29 @@ fn refused_command_leaves_the_chain_unchanged() {
         ),
     ];
     for (act, error) in cases {
-        let before = (chain.head(), chain.blocks(), chain.finality());
-        assert_eq!(run(&mut chain, &act), Err(error));
-        assert_eq!((chain.head(), chain.blocks(), chain.finality()), before);
+        let before = (
+            chain.head_index(),
+            chain.block_count(),
+            chain.finality_numbers(),
+        );
+        assert_eq!(run_action(&mut chain, &act), Err(error));
+        assert_eq!(
+            (
+                chain.head_index(),
+                chain.block_count(),
+                chain.finality_numbers()
+            ),
+            before
+        );
     }
 }
 
 #[test]
 fn finality_is_remembered_for_lagging_nodes() {
     let mut chain = chain(1, 50);
-    chain.finalize(Some(30)).unwrap();
+    chain.finalize_block(Some(30)).unwrap();
     chain.extend(10);
-    chain.finalize(Some(40)).unwrap();
+    chain.finalize_block(Some(40)).unwrap();
     chain.extend(10);
     for (head, finalized) in [(70, 40), (60, 40), (59, 30), (50, 30), (49, 0)] {
         assert_eq!(chain.finality_at(head).finalized, finalized, "{head}");

@@ -2,12 +2,12 @@
 //! specify everything except the lengths of lists.
 
 use hyper::header::HeaderValue;
-use sszip_core::ssz::schema::Kind;
+use sszip_core::ssz::schema::TypeKind;
 use sszip_core::ssz::{Fork, Preset, Schema, TypeId};
 
-use super::values::prefixed;
-use super::world::Dice;
-use super::Builder;
+use super::values::hex_prefixed;
+use super::world::SeededGenerator;
+use super::SampleBuilder;
 use crate::page::CONSENSUS_VERSION;
 
 /// Fork of mainnet, so that a page for one client is valid for the others.
@@ -53,7 +53,7 @@ const PAGES: [(&str, &str); 10] = [
 ];
 
 /// Number of elements of a list, by its field: a block is as long as mainnet's.
-const COUNTS: [(&str, usize); 10] = [
+const LIST_LENGTHS: [(&str, usize); 10] = [
     ("transactions", 150),
     ("withdrawals", 16),
     ("attestations", 8),
@@ -72,17 +72,17 @@ const PAGE_COUNT: usize = 30;
 const MOST_OTHERS: u64 = 2;
 const TRANSACTION_BYTES: u64 = 700;
 /// Number of bits, as long as the committees of a slot.
-const BITS: usize = 900;
+const BITLIST_LENGTH: usize = 900;
 
-pub fn add(builder: &mut Builder, dice: &mut Dice) {
+pub fn add_beacon_pages(builder: &mut SampleBuilder, dice: &mut SeededGenerator) {
     let schema = Schema::for_fork(FORK, PRESET);
     for (path, name) in PAGES {
-        let Some(ty) = schema.find(name) else {
+        let Some(ty) = schema.find_type(name) else {
             continue;
         };
-        let root = prefixed(&dice.bytes(32));
+        let root = hex_prefixed(&dice.random_bytes(32));
         let mut ssz = Vec::new();
-        Values { schema, dice }.value(ty, PAGE_COUNT, &mut ssz);
+        SszGenerator { schema, dice }.append_value(ty, PAGE_COUNT, &mut ssz);
         let page = builder.answers.page_mut(path.replace('*', &root));
         page.ssz = Some(ssz.into());
         let fork = HeaderValue::from_static(FORK.name());
@@ -91,87 +91,96 @@ pub fn add(builder: &mut Builder, dice: &mut Dice) {
 }
 
 /// A generator of random values of SSZ types.
-struct Values<'a> {
+struct SszGenerator<'a> {
     schema: &'static Schema,
-    dice: &'a mut Dice,
+    dice: &'a mut SeededGenerator,
 }
 
-impl Values<'_> {
+impl SszGenerator<'_> {
     /// Appends a value, which has `count` elements if it is a list.
-    fn value(&mut self, ty: TypeId, count: usize, out: &mut Vec<u8>) {
+    fn append_value(&mut self, ty: TypeId, count: usize, out: &mut Vec<u8>) {
         let schema = self.schema;
         match &schema.get(ty).kind {
-            Kind::Uint(8) | Kind::Quantity(8) => {
-                out.extend(self.dice.below(40_000_000_000).to_le_bytes());
+            TypeKind::Uint(8) | TypeKind::Quantity(8) => {
+                out.extend(self.dice.number_below(40_000_000_000).to_le_bytes());
             }
-            Kind::Uint(size) | Kind::Quantity(size) | Kind::ByteVector(size) => {
-                out.extend(self.dice.bytes(*size));
+            TypeKind::Uint(size) | TypeKind::Quantity(size) | TypeKind::ByteVector(size) => {
+                out.extend(self.dice.random_bytes(*size));
             }
-            Kind::Boolean => out.push(0),
-            Kind::Enum(words) => out.push(self.dice.below(words.len() as u64) as u8),
-            Kind::ByteList(limit) => {
-                let len = self.dice.between(100, TRANSACTION_BYTES);
-                out.extend(self.dice.bytes(len.min(limit.max()) as usize));
+            TypeKind::Boolean => out.push(0),
+            TypeKind::Enum(words) => out.push(self.dice.number_below(words.len() as u64) as u8),
+            TypeKind::ByteList(limit) => {
+                let len = self.dice.number_between(100, TRANSACTION_BYTES);
+                out.extend(
+                    self.dice
+                        .random_bytes(len.min(limit.max_elements()) as usize),
+                );
             }
-            Kind::Text(limit) => out.resize(out.len() + 8.min(*limit as usize), b'x'),
-            Kind::Bitvector(bits) => self.bits(*bits, out),
-            Kind::Bitlist(limit) => {
-                let count = BITS.min(limit.max() as usize);
+            TypeKind::Text(limit) => out.resize(out.len() + 8.min(*limit as usize), b'x'),
+            TypeKind::Bitvector(bits) => self.append_bits(*bits, out),
+            TypeKind::Bitlist(limit) => {
+                let count = BITLIST_LENGTH.min(limit.max_elements() as usize);
                 let begin = out.len();
-                self.bits(count, out);
+                self.append_bits(count, out);
                 out.resize(begin + count / 8 + 1, 0);
                 out[begin + count / 8] |= 1 << (count % 8);
             }
-            Kind::Vector(of, count) => self.parts(std::iter::repeat_n((*of, 0), *count), out),
-            Kind::List(of, limit) => {
-                let count = count.min(limit.max() as usize);
-                self.parts(std::iter::repeat_n((*of, 0), count), out);
+            TypeKind::Vector(of, count) => {
+                self.append_sequence(std::iter::repeat_n((*of, 0), *count), out);
             }
-            Kind::Optional(of) => self.value(*of, 0, out),
-            Kind::Union(options) => {
+            TypeKind::List(of, limit) => {
+                let count = count.min(limit.max_elements() as usize);
+                self.append_sequence(std::iter::repeat_n((*of, 0), count), out);
+            }
+            TypeKind::Optional(of) => self.append_value(*of, 0, out),
+            TypeKind::Union(options) => {
                 if let Some((selector, of)) = options.first() {
                     out.push(*selector);
-                    self.value(*of, 0, out);
+                    self.append_value(*of, 0, out);
                 }
             }
-            Kind::Container(container) => {
+            TypeKind::Container(container) => {
                 let counted: Vec<(TypeId, usize)> = container
                     .fields
                     .iter()
-                    .map(|field| (field.ty, self.count(&field.name)))
+                    .map(|field| (field.ty, self.list_length(&field.name)))
                     .collect();
-                self.parts(counted.into_iter(), out);
+                self.append_sequence(counted.into_iter(), out);
             }
         }
     }
 
-    fn count(&mut self, field: &str) -> usize {
-        let known = COUNTS.iter().find(|(name, _)| *name == field);
+    fn list_length(&mut self, field: &str) -> usize {
+        let known = LIST_LENGTHS.iter().find(|(name, _)| *name == field);
         known.map_or_else(
-            || self.dice.below(MOST_OTHERS + 1) as usize,
+            || self.dice.number_below(MOST_OTHERS + 1) as usize,
             |known| known.1,
         )
     }
 
     /// Appends values in sequence, values of variable size with offsets.
-    fn parts(&mut self, parts: impl Iterator<Item = (TypeId, usize)> + Clone, out: &mut Vec<u8>) {
+    fn append_sequence(
+        &mut self,
+        parts: impl Iterator<Item = (TypeId, usize)> + Clone,
+        out: &mut Vec<u8>,
+    ) {
         let sizes = parts.clone().map(|(ty, _)| self.schema.get(ty).size);
         let fixed_size: usize = sizes.map(|size| size.unwrap_or(4)).sum();
         let mut variable = Vec::new();
         for (ty, count) in parts {
             if self.schema.get(ty).size.is_some() {
-                self.value(ty, count, out);
+                self.append_value(ty, count, out);
             } else {
                 let offset = (fixed_size + variable.len()) as u32;
                 out.extend(offset.to_le_bytes());
-                self.value(ty, count, &mut variable);
+                self.append_value(ty, count, &mut variable);
             }
         }
         out.append(&mut variable);
     }
 
-    fn bits(&mut self, count: usize, out: &mut Vec<u8>) {
-        out.extend(self.dice.bytes(count.div_ceil(8)));
+    fn append_bits(&mut self, count: usize, out: &mut Vec<u8>) {
+        out.extend(self.dice.random_bytes(count.div_ceil(8)));
         if let (Some(last), true) = (out.last_mut(), !count.is_multiple_of(8)) {
             *last &= (1 << (count % 8)) - 1;
         }

@@ -19,11 +19,11 @@ use serde_json::value::RawValue;
 
 use crate::responses::{RecordedResponse, ResponseTable};
 use chain::Block;
-use values::{prefixed, Quantity};
-use world::{Dice, World};
+use values::{hex_prefixed, Quantity};
+use world::{SampleParticipants, SeededGenerator};
 
 /// Number of the newest block.
-const HEAD: u64 = 22_020_096;
+const HEAD_NUMBER: u64 = 22_020_096;
 
 /// Approximate bytes of `eth_getBlockByNumber` with full transactions, for each block counted
 /// back from the head.
@@ -31,18 +31,18 @@ const BLOCK_SIZES: [usize; 8] = [
     250_000, 30_000, 300_000, 100_000, 10_000, 3_000, 60_000, 740_000,
 ];
 /// Distance of the finalized block from the head.
-const FINALIZED: usize = 6;
+const FINALIZED_DISTANCE: usize = 6;
 /// Number of transactions of the first blocks that can be requested one by one.
 const SINGLE_TRANSACTIONS: usize = 10;
 
 /// The builder of the sample's table of responses.
-struct Builder {
+struct SampleBuilder {
     answers: ResponseTable,
 }
 
-impl Builder {
+impl SampleBuilder {
     /// Adds a result under one or more params.
-    fn add(&mut self, method: &str, params: &[String], result: &impl Serialize) {
+    fn add_result(&mut self, method: &str, params: &[String], result: &impl Serialize) {
         // The results are plain data, so serialization can't fail.
         if let Ok(answer) = RecordedResponse::from_result(result) {
             self.add_answer(method, params, answer);
@@ -59,27 +59,33 @@ impl Builder {
 }
 
 /// Generates the sample for `seed`.
-pub fn generate(seed: u64, lenient: bool) -> ResponseTable {
-    let mut dice = Dice::new(seed);
-    let world = World::new(&mut dice);
-    let mut builder = Builder {
+pub fn generate_sample(seed: u64, lenient: bool) -> ResponseTable {
+    let mut dice = SeededGenerator::new(seed);
+    let world = SampleParticipants::new(&mut dice);
+    let mut builder = SampleBuilder {
         answers: ResponseTable::new(lenient),
     };
     for (age, size) in BLOCK_SIZES.into_iter().enumerate() {
-        let block = Block::generate(&world, &mut dice, HEAD - age as u64, size);
+        let block = Block::generate_block(&world, &mut dice, HEAD_NUMBER - age as u64, size);
         add_block(&mut builder, &world, &mut dice, age, &block);
     }
-    small::add(&mut builder, &world, &mut dice);
+    small::add_small_responses(&mut builder, &world, &mut dice);
     builder.answers
 }
 
-fn add_block(builder: &mut Builder, world: &World, dice: &mut Dice, age: usize, block: &Block) {
+fn add_block(
+    builder: &mut SampleBuilder,
+    world: &SampleParticipants,
+    dice: &mut SeededGenerator,
+    age: usize,
+    block: &Block,
+) {
     let number = format!("{:#x}", block.header.number.0);
-    let hash = prefixed(&block.header.hash.0);
+    let hash = hex_prefixed(&block.header.hash.0);
     let mut names = vec![number.clone()];
     match age {
         0 => names.push("latest".to_owned()),
-        FINALIZED => names.push("finalized".to_owned()),
+        FINALIZED_DISTANCE => names.push("finalized".to_owned()),
         _ => (),
     }
     let by_name = |rest: &str| -> Vec<String> {
@@ -91,16 +97,16 @@ fn add_block(builder: &mut Builder, world: &World, dice: &mut Dice, age: usize, 
     let by_hash = |rest: &str| [format!("[\"{hash}\"{rest}]")];
 
     let full = block.with_transactions();
-    builder.add("eth_getBlockByNumber", &by_name(",true"), &full);
-    builder.add("eth_getBlockByHash", &by_hash(",true"), &full);
+    builder.add_result("eth_getBlockByNumber", &by_name(",true"), &full);
+    builder.add_result("eth_getBlockByHash", &by_hash(",true"), &full);
     let short = block.with_hashes();
-    builder.add("eth_getBlockByNumber", &by_name(",false"), &short);
-    builder.add("eth_getBlockByHash", &by_hash(",false"), &short);
+    builder.add_result("eth_getBlockByNumber", &by_name(",false"), &short);
+    builder.add_result("eth_getBlockByHash", &by_hash(",false"), &short);
 
     let either: Vec<String> = by_name("").into_iter().chain(by_hash("")).collect();
     let count = Quantity(block.transactions.len());
-    builder.add("eth_getBlockTransactionCountByNumber", &by_name(""), &count);
-    builder.add("eth_getBlockReceipts", &either, &block.receipts);
+    builder.add_result("eth_getBlockTransactionCountByNumber", &by_name(""), &count);
+    builder.add_result("eth_getBlockReceipts", &either, &block.receipts);
 
     let logs: Vec<_> = block
         .receipts
@@ -111,37 +117,37 @@ fn add_block(builder: &mut Builder, world: &World, dice: &mut Dice, age: usize, 
         format!("[{{\"blockHash\":\"{hash}\"}}]"),
         format!("[{{\"fromBlock\":\"{number}\",\"toBlock\":\"{number}\"}}]"),
     ];
-    builder.add("eth_getLogs", &filters, &logs);
-    let transfer = world::fixed(world::TRANSFER);
+    builder.add_result("eth_getLogs", &filters, &logs);
+    let transfer = world::decode_fixed(world::TRANSFER);
     let transfers: Vec<_> = logs
         .iter()
         .filter(|log| log.topics.first() == Some(&transfer))
         .collect();
-    let topic = prefixed(&transfer.0);
+    let topic = hex_prefixed(&transfer.0);
     let filter = format!(
         "[{{\"fromBlock\":\"{number}\",\"toBlock\":\"{number}\",\"topics\":[\"{topic}\"]}}]"
     );
-    builder.add("eth_getLogs", &[filter], &transfers);
+    builder.add_result("eth_getLogs", &[filter], &transfers);
 
     let traces = traces::block_traces(world, dice, block);
     let tracer = ",{\"tracer\":\"callTracer\"}";
-    builder.add("debug_traceBlockByNumber", &by_name(tracer), &traces);
-    builder.add("debug_traceBlockByHash", &by_hash(tracer), &traces);
-    builder.add(
+    builder.add_result("debug_traceBlockByNumber", &by_name(tracer), &traces);
+    builder.add_result("debug_traceBlockByHash", &by_hash(tracer), &traces);
+    builder.add_result(
         "trace_block",
         &by_name(""),
-        &traces::flatten(block, &traces),
+        &traces::flatten_traces(block, &traces),
     );
 
     if age == 0 {
         let singles = block.transactions.iter().zip(&block.receipts).zip(&traces);
         for ((transaction, receipt), trace) in singles.take(SINGLE_TRANSACTIONS) {
-            let hash = prefixed(&transaction.hash.0);
+            let hash = hex_prefixed(&transaction.hash.0);
             let by_hash = [format!("[\"{hash}\"]")];
-            builder.add("eth_getTransactionByHash", &by_hash, transaction);
-            builder.add("eth_getTransactionReceipt", &by_hash, receipt);
+            builder.add_result("eth_getTransactionByHash", &by_hash, transaction);
+            builder.add_result("eth_getTransactionReceipt", &by_hash, receipt);
             let traced = [format!("[\"{hash}\"{tracer}]")];
-            builder.add("debug_traceTransaction", &traced, &trace.result);
+            builder.add_result("debug_traceTransaction", &traced, &trace.result);
         }
     }
 }
@@ -149,13 +155,13 @@ fn add_block(builder: &mut Builder, world: &World, dice: &mut Dice, age: usize, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rpc::{CallResult, Source};
+    use crate::rpc::{CallResult, CallSource};
 
     /// The compressed size at zlib's level 6 determines the meaning of a benchmark on this data.
     /// The bands were measured on recorded mainnet responses.
     #[test]
     fn sample_compresses_like_recorded_responses() {
-        let answers = generate(1, false);
+        let answers = generate_sample(1, false);
         let tracer = "{\"tracer\":\"callTracer\"}";
         let bands = [
             (
@@ -224,15 +230,19 @@ mod tests {
         ];
         for (method, params, size, low, high) in bands {
             let params: &RawValue = serde_json::from_str(&params).unwrap();
-            let CallResult::Answer(answer) = answers.find(method, Some(params)) else {
+            let CallResult::Answer(answer) = answers.find_response(method, Some(params)) else {
                 panic!("{method} {params} has no answer");
             };
-            let len = answer.payload("1").len();
+            let len = answer.body_with_id("1").len();
             assert!(len.abs_diff(size) < size / 8, "{method} {params}: {len} B");
-            let ratio = len as f64 / answer.gzipped("1").len() as f64;
+            let ratio = len as f64 / answer.gzipped_with_id("1").len() as f64;
             assert!((low..high).contains(&ratio), "{method} {params}: {ratio}");
         }
-        let sizes: Vec<usize> = answers.list().into_iter().map(|row| row.2).collect();
+        let sizes: Vec<usize> = answers
+            .list_responses()
+            .into_iter()
+            .map(|row| row.2)
+            .collect();
         assert_eq!(sizes.iter().min(), Some(&24));
         assert!(matches!(sizes.iter().max(), Some(4_500_000..5_500_000)));
     }
@@ -240,11 +250,11 @@ mod tests {
     #[test]
     fn sample_depends_only_on_the_seed() {
         let small = |seed| {
-            let mut dice = Dice::new(seed);
-            let world = World::new(&mut dice);
-            let block = Block::generate(&world, &mut dice, HEAD, 20_000);
+            let mut dice = SeededGenerator::new(seed);
+            let world = SampleParticipants::new(&mut dice);
+            let block = Block::generate_block(&world, &mut dice, HEAD_NUMBER, 20_000);
             let traces = traces::block_traces(&world, &mut dice, &block);
-            let flat = traces::flatten(&block, &traces);
+            let flat = traces::flatten_traces(&block, &traces);
             let full = block.with_transactions();
             let all = serde_json::to_string(&(full, &block.receipts, &traces, flat));
             all.unwrap()

@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use super::chain::{Kind, Transaction};
-use super::values::{Address, Data, Quantity, Word};
-use super::world::{self, Dice, World};
+use super::chain::{Transaction, TransactionKind};
+use super::values::{Address, HexData, Quantity, Word};
+use super::world::{self, SampleParticipants, SeededGenerator};
 
 const BLOOM_BYTES: usize = 256;
 
@@ -13,7 +13,7 @@ const BLOOM_BYTES: usize = 256;
 pub struct Log {
     pub address: Address,
     pub topics: Vec<Word>,
-    data: Data,
+    data: HexData,
     block_number: Quantity<u64>,
     transaction_hash: Word,
     transaction_index: Quantity<u64>,
@@ -33,7 +33,7 @@ pub struct Receipt {
     from: Address,
     pub gas_used: Quantity<u64>,
     pub logs: Vec<Log>,
-    logs_bloom: Data,
+    logs_bloom: HexData,
     status: Quantity<u8>,
     to: Option<Address>,
     transaction_hash: Word,
@@ -43,11 +43,11 @@ pub struct Receipt {
 }
 
 /// The address, the topics and the data of a log.
-type Event = (Address, Vec<Word>, Vec<Word>);
+type LogEvent = (Address, Vec<Word>, Vec<Word>);
 
 pub fn block_receipts(
-    world: &World,
-    dice: &mut Dice,
+    world: &SampleParticipants,
+    dice: &mut SeededGenerator,
     transactions: &[Transaction],
 ) -> Vec<Receipt> {
     let mut log_index = 0;
@@ -55,17 +55,17 @@ pub fn block_receipts(
     transactions
         .iter()
         .map(|transaction| {
-            let failed = transaction.kind != Kind::Payment && dice.percent(3);
+            let failed = transaction.kind != TransactionKind::Payment && dice.is_within_percent(3);
             let events = match failed {
                 true => Vec::new(),
-                false => events(world, dice, transaction),
+                false => transaction_logs(world, dice, transaction),
             };
             let logs = events.into_iter().map(|(address, topics, words)| {
                 log_index += 1;
                 Log {
                     address,
                     topics,
-                    data: Data(words.iter().flat_map(|word| word.0).collect()),
+                    data: HexData(words.iter().flat_map(|word| word.0).collect()),
                     block_number: transaction.block_number,
                     transaction_hash: transaction.hash,
                     transaction_index: transaction.transaction_index,
@@ -76,19 +76,19 @@ pub fn block_receipts(
             });
             let logs: Vec<Log> = logs.collect();
             let gas_used = match transaction.kind {
-                Kind::Payment => 21_000,
-                _ => transaction.gas.0 * dice.between(40, 95) / 100,
+                TransactionKind::Payment => 21_000,
+                _ => transaction.gas.0 * dice.number_between(40, 95) / 100,
             };
             cumulative += gas_used;
             Receipt {
                 block_hash: transaction.block_hash,
                 block_number: transaction.block_number,
-                contract_address: transaction.to.is_none().then(|| dice.fixed()),
+                contract_address: transaction.to.is_none().then(|| dice.decode_fixed()),
                 cumulative_gas_used: Quantity(cumulative),
                 effective_gas_price: transaction.gas_price,
                 from: transaction.from,
                 gas_used: Quantity(gas_used),
-                logs_bloom: bloom(&logs),
+                logs_bloom: compute_bloom(&logs),
                 logs,
                 status: Quantity(u8::from(!failed)),
                 to: transaction.to,
@@ -100,32 +100,45 @@ pub fn block_receipts(
         .collect()
 }
 
-fn events(world: &World, dice: &mut Dice, transaction: &Transaction) -> Vec<Event> {
+fn transaction_logs(
+    world: &SampleParticipants,
+    dice: &mut SeededGenerator,
+    transaction: &Transaction,
+) -> Vec<LogEvent> {
     let from = transaction.from;
     let to = transaction.to.unwrap_or(from);
     match transaction.kind {
-        Kind::Payment | Kind::Deployment => Vec::new(),
-        Kind::TokenTransfer => vec![transfer(to, from, world.account(dice), dice.amount())],
-        Kind::Approval => {
+        TransactionKind::Payment | TransactionKind::Deployment => Vec::new(),
+        TransactionKind::TokenTransfer => vec![transfer_log(
+            to,
+            from,
+            world.random_account(dice),
+            dice.random_amount(),
+        )],
+        TransactionKind::Approval => {
             let topics = vec![
-                world::fixed(world::APPROVAL),
+                world::decode_fixed(world::APPROVAL),
                 from.into(),
-                world.router(dice).into(),
+                world.random_router(dice).into(),
             ];
-            vec![(to, topics, vec![world.word(dice)])]
+            vec![(to, topics, vec![world.random_word(dice)])]
         }
-        Kind::Swap => {
+        TransactionKind::Swap => {
             let mut events = Vec::new();
-            for _ in 0..dice.between(1, 3) {
-                events.extend(swap(world, dice, to, from));
+            for _ in 0..dice.number_between(1, 3) {
+                events.extend(swap_logs(world, dice, to, from));
             }
             events
         }
-        Kind::Call => (0..dice.below(5))
+        TransactionKind::Call => (0..dice.number_below(5))
             .map(|_| {
-                let mut topics = vec![world.topic(dice)];
-                topics.extend((0..dice.below(4)).map(|_| Word::from(world.account(dice))));
-                let words = (0..dice.below(5)).map(|_| world.word(dice)).collect();
+                let mut topics = vec![world.random_topic(dice)];
+                topics.extend(
+                    (0..dice.number_below(4)).map(|_| Word::from(world.random_account(dice))),
+                );
+                let words = (0..dice.number_below(5))
+                    .map(|_| world.random_word(dice))
+                    .collect();
                 (to, topics, words)
             })
             .collect(),
@@ -134,47 +147,52 @@ fn events(world: &World, dice: &mut Dice, transaction: &Transaction) -> Vec<Even
 
 /// Generates the logs of one pool's swap: two transfers, the swap, and before version 3 the
 /// pool's new reserves.
-fn swap(world: &World, dice: &mut Dice, router: Address, caller: Address) -> Vec<Event> {
-    let pool = world.contract(dice);
-    let (sold, bought) = (dice.balance(), dice.balance());
+fn swap_logs(
+    world: &SampleParticipants,
+    dice: &mut SeededGenerator,
+    router: Address,
+    caller: Address,
+) -> Vec<LogEvent> {
+    let pool = world.random_contract(dice);
+    let (sold, bought) = (dice.random_balance(), dice.random_balance());
     let mut events = vec![
-        transfer(world.token(dice), pool, caller, bought),
-        transfer(world.token(dice), caller, pool, sold),
+        transfer_log(world.random_token(dice), pool, caller, bought),
+        transfer_log(world.random_token(dice), caller, pool, sold),
     ];
     let parties = [router.into(), caller.into()];
-    if dice.percent(50) {
-        let reserves = vec![dice.balance().into(), dice.balance().into()];
-        events.push((pool, vec![world::fixed(world::SYNC)], reserves));
+    if dice.is_within_percent(50) {
+        let reserves = vec![dice.random_balance().into(), dice.random_balance().into()];
+        events.push((pool, vec![world::decode_fixed(world::SYNC)], reserves));
         let amounts = [sold, 0, 0, bought].map(Word::from).to_vec();
         events.push((
             pool,
-            [&[world::fixed(world::SWAP_V2)], &parties[..]].concat(),
+            [&[world::decode_fixed(world::SWAP_V2)], &parties[..]].concat(),
             amounts,
         ));
     } else {
         let amounts = vec![
             sold.into(),
-            negative(bought),
-            dice.amount().into(),
-            dice.amount().into(),
-            u128::from(dice.below(200_000)).into(),
+            negative_word(bought),
+            dice.random_amount().into(),
+            dice.random_amount().into(),
+            u128::from(dice.number_below(200_000)).into(),
         ];
         events.push((
             pool,
-            [&[world::fixed(world::SWAP_V3)], &parties[..]].concat(),
+            [&[world::decode_fixed(world::SWAP_V3)], &parties[..]].concat(),
             amounts,
         ));
     }
     events
 }
 
-fn transfer(token: Address, from: Address, to: Address, amount: u128) -> Event {
-    let topics = vec![world::fixed(world::TRANSFER), from.into(), to.into()];
+fn transfer_log(token: Address, from: Address, to: Address, amount: u128) -> LogEvent {
+    let topics = vec![world::decode_fixed(world::TRANSFER), from.into(), to.into()];
     (token, topics, vec![amount.into()])
 }
 
 /// Returns a signed word: a negative number, with ones in place of leading zeros.
-fn negative(amount: u128) -> Word {
+fn negative_word(amount: u128) -> Word {
     let mut word = Word::from(amount.wrapping_neg());
     word.0[..16].fill(0xff);
     word
@@ -182,7 +200,7 @@ fn negative(amount: u128) -> Word {
 
 /// Sets three bits for each address and topic, as in the yellow paper, but with any hash: only
 /// the number of set bits matters.
-fn bloom(logs: &[Log]) -> Data {
+fn compute_bloom(logs: &[Log]) -> HexData {
     let mut bloom = vec![0; BLOOM_BYTES];
     for log in logs {
         set_bits(&mut bloom, &log.address.0);
@@ -190,7 +208,7 @@ fn bloom(logs: &[Log]) -> Data {
             set_bits(&mut bloom, &topic.0);
         }
     }
-    Data(bloom)
+    HexData(bloom)
 }
 
 fn set_bits(bloom: &mut [u8], item: &[u8]) {
@@ -204,12 +222,12 @@ fn set_bits(bloom: &mut [u8], item: &[u8]) {
     }
 }
 
-pub fn union_of_blooms(receipts: &[Receipt]) -> Data {
+pub fn union_of_blooms(receipts: &[Receipt]) -> HexData {
     let mut union = vec![0; BLOOM_BYTES];
     for receipt in receipts {
         for (all, one) in union.iter_mut().zip(&receipt.logs_bloom.0) {
             *all |= one;
         }
     }
-    Data(union)
+    HexData(union)
 }

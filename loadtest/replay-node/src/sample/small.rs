@@ -4,15 +4,15 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::beacon;
-use super::chain::code;
-use super::values::{prefixed, Address, Data, Fixed, Quantity, Word};
-use super::world::{Dice, World};
-use super::{Builder, HEAD};
+use super::chain::random_code;
+use super::values::{hex_prefixed, Address, FixedBytes, HexData, Quantity, Word};
+use super::world::{SampleParticipants, SeededGenerator};
+use super::{SampleBuilder, HEAD_NUMBER};
 use crate::responses::RecordedResponse;
 
 const NO_PARAMS: &str = "[]";
 /// Number of contracts and accounts that can be queried.
-const SUBJECTS: usize = 4;
+const ACCOUNT_COUNT: usize = 4;
 const VALIDATORS: u64 = 700;
 
 #[derive(Serialize)]
@@ -28,7 +28,7 @@ struct FeeHistory {
 #[serde(rename_all = "camelCase")]
 struct Proof {
     address: Address,
-    account_proof: Vec<Data>,
+    account_proof: Vec<HexData>,
     balance: Quantity<u128>,
     code_hash: Word,
     nonce: Quantity<u64>,
@@ -36,16 +36,20 @@ struct Proof {
     storage_proof: [(); 0],
 }
 
-pub fn add(builder: &mut Builder, world: &World, dice: &mut Dice) {
+pub fn add_small_responses(
+    builder: &mut SampleBuilder,
+    world: &SampleParticipants,
+    dice: &mut SeededGenerator,
+) {
     let none = [NO_PARAMS.to_owned()];
-    builder.add("eth_chainId", &none, &"0x1");
-    builder.add("net_version", &none, &"1");
-    builder.add("net_peerCount", &none, &"0x32");
-    builder.add("eth_syncing", &none, &false);
-    builder.add("eth_blockNumber", &none, &Quantity(HEAD));
-    builder.add("eth_gasPrice", &none, &Quantity(12_345_678_901u64));
-    builder.add("eth_maxPriorityFeePerGas", &none, &Quantity(50_000_000u64));
-    builder.add(
+    builder.add_result("eth_chainId", &none, &"0x1");
+    builder.add_result("net_version", &none, &"1");
+    builder.add_result("net_peerCount", &none, &"0x32");
+    builder.add_result("eth_syncing", &none, &false);
+    builder.add_result("eth_blockNumber", &none, &Quantity(HEAD_NUMBER));
+    builder.add_result("eth_gasPrice", &none, &Quantity(12_345_678_901u64));
+    builder.add_result("eth_maxPriorityFeePerGas", &none, &Quantity(50_000_000u64));
+    builder.add_result(
         "web3_clientVersion",
         &none,
         &"Geth/v1.15.11-stable/linux-amd64/go1.24.2",
@@ -55,7 +59,7 @@ pub fn add(builder: &mut Builder, world: &World, dice: &mut Dice) {
     if let Ok(void) = RecordedResponse::from_response(r#"{"jsonrpc":"2.0","id":1}"#) {
         builder.add_answer("debug_freeOSMemory", &none, void);
     }
-    builder.add(
+    builder.add_result(
         "eth_estimateGas",
         &[r#"[{"to":"0xdac17f958d2ee523a2206206994597c13d831ec7"}]"#.to_owned()],
         &"0x5208",
@@ -65,86 +69,91 @@ pub fn add(builder: &mut Builder, world: &World, dice: &mut Dice) {
             format!("[\"{blocks:#x}\",\"latest\",[10,50,90]]"),
             format!("[{blocks},\"latest\",[10,50,90]]"),
         ];
-        builder.add("eth_feeHistory", &params, &fee_history(dice, blocks));
+        builder.add_result("eth_feeHistory", &params, &fee_history(dice, blocks));
     }
-    for subject in 0..SUBJECTS {
+    for subject in 0..ACCOUNT_COUNT {
         add_account(builder, world, dice, subject);
     }
     add_pages(builder, dice);
-    beacon::add(builder, dice);
+    beacon::add_beacon_pages(builder, dice);
 }
 
-fn add_account(builder: &mut Builder, world: &World, dice: &mut Dice, subject: usize) {
+fn add_account(
+    builder: &mut SampleBuilder,
+    world: &SampleParticipants,
+    dice: &mut SeededGenerator,
+    subject: usize,
+) {
     let contract = match subject {
-        0 => super::world::fixed("dac17f958d2ee523a2206206994597c13d831ec7"),
-        _ => world.contract(dice),
+        0 => super::world::decode_fixed("dac17f958d2ee523a2206206994597c13d831ec7"),
+        _ => world.random_contract(dice),
     };
-    let address = prefixed(&contract.0);
+    let address = hex_prefixed(&contract.0);
     let latest = [format!("[\"{address}\",\"latest\"]")];
-    builder.add("eth_getBalance", &latest, &Quantity(dice.amount()));
-    builder.add(
+    builder.add_result("eth_getBalance", &latest, &Quantity(dice.random_amount()));
+    builder.add_result(
         "eth_getTransactionCount",
         &latest,
-        &Quantity(dice.below(5000)),
+        &Quantity(dice.number_below(5000)),
     );
     // Contracts of 1.5 to 24 KB, the limit.
     let size = [11_000, 24_500, 1_500, 5_000][subject % 4];
-    builder.add("eth_getCode", &latest, &Data(code(dice, size)));
+    builder.add_result("eth_getCode", &latest, &HexData(random_code(dice, size)));
     let slot = [format!("[\"{address}\",\"0x0\",\"latest\"]")];
-    builder.add("eth_getStorageAt", &slot, &Word::from(dice.amount()));
+    builder.add_result("eth_getStorageAt", &slot, &Word::from(dice.random_amount()));
     let call = [format!(
         "[{{\"to\":\"{address}\",\"data\":\"0x18160ddd\"}},\"latest\"]"
     )];
-    builder.add("eth_call", &call, &Word::from(dice.amount()));
+    builder.add_result("eth_call", &call, &Word::from(dice.random_amount()));
     let proof = [format!("[\"{address}\",[],\"latest\"]")];
-    builder.add("eth_getProof", &proof, &account_proof(dice, contract));
+    builder.add_result("eth_getProof", &proof, &account_proof(dice, contract));
 }
 
-fn fee_history(dice: &mut Dice, blocks: u64) -> FeeHistory {
+fn fee_history(dice: &mut SeededGenerator, blocks: u64) -> FeeHistory {
     let mut base_fee = 9_000_000_000;
     let base_fees = (0..=blocks).map(|_| {
-        base_fee = base_fee * dice.between(900, 1110) / 1000;
+        base_fee = base_fee * dice.number_between(900, 1110) / 1000;
         Quantity(base_fee)
     });
     FeeHistory {
-        oldest_block: Quantity(HEAD - blocks + 1),
+        oldest_block: Quantity(HEAD_NUMBER - blocks + 1),
         base_fee_per_gas: base_fees.collect(),
         reward: (0..blocks)
-            .map(|_| [dice.below(100_000_000), 1_000_000_000, 2_000_000_000].map(Quantity))
+            .map(|_| [dice.number_below(100_000_000), 1_000_000_000, 2_000_000_000].map(Quantity))
             .collect(),
         gas_used_ratio: (0..blocks)
-            .map(|_| dice.below(30_000_000) as f64 / 30_000_000.0)
+            .map(|_| dice.number_below(30_000_000) as f64 / 30_000_000.0)
             .collect(),
     }
 }
 
 /// Generates seven full branches of 16 hashes, a short one, and the leaf.
-fn account_proof(dice: &mut Dice, address: Address) -> Proof {
-    let branch = |dice: &mut Dice, children: usize| {
+fn account_proof(dice: &mut SeededGenerator, address: Address) -> Proof {
+    let branch = |dice: &mut SeededGenerator, children: usize| {
         let mut node = vec![0xf9, 0x02, 0x11];
         for _ in 0..children {
             node.push(0xa0);
-            node.extend(dice.bytes(32));
+            node.extend(dice.random_bytes(32));
         }
         node.resize(node.len() + 17 - children, 0x80);
-        Data(node)
+        HexData(node)
     };
-    let mut account_proof: Vec<Data> = (0..7).map(|_| branch(dice, 16)).collect();
+    let mut account_proof: Vec<HexData> = (0..7).map(|_| branch(dice, 16)).collect();
     account_proof.push(branch(dice, 4));
-    account_proof.push(Data(dice.bytes(110)));
+    account_proof.push(HexData(dice.random_bytes(110)));
     Proof {
         address,
         account_proof,
-        balance: Quantity(dice.amount()),
-        code_hash: dice.fixed(),
+        balance: Quantity(dice.random_amount()),
+        code_hash: dice.decode_fixed(),
         nonce: Quantity(1),
-        storage_hash: dice.fixed(),
+        storage_hash: dice.decode_fixed(),
         storage_proof: [],
     }
 }
 
 /// Adds responses of the Beacon API.
-fn add_pages(builder: &mut Builder, dice: &mut Dice) {
+fn add_pages(builder: &mut SampleBuilder, dice: &mut SeededGenerator) {
     let mut add = |path: &str, page: serde_json::Value| {
         builder
             .answers
@@ -154,7 +163,7 @@ fn add_pages(builder: &mut Builder, dice: &mut Dice) {
         "/eth/v1/node/version",
         json!({"data": {"version": "Lighthouse/v7.0.1/x86_64-linux"}}),
     );
-    let root = |dice: &mut Dice| prefixed(&dice.fixed::<32>().0);
+    let root = |dice: &mut SeededGenerator| hex_prefixed(&dice.decode_fixed::<32>().0);
     add(
         "/eth/v1/beacon/states/head/finality_checkpoints",
         json!({"execution_optimistic": false, "finalized": false, "data": {
@@ -164,7 +173,7 @@ fn add_pages(builder: &mut Builder, dice: &mut Dice) {
         }}),
     );
     let validators: Vec<_> = (0..VALIDATORS)
-        .map(|index| validator(dice, index))
+        .map(|index| validator_json(dice, index))
         .collect();
     add(
         "/eth/v1/beacon/states/head/validators",
@@ -172,17 +181,17 @@ fn add_pages(builder: &mut Builder, dice: &mut Dice) {
     );
 }
 
-fn validator(dice: &mut Dice, index: u64) -> serde_json::Value {
-    let Fixed(key) = dice.fixed::<48>();
-    let credentials = [&[1][..], &[0; 11], &dice.fixed::<20>().0].concat();
-    let balance = dice.between(32_000_000_000, 32_060_000_000);
+fn validator_json(dice: &mut SeededGenerator, index: u64) -> serde_json::Value {
+    let FixedBytes(key) = dice.decode_fixed::<48>();
+    let credentials = [&[1][..], &[0; 11], &dice.decode_fixed::<20>().0].concat();
+    let balance = dice.number_between(32_000_000_000, 32_060_000_000);
     json!({
         "index": index.to_string(),
         "balance": balance.to_string(),
         "status": "active_ongoing",
         "validator": {
-            "pubkey": prefixed(&key),
-            "withdrawal_credentials": prefixed(&credentials),
+            "pubkey": hex_prefixed(&key),
+            "withdrawal_credentials": hex_prefixed(&credentials),
             "effective_balance": "32000000000",
             "slashed": false,
             "activation_eligibility_epoch": "0",

@@ -3,9 +3,9 @@
 
 use serde::Serialize;
 
-use super::chain::{self, Block, Kind, Transaction};
-use super::values::{Address, Data, Quantity, Word};
-use super::world::{Dice, World};
+use super::chain::{self, Block, Transaction, TransactionKind};
+use super::values::{Address, HexData, Quantity, Word};
+use super::world::{SampleParticipants, SeededGenerator};
 
 const BALANCE_OF: [u8; 4] = [0x70, 0xa0, 0x82, 0x31];
 const GET_RESERVES: [u8; 4] = [0x09, 0x02, 0xf1, 0xac];
@@ -15,24 +15,24 @@ const POOL_SWAP: [u8; 4] = [0x02, 0x2c, 0x0d, 0x9f];
 /// A call as geth's callTracer returns it.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Call {
+pub struct TracedCall {
     from: Address,
     gas: Quantity<u64>,
     gas_used: Quantity<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     to: Option<Address>,
-    input: Data,
+    input: HexData,
     #[serde(skip_serializing_if = "is_empty")]
-    output: Data,
+    output: HexData,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    calls: Vec<Call>,
+    calls: Vec<TracedCall>,
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<Quantity<u128>>,
     #[serde(rename = "type")]
     kind: &'static str,
 }
 
-fn is_empty(data: &Data) -> bool {
+fn is_empty(data: &HexData) -> bool {
     data.0.is_empty()
 }
 
@@ -40,46 +40,55 @@ fn is_empty(data: &Data) -> bool {
 #[serde(rename_all = "camelCase")]
 pub struct TransactionTrace {
     pub tx_hash: Word,
-    pub result: Call,
+    pub result: TracedCall,
 }
 
 /// Returns the call traces of a block, in the order of its transactions.
-pub fn block_traces(world: &World, dice: &mut Dice, block: &Block) -> Vec<TransactionTrace> {
+pub fn block_traces(
+    world: &SampleParticipants,
+    dice: &mut SeededGenerator,
+    block: &Block,
+) -> Vec<TransactionTrace> {
     block
         .transactions
         .iter()
         .zip(&block.receipts)
         .map(|(transaction, receipt)| TransactionTrace {
             tx_hash: transaction.hash,
-            result: root(world, dice, transaction, receipt.gas_used.0),
+            result: trace_transaction(world, dice, transaction, receipt.gas_used.0),
         })
         .collect()
 }
 
-fn root(world: &World, dice: &mut Dice, transaction: &Transaction, gas_used: u64) -> Call {
-    let to = transaction.to.unwrap_or_else(|| dice.fixed());
+fn trace_transaction(
+    world: &SampleParticipants,
+    dice: &mut SeededGenerator,
+    transaction: &Transaction,
+    gas_used: u64,
+) -> TracedCall {
+    let to = transaction.to.unwrap_or_else(|| dice.decode_fixed());
     let mut tracer = Tracer {
         world,
         dice,
         gas: transaction.gas.0,
     };
     let (calls, output) = match transaction.kind {
-        Kind::Payment => (Vec::new(), Data::default()),
-        Kind::TokenTransfer | Kind::Approval => (
-            tracer.proxied(to, &transaction.input),
-            Data(Word::from(1).0.to_vec()),
+        TransactionKind::Payment => (Vec::new(), HexData::default()),
+        TransactionKind::TokenTransfer | TransactionKind::Approval => (
+            tracer.proxy_calls(to, &transaction.input),
+            HexData(Word::from(1).0.to_vec()),
         ),
-        Kind::Swap => {
-            let pools = tracer.dice.between(2, 7);
+        TransactionKind::Swap => {
+            let pools = tracer.dice.number_between(2, 7);
             let calls = (0..pools)
-                .flat_map(|_| tracer.pool(to, transaction.from))
+                .flat_map(|_| tracer.pool_calls(to, transaction.from))
                 .collect();
-            (calls, tracer.output(1, 3))
+            (calls, tracer.random_output(1, 3))
         }
-        Kind::Call => (tracer.nested(to, 4), tracer.output(0, 4)),
-        Kind::Deployment => (Vec::new(), Data(chain::code(tracer.dice, 5500))),
+        TransactionKind::Call => (tracer.nested_calls(to, 4), tracer.random_output(0, 4)),
+        TransactionKind::Deployment => (Vec::new(), HexData(chain::random_code(tracer.dice, 5500))),
     };
-    Call {
+    TracedCall {
         from: transaction.from,
         gas: transaction.gas,
         gas_used: Quantity(gas_used),
@@ -97,8 +106,8 @@ fn root(world: &World, dice: &mut Dice, transaction: &Transaction, gas_used: u64
 }
 
 struct Tracer<'a> {
-    world: &'a World,
-    dice: &'a mut Dice,
+    world: &'a SampleParticipants,
+    dice: &'a mut SeededGenerator,
     gas: u64,
 }
 
@@ -109,16 +118,16 @@ impl Tracer<'_> {
         from: Address,
         to: Address,
         input: Vec<u8>,
-        output: Data,
-    ) -> Call {
+        output: HexData,
+    ) -> TracedCall {
         // Gas decreases from call to call.
-        self.gas -= self.gas / self.dice.between(20, 60);
-        Call {
+        self.gas -= self.gas / self.dice.number_between(20, 60);
+        TracedCall {
             from,
             gas: Quantity(self.gas),
-            gas_used: Quantity(self.dice.between(300, 60_000)),
+            gas_used: Quantity(self.dice.number_between(300, 60_000)),
             to: Some(to),
-            input: Data(input),
+            input: HexData(input),
             output,
             calls: Vec::new(),
             value: (kind == "CALL").then_some(Quantity(0)),
@@ -126,28 +135,28 @@ impl Tracer<'_> {
         }
     }
 
-    fn output(&mut self, low: u64, high: u64) -> Data {
-        let words = chain::words(self.world, self.dice, low, high);
+    fn random_output(&mut self, low: u64, high: u64) -> HexData {
+        let words = chain::random_words(self.world, self.dice, low, high);
         let mut output: Vec<u8> = words.iter().flat_map(|word| word.0).collect();
-        self.opaque(&mut output);
-        Data(output)
+        self.add_incompressible(&mut output);
+        HexData(output)
     }
 
     /// Occasionally adds data that does not compress: signatures, proofs, packed orders.
-    fn opaque(&mut self, data: &mut Vec<u8>) {
-        if self.dice.percent(25) {
-            let len = self.dice.between(2, 14) as usize * 32;
-            data.extend(self.dice.bytes(len));
+    fn add_incompressible(&mut self, data: &mut Vec<u8>) {
+        if self.dice.is_within_percent(25) {
+            let len = self.dice.number_between(2, 14) as usize * 32;
+            data.extend(self.dice.random_bytes(len));
         }
     }
 
     /// Returns the calls of a proxy contract: the same call with the implementation's code.
-    fn proxied(&mut self, proxy: Address, input: &Data) -> Vec<Call> {
-        if self.dice.percent(55) {
+    fn proxy_calls(&mut self, proxy: Address, input: &HexData) -> Vec<TracedCall> {
+        if self.dice.is_within_percent(55) {
             return Vec::new();
         }
-        let implementation = self.world.contract(self.dice);
-        let output = Data(Word::from(1).0.to_vec());
+        let implementation = self.world.random_contract(self.dice);
+        let output = HexData(Word::from(1).0.to_vec());
         vec![self.call(
             "DELEGATECALL",
             proxy,
@@ -158,13 +167,16 @@ impl Tracer<'_> {
     }
 
     /// Returns the calls of a router at one pool.
-    fn pool(&mut self, router: Address, caller: Address) -> Vec<Call> {
-        let (pool, token) = (self.world.contract(self.dice), self.world.token(self.dice));
-        let bought = self.dice.balance();
+    fn pool_calls(&mut self, router: Address, caller: Address) -> Vec<TracedCall> {
+        let (pool, token) = (
+            self.world.random_contract(self.dice),
+            self.world.random_token(self.dice),
+        );
+        let bought = self.dice.random_balance();
         let reserves: Vec<u8> = [
-            self.dice.balance(),
-            self.dice.balance(),
-            u128::from(self.dice.below(1 << 31)),
+            self.dice.random_balance(),
+            self.dice.random_balance(),
+            u128::from(self.dice.number_below(1 << 31)),
         ]
         .iter()
         .flat_map(|number| Word::from(*number).0)
@@ -174,7 +186,7 @@ impl Tracer<'_> {
             router,
             pool,
             GET_RESERVES.to_vec(),
-            Data(reserves),
+            HexData(reserves),
         );
         let paid = self.token_call(router, token, pool, bought);
         let words = [
@@ -188,48 +200,54 @@ impl Tracer<'_> {
             "CALL",
             router,
             pool,
-            chain::encode(POOL_SWAP, &words),
-            Data::default(),
+            chain::encode_call(POOL_SWAP, &words),
+            HexData::default(),
         );
-        let other = self.world.token(self.dice);
+        let other = self.world.random_token(self.dice);
         swap.calls = vec![
             self.token_call(pool, other, caller, bought),
-            self.balance(pool, token, pool),
-            self.balance(pool, other, pool),
+            self.balance_call(pool, token, pool),
+            self.balance_call(pool, other, pool),
         ];
         vec![reserves, paid, swap]
     }
 
-    fn token_call(&mut self, from: Address, token: Address, to: Address, amount: u128) -> Call {
-        let input = chain::encode(TRANSFER, &[to.into(), amount.into()]);
-        let output = Data(Word::from(1).0.to_vec());
+    fn token_call(
+        &mut self,
+        from: Address,
+        token: Address,
+        to: Address,
+        amount: u128,
+    ) -> TracedCall {
+        let input = chain::encode_call(TRANSFER, &[to.into(), amount.into()]);
+        let output = HexData(Word::from(1).0.to_vec());
         let mut call = self.call("CALL", from, token, input, output);
-        call.calls = self.proxied(token, &call.input.clone());
+        call.calls = self.proxy_calls(token, &call.input.clone());
         call
     }
 
-    fn balance(&mut self, from: Address, token: Address, owner: Address) -> Call {
-        let input = chain::encode(BALANCE_OF, &[owner.into()]);
-        let output = Data(Word::from(self.dice.balance()).0.to_vec());
+    fn balance_call(&mut self, from: Address, token: Address, owner: Address) -> TracedCall {
+        let input = chain::encode_call(BALANCE_OF, &[owner.into()]);
+        let output = HexData(Word::from(self.dice.random_balance()).0.to_vec());
         self.call("STATICCALL", from, token, input, output)
     }
 
     /// Returns calls within calls, down to `depth`.
-    fn nested(&mut self, from: Address, depth: u64) -> Vec<Call> {
+    fn nested_calls(&mut self, from: Address, depth: u64) -> Vec<TracedCall> {
         let most = if depth == 0 { 0 } else { depth + 1 };
-        (0..self.dice.between(0, most))
+        (0..self.dice.number_between(0, most))
             .map(|_| {
-                let to = self.world.contract(self.dice);
-                if self.dice.percent(40) {
-                    return self.balance(from, to, from);
+                let to = self.world.random_contract(self.dice);
+                if self.dice.is_within_percent(40) {
+                    return self.balance_call(from, to, from);
                 }
-                let words = chain::words(self.world, self.dice, 1, 9);
-                let mut input = chain::encode(self.world.selector(self.dice).0, &words);
-                self.opaque(&mut input);
-                let output = self.output(0, 3);
-                let kind = ["CALL", "STATICCALL", "DELEGATECALL"][self.dice.skewed(3)];
+                let words = chain::random_words(self.world, self.dice, 1, 9);
+                let mut input = chain::encode_call(self.world.random_selector(self.dice).0, &words);
+                self.add_incompressible(&mut input);
+                let output = self.random_output(0, 3);
+                let kind = ["CALL", "STATICCALL", "DELEGATECALL"][self.dice.skewed_index(3)];
                 let mut call = self.call(kind, from, to, input, output);
-                call.calls = self.nested(to, depth - 1);
+                call.calls = self.nested_calls(to, depth - 1);
                 call
             })
             .collect()
@@ -240,10 +258,10 @@ impl Tracer<'_> {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FlatTrace<'a> {
-    action: Action<'a>,
+    action: TraceAction<'a>,
     block_hash: Word,
     block_number: u64,
-    result: Outcome<'a>,
+    result: TraceResult<'a>,
     subtraces: usize,
     trace_address: Vec<usize>,
     transaction_hash: Word,
@@ -254,24 +272,24 @@ pub struct FlatTrace<'a> {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Action<'a> {
+struct TraceAction<'a> {
     call_type: String,
     from: Address,
     gas: Quantity<u64>,
-    input: &'a Data,
+    input: &'a HexData,
     to: Option<Address>,
     value: Quantity<u128>,
 }
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Outcome<'a> {
+struct TraceResult<'a> {
     gas_used: Quantity<u64>,
-    output: &'a Data,
+    output: &'a HexData,
 }
 
 /// Flattens traces to one entry per call, parents before their children.
-pub fn flatten<'a>(block: &Block, traces: &'a [TransactionTrace]) -> Vec<FlatTrace<'a>> {
+pub fn flatten_traces<'a>(block: &Block, traces: &'a [TransactionTrace]) -> Vec<FlatTrace<'a>> {
     let mut flat = Vec::new();
     for (position, trace) in traces.iter().enumerate() {
         push_flat(
@@ -290,12 +308,12 @@ fn push_flat<'a>(
     block: &Block,
     transaction_hash: Word,
     transaction_position: usize,
-    call: &'a Call,
+    call: &'a TracedCall,
     address: &[usize],
     flat: &mut Vec<FlatTrace<'a>>,
 ) {
     flat.push(FlatTrace {
-        action: Action {
+        action: TraceAction {
             call_type: call.kind.to_ascii_lowercase(),
             from: call.from,
             gas: call.gas,
@@ -305,7 +323,7 @@ fn push_flat<'a>(
         },
         block_hash: block.header.hash,
         block_number: block.header.number.0,
-        result: Outcome {
+        result: TraceResult {
             gas_used: call.gas_used,
             output: &call.output,
         },

@@ -6,42 +6,42 @@ use serde::{Serialize, Serializer};
 
 /// Bytes of a fixed length, `0x` and all digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Fixed<const N: usize>(pub [u8; N]);
+pub struct FixedBytes<const N: usize>(pub [u8; N]);
 
-pub type Address = Fixed<20>;
-pub type Word = Fixed<32>;
+pub type Address = FixedBytes<20>;
+pub type Word = FixedBytes<32>;
 
-impl<const N: usize> Serialize for Fixed<N> {
+impl<const N: usize> Serialize for FixedBytes<N> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(&prefixed(&self.0))
+        to.serialize_str(&hex_prefixed(&self.0))
     }
 }
 
-impl<const N: usize> Default for Fixed<N> {
+impl<const N: usize> Default for FixedBytes<N> {
     fn default() -> Self {
         Self([0; N])
     }
 }
 
-impl<const N: usize> From<[u8; N]> for Fixed<N> {
+impl<const N: usize> From<[u8; N]> for FixedBytes<N> {
     fn from(bytes: [u8; N]) -> Self {
         Self(bytes)
     }
 }
 
-impl<const N: usize> fmt::Display for Fixed<N> {
+impl<const N: usize> fmt::Display for FixedBytes<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&prefixed(&self.0))
+        f.write_str(&hex_prefixed(&self.0))
     }
 }
 
 /// Bytes of any length, `0x` and all digits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Data(pub Vec<u8>);
+pub struct HexData(pub Vec<u8>);
 
-impl Serialize for Data {
+impl Serialize for HexData {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(&prefixed(&self.0))
+        to.serialize_str(&hex_prefixed(&self.0))
     }
 }
 
@@ -76,7 +76,7 @@ impl From<Address> for Word {
     fn from(address: Address) -> Self {
         let mut word = [0; 32];
         word[12..].copy_from_slice(&address.0);
-        Fixed(word)
+        FixedBytes(word)
     }
 }
 
@@ -84,11 +84,11 @@ impl From<u128> for Word {
     fn from(number: u128) -> Self {
         let mut word = [0; 32];
         word[16..].copy_from_slice(&number.to_be_bytes());
-        Fixed(word)
+        FixedBytes(word)
     }
 }
 
-pub fn prefixed(bytes: &[u8]) -> String {
+pub fn hex_prefixed(bytes: &[u8]) -> String {
     format!("0x{}", hex::encode(bytes))
 }
 
@@ -110,7 +110,13 @@ mod tests {
             expected
         );
         assert_eq!(serde_json::to_string(&Quantity(0u64)).unwrap(), "\"0x0\"");
-        assert_eq!(serde_json::to_string(&Fixed([0, 1])).unwrap(), "\"0x0001\"");
-        assert_eq!(serde_json::to_string(&Data::default()).unwrap(), "\"0x\"");
+        assert_eq!(
+            serde_json::to_string(&FixedBytes([0, 1])).unwrap(),
+            "\"0x0001\""
+        );
+        assert_eq!(
+            serde_json::to_string(&HexData::default()).unwrap(),
+            "\"0x\""
+        );
     }
 }

@@ -8,7 +8,7 @@
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::values::{Address, Fixed, Word};
+use super::values::{Address, FixedBytes, Word};
 
 const ACCOUNTS: usize = 3000;
 const CONTRACTS: usize = 400;
@@ -38,54 +38,54 @@ pub const SYNC: &str = "1c411e9a96e071241c2f21f7726b17ae89e3cab4c78be50e062b03a9
 
 /// A random generator whose sequence for a seed never changes.
 #[derive(Clone, Debug)]
-pub struct Dice(Xoshiro256PlusPlus);
+pub struct SeededGenerator(Xoshiro256PlusPlus);
 
-impl Dice {
+impl SeededGenerator {
     pub fn new(seed: u64) -> Self {
         Self(Xoshiro256PlusPlus::seed_from_u64(seed))
     }
 
     /// Returns a number below `bound`.
-    pub fn below(&mut self, bound: u64) -> u64 {
+    pub fn number_below(&mut self, bound: u64) -> u64 {
         // The high half of the product: no division, and the bias of a 64-bit draw does not
         // matter here.
         ((u128::from(self.0.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
-    pub fn between(&mut self, low: u64, high: u64) -> u64 {
-        low + self.below(high - low + 1)
+    pub fn number_between(&mut self, low: u64, high: u64) -> u64 {
+        low + self.number_below(high - low + 1)
     }
 
-    pub fn percent(&mut self, chance: u64) -> bool {
-        self.below(100) < chance
+    pub fn is_within_percent(&mut self, chance: u64) -> bool {
+        self.number_below(100) < chance
     }
 
     /// Returns an index below `len`, low ones by far the most frequent.
-    pub fn skewed(&mut self, len: usize) -> usize {
-        let unit = self.below(1 << 20) as f64 / (1u64 << 20) as f64;
+    pub fn skewed_index(&mut self, len: usize) -> usize {
+        let unit = self.number_below(1 << 20) as f64 / (1u64 << 20) as f64;
         let square = unit * unit;
         (square * square * len as f64) as usize
     }
 
-    pub fn fixed<const N: usize>(&mut self) -> Fixed<N> {
+    pub fn decode_fixed<const N: usize>(&mut self) -> FixedBytes<N> {
         let mut bytes = [0; N];
         self.0.fill_bytes(&mut bytes);
-        Fixed(bytes)
+        FixedBytes(bytes)
     }
 
-    pub fn bytes(&mut self, len: usize) -> Vec<u8> {
+    pub fn random_bytes(&mut self, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         self.0.fill_bytes(&mut bytes);
         bytes
     }
 
     /// Returns a balance without round digits, as after trades and fees.
-    pub fn balance(&mut self) -> u128 {
-        u128::from(self.0.next_u64()) << self.below(28)
+    pub fn random_balance(&mut self) -> u128 {
+        u128::from(self.0.next_u64()) << self.number_below(28)
     }
 
     /// Returns an amount of wei: often a round one, otherwise up to about 2^72.
-    pub fn amount(&mut self) -> u128 {
+    pub fn random_amount(&mut self) -> u128 {
         const ROUND: [u128; 5] = [
             10u128.pow(16),
             10u128.pow(17),
@@ -93,11 +93,11 @@ impl Dice {
             5 * 10u128.pow(17),
             10u128.pow(9),
         ];
-        if self.percent(35) {
-            let unit = ROUND[self.below(ROUND.len() as u64) as usize];
-            unit * u128::from(self.between(1, 20))
+        if self.is_within_percent(35) {
+            let unit = ROUND[self.number_below(ROUND.len() as u64) as usize];
+            unit * u128::from(self.number_between(1, 20))
         } else {
-            let bits = self.between(28, 72) as u32;
+            let bits = self.number_between(28, 72) as u32;
             u128::from(self.0.next_u64()) << 8 >> (72 - bits.min(72))
         }
     }
@@ -105,82 +105,85 @@ impl Dice {
 
 /// The accounts and contracts that take part in the sample's transactions.
 #[derive(Debug)]
-pub struct World {
+pub struct SampleParticipants {
     accounts: Vec<Address>,
     contracts: Vec<Address>,
-    selectors: Vec<Fixed<4>>,
+    selectors: Vec<FixedBytes<4>>,
     topics: Vec<Word>,
 }
 
-impl World {
-    pub fn new(dice: &mut Dice) -> Self {
-        let named = TOKENS.iter().chain(&ROUTERS).map(|digits| fixed(digits));
+impl SampleParticipants {
+    pub fn new(dice: &mut SeededGenerator) -> Self {
+        let named = TOKENS
+            .iter()
+            .chain(&ROUTERS)
+            .map(|digits| decode_fixed(digits));
         let mut contracts: Vec<Address> = named.collect();
-        contracts.extend((contracts.len()..CONTRACTS).map(|_| dice.fixed::<20>()));
+        contracts.extend((contracts.len()..CONTRACTS).map(|_| dice.decode_fixed::<20>()));
         Self {
-            accounts: (0..ACCOUNTS).map(|_| dice.fixed()).collect(),
+            accounts: (0..ACCOUNTS).map(|_| dice.decode_fixed()).collect(),
             contracts,
-            selectors: (0..SELECTORS).map(|_| dice.fixed()).collect(),
-            topics: (0..SELECTORS).map(|_| dice.fixed()).collect(),
+            selectors: (0..SELECTORS).map(|_| dice.decode_fixed()).collect(),
+            topics: (0..SELECTORS).map(|_| dice.decode_fixed()).collect(),
         }
     }
 
     /// Returns an account, a known one in half of the cases.
-    pub fn account(&self, dice: &mut Dice) -> Address {
-        if dice.percent(50) {
-            self.accounts[dice.skewed(self.accounts.len())]
+    pub fn random_account(&self, dice: &mut SeededGenerator) -> Address {
+        if dice.is_within_percent(50) {
+            self.accounts[dice.skewed_index(self.accounts.len())]
         } else {
-            dice.fixed()
+            dice.decode_fixed()
         }
     }
 
-    pub fn contract(&self, dice: &mut Dice) -> Address {
-        self.contracts[dice.skewed(self.contracts.len())]
+    pub fn random_contract(&self, dice: &mut SeededGenerator) -> Address {
+        self.contracts[dice.skewed_index(self.contracts.len())]
     }
 
     /// Returns a token, mostly one of the large ones.
-    pub fn token(&self, dice: &mut Dice) -> Address {
-        if dice.percent(65) {
-            self.contracts[dice.below(TOKENS.len() as u64) as usize]
+    pub fn random_token(&self, dice: &mut SeededGenerator) -> Address {
+        if dice.is_within_percent(65) {
+            self.contracts[dice.number_below(TOKENS.len() as u64) as usize]
         } else {
-            self.contract(dice)
+            self.random_contract(dice)
         }
     }
 
-    pub fn router(&self, dice: &mut Dice) -> Address {
-        self.contracts[TOKENS.len() + dice.below(ROUTERS.len() as u64) as usize]
+    pub fn random_router(&self, dice: &mut SeededGenerator) -> Address {
+        self.contracts[TOKENS.len() + dice.number_below(ROUTERS.len() as u64) as usize]
     }
 
-    pub fn selector(&self, dice: &mut Dice) -> Fixed<4> {
-        self.selectors[dice.skewed(self.selectors.len())]
+    pub fn random_selector(&self, dice: &mut SeededGenerator) -> FixedBytes<4> {
+        self.selectors[dice.skewed_index(self.selectors.len())]
     }
 
-    pub fn topic(&self, dice: &mut Dice) -> Word {
-        self.topics[dice.skewed(self.topics.len())]
+    pub fn random_topic(&self, dice: &mut SeededGenerator) -> Word {
+        self.topics[dice.skewed_index(self.topics.len())]
     }
 
     /// Returns a word of call data or of a log: an offset, a flag, an address, an amount,
     /// occasionally 32 random bytes.
-    pub fn word(&self, dice: &mut Dice) -> Word {
-        match dice.below(100) {
-            0..=29 => Word::from(u128::from(dice.between(0, 20) * 32)),
-            30..=34 => Word::from(u128::from(dice.below(2))),
-            35..=59 => Word::from(self.contract(dice)),
-            60..=69 => Word::from(self.account(dice)),
-            70..=92 => Word::from(dice.amount()),
-            93..=95 => Fixed([0xff; 32]),
-            _ => dice.fixed(),
+    pub fn random_word(&self, dice: &mut SeededGenerator) -> Word {
+        match dice.number_below(100) {
+            0..=29 => Word::from(u128::from(dice.number_between(0, 20) * 32)),
+            30..=34 => Word::from(u128::from(dice.number_below(2))),
+            35..=59 => Word::from(self.random_contract(dice)),
+            60..=69 => Word::from(self.random_account(dice)),
+            70..=92 => Word::from(dice.random_amount()),
+            93..=95 => FixedBytes([0xff; 32]),
+            _ => dice.decode_fixed(),
         }
     }
 }
 
 /// Decodes one of the constants above.
-pub fn fixed<const N: usize>(digits: &str) -> Fixed<N> {
+pub fn decode_fixed<const N: usize>(digits: &str) -> FixedBytes<N> {
     let mut bytes = [0; N];
     // The constants have the right length; the test below decodes each.
     let read = hex::decode_to_slice(digits, &mut bytes);
     debug_assert!(read.is_ok(), "{digits}");
-    Fixed(bytes)
+    FixedBytes(bytes)
 }
 
 #[cfg(test)]
@@ -190,24 +193,24 @@ mod tests {
     #[test]
     fn constants_are_decoded_completely() {
         for digits in TOKENS.iter().chain(&ROUTERS) {
-            assert_eq!(hex::encode(fixed::<20>(digits).0), *digits);
+            assert_eq!(hex::encode(decode_fixed::<20>(digits).0), *digits);
         }
         for digits in [TRANSFER, APPROVAL, SWAP_V2, SWAP_V3, SYNC] {
-            assert_eq!(hex::encode(fixed::<32>(digits).0), digits);
+            assert_eq!(hex::encode(decode_fixed::<32>(digits).0), digits);
         }
     }
 
     #[test]
     fn dice_are_deterministic_and_within_bounds() {
-        let (mut one, mut two) = (Dice::new(7), Dice::new(7));
+        let (mut one, mut two) = (SeededGenerator::new(7), SeededGenerator::new(7));
         for _ in 0..10_000 {
-            let number = one.between(3, 9);
+            let number = one.number_between(3, 9);
             assert!((3..=9).contains(&number));
-            assert_eq!(number, two.between(3, 9));
-            assert!(one.skewed(5) < 5);
-            two.skewed(5);
-            assert!(one.amount() < 1 << 72);
-            two.amount();
+            assert_eq!(number, two.number_between(3, 9));
+            assert!(one.skewed_index(5) < 5);
+            two.skewed_index(5);
+            assert!(one.random_amount() < 1 << 72);
+            two.random_amount();
         }
     }
 }

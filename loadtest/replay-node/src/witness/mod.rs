@@ -14,45 +14,50 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-pub use self::pieces::Pieces;
-use self::pool::Pool;
+pub use self::pieces::WitnessPieces;
+use self::pool::WitnessItemPool;
 use crate::body_slices::BodySlices;
-use crate::page::Form;
+use crate::page::BodyFormat;
 
 /// A list of a witness: state, codes, keys or headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum List {
+enum WitnessList {
     State,
     Codes,
     Keys,
     Headers,
 }
 
-const LISTS: [List; 4] = [List::State, List::Codes, List::Keys, List::Headers];
+const LISTS: [WitnessList; 4] = [
+    WitnessList::State,
+    WitnessList::Codes,
+    WitnessList::Keys,
+    WitnessList::Headers,
+];
 
-impl List {
-    fn name(self) -> &'static str {
+impl WitnessList {
+    fn member_name(self) -> &'static str {
         match self {
-            List::State => "state",
-            List::Codes => "codes",
-            List::Keys => "keys",
-            List::Headers => "headers",
+            WitnessList::State => "state",
+            WitnessList::Codes => "codes",
+            WitnessList::Keys => "keys",
+            WitnessList::Headers => "headers",
         }
     }
 
     /// Number of nodes per item of this list: the ratio in recorded witnesses.
-    fn every(self) -> u64 {
+    fn nodes_per_item(self) -> u64 {
         match self {
-            List::State => 1,
-            List::Codes => 77,
-            List::Keys => 5,
-            List::Headers => 500,
+            WitnessList::State => 1,
+            WitnessList::Codes => 77,
+            WitnessList::Keys => 5,
+            WitnessList::Headers => 500,
         }
     }
 
-    fn most(self) -> u64 {
+    fn max_items(self) -> u64 {
         match self {
-            List::Headers => 256,
+            WitnessList::Headers => 256,
             _ => u64::MAX,
         }
     }
@@ -60,7 +65,7 @@ impl List {
 
 /// The format of a witness within a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum WitnessFormat {
     /// An object with the lists.
     Object,
     /// One string, in RLP: `[headers, codes, state, keys]`.
@@ -74,22 +79,22 @@ pub enum Shape {
 }
 
 /// Shape of each method's response.
-const METHODS: [(&str, Shape); 12] = [
-    ("debug_executionWitness", Shape::Object),
-    ("debug_executionWitnessByBlockHash", Shape::Object),
-    ("engine_newPayloadV1", Shape::Status),
-    ("engine_newPayloadV2", Shape::Status),
-    ("engine_newPayloadV3", Shape::Status),
-    ("engine_newPayloadV4", Shape::Status),
-    ("engine_newPayloadV5", Shape::Status),
-    ("engine_newPayloadWithWitnessV1", Shape::Rlp),
-    ("engine_newPayloadWithWitnessV2", Shape::Rlp),
-    ("engine_newPayloadWithWitnessV3", Shape::Rlp),
-    ("engine_newPayloadWithWitnessV4", Shape::Rlp),
-    ("engine_newPayloadWithWitnessV5", Shape::Rlp),
+const METHODS: [(&str, WitnessFormat); 12] = [
+    ("debug_executionWitness", WitnessFormat::Object),
+    ("debug_executionWitnessByBlockHash", WitnessFormat::Object),
+    ("engine_newPayloadV1", WitnessFormat::Status),
+    ("engine_newPayloadV2", WitnessFormat::Status),
+    ("engine_newPayloadV3", WitnessFormat::Status),
+    ("engine_newPayloadV4", WitnessFormat::Status),
+    ("engine_newPayloadV5", WitnessFormat::Status),
+    ("engine_newPayloadWithWitnessV1", WitnessFormat::Rlp),
+    ("engine_newPayloadWithWitnessV2", WitnessFormat::Rlp),
+    ("engine_newPayloadWithWitnessV3", WitnessFormat::Rlp),
+    ("engine_newPayloadWithWitnessV4", WitnessFormat::Rlp),
+    ("engine_newPayloadWithWitnessV5", WitnessFormat::Rlp),
 ];
 
-impl Shape {
+impl WitnessFormat {
     /// Returns the shape of a method, or `None` if it does not return a witness.
     pub fn from_method(method: &str) -> Option<Self> {
         let known = METHODS.iter().find(|(name, _)| *name == method);
@@ -97,30 +102,30 @@ impl Shape {
     }
 
     /// Returns the shape of the route in a format.
-    pub fn from_format(form: Form) -> Self {
+    pub fn from_format(form: BodyFormat) -> Self {
         match form {
-            Form::Json => Shape::Nested,
-            Form::Ssz => Shape::Ssz,
+            BodyFormat::Json => WitnessFormat::Nested,
+            BodyFormat::Ssz => WitnessFormat::Ssz,
         }
     }
 
-    pub fn form(self) -> Form {
+    pub fn body_format(self) -> BodyFormat {
         match self {
-            Shape::Ssz => Form::Ssz,
-            _ => Form::Json,
+            WitnessFormat::Ssz => BodyFormat::Ssz,
+            _ => BodyFormat::Json,
         }
     }
 }
 
 /// The approximate bytes of a witness in JSON: `1500000`, `500M`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Size(pub u64);
+pub struct WitnessSize(pub u64);
 
-impl Size {
+impl WitnessSize {
     const MOST: u64 = 8_000_000_000;
 }
 
-impl FromStr for Size {
+impl FromStr for WitnessSize {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -138,37 +143,37 @@ impl FromStr for Size {
 
 /// The generator of witnesses of one size from a pool of items.
 #[derive(Clone, Debug)]
-pub struct Witness {
-    pool: Arc<Pool>,
-    size: Size,
+pub struct WitnessGenerator {
+    pool: Arc<WitnessItemPool>,
+    size: WitnessSize,
     /// Number of calls of each of [`METHODS`].
-    calls: Arc<[AtomicU64; METHODS.len()]>,
+    calls_by_method: Arc<[AtomicU64; METHODS.len()]>,
 }
 
-impl Witness {
-    pub fn new(seed: u64, size: Size) -> Self {
+impl WitnessGenerator {
+    pub fn new(seed: u64, size: WitnessSize) -> Self {
         Self {
-            pool: Arc::new(Pool::new(seed)),
+            pool: Arc::new(WitnessItemPool::new(seed)),
             size,
-            calls: Arc::default(),
+            calls_by_method: Arc::default(),
         }
     }
 
     /// Counts a call.
-    pub fn called(&self, method: &str) {
-        let methods = METHODS.iter().zip(self.calls.iter());
+    pub fn count_call(&self, method: &str) {
+        let methods = METHODS.iter().zip(self.calls_by_method.iter());
         for (_, calls) in methods.filter(|((name, _), _)| *name == method) {
             calls.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    pub fn calls(&self) -> impl Iterator<Item = (&str, u64)> {
-        let methods = METHODS.iter().zip(self.calls.iter());
+    pub fn calls_by_method(&self) -> impl Iterator<Item = (&str, u64)> {
+        let methods = METHODS.iter().zip(self.calls_by_method.iter());
         methods.map(|((name, _), calls)| (*name, calls.load(Ordering::Relaxed)))
     }
 
     /// Returns a generator of another size that shares the pool.
-    pub fn with_size(&self, size: Size) -> Self {
+    pub fn with_size(&self, size: WitnessSize) -> Self {
         Self {
             size,
             ..self.clone()
@@ -176,20 +181,20 @@ impl Witness {
     }
 
     /// Returns the response to a call in pieces of `piece` bytes.
-    pub fn pieces(&self, shape: Shape, id: &str, piece: usize) -> Pieces {
-        Pieces::new(self, shape, id, piece)
+    pub fn response_pieces(&self, shape: WitnessFormat, id: &str, piece: usize) -> WitnessPieces {
+        WitnessPieces::new(self, shape, id, piece)
     }
 
     /// Returns the complete response to a call.
-    pub fn payload(&self, shape: Shape, id: &str) -> BodySlices {
-        let mut pieces = self.pieces(shape, id, usize::MAX);
+    pub fn complete_response(&self, shape: WitnessFormat, id: &str) -> BodySlices {
+        let mut pieces = self.response_pieces(shape, id, usize::MAX);
         BodySlices::from(pieces.next().unwrap_or_default())
     }
 }
 
 /// The number of items in each list of a witness, and their bytes.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counts {
+struct WitnessLengths {
     /// Number of items of each of [`LISTS`].
     items: [u64; 4],
     digits: [u64; 4],
@@ -197,16 +202,16 @@ struct Counts {
     rlp: [u64; 4],
 }
 
-impl Counts {
-    fn from_witness(witness: &Witness) -> Self {
+impl WitnessLengths {
+    fn from_witness(witness: &WitnessGenerator) -> Self {
         let mut counts = Self::default();
         let mut nodes = 0;
         let mut json = 0;
         while nodes == 0 || json < witness.size.0 {
             for (at, list) in LISTS.into_iter().enumerate() {
                 let number = counts.items[at];
-                if nodes % list.every() == 0 && number < list.most() {
-                    let digits = witness.pool.item(list, number).len() as u64;
+                if nodes % list.nodes_per_item() == 0 && number < list.max_items() {
+                    let digits = witness.pool.pool_item(list, number).len() as u64;
                     counts.items[at] += 1;
                     counts.digits[at] += digits;
                     counts.rlp[at] += digits / 2 + rlp_prefix(list, digits / 2);
@@ -221,9 +226,9 @@ impl Counts {
 }
 
 /// Returns the bytes of an item's prefix: headers are lists already.
-fn rlp_prefix(list: List, len: u64) -> u64 {
+fn rlp_prefix(list: WitnessList, len: u64) -> u64 {
     match list {
-        List::Headers => 0,
+        WitnessList::Headers => 0,
         _ => rlp_length_prefix(0x80, len).len() as u64,
     }
 }
@@ -247,7 +252,7 @@ mod tests {
 
     #[test]
     fn size_is_parsed_with_its_suffix_and_limited() {
-        let read = |text: &str| text.parse::<Size>().ok().map(|size| size.0);
+        let read = |text: &str| text.parse::<WitnessSize>().ok().map(|size| size.0);
         assert_eq!(read("1500"), Some(1500));
         assert_eq!(read("2k"), Some(2000));
         assert_eq!(read("500M"), Some(500_000_000));

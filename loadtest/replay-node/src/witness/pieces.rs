@@ -2,11 +2,19 @@
 
 use bytes::{Bytes, BytesMut};
 
-use super::{rlp_length_prefix, rlp_prefix, Counts, List, Shape, Witness, LISTS};
+use super::{
+    rlp_length_prefix, rlp_prefix, WitnessFormat, WitnessGenerator, WitnessLengths, WitnessList,
+    LISTS,
+};
 
-const RLP_ORDER: [List; 4] = [List::Headers, List::Codes, List::State, List::Keys];
+const RLP_ORDER: [WitnessList; 4] = [
+    WitnessList::Headers,
+    WitnessList::Codes,
+    WitnessList::State,
+    WitnessList::Keys,
+];
 /// Lists of a witness by the specification.
-const SPECIFIED: [List; 3] = [List::State, List::Codes, List::Headers];
+const SSZ_ORDER: [WitnessList; 3] = [WitnessList::State, WitnessList::Codes, WitnessList::Headers];
 const OFFSET: u64 = 4;
 /// Maximum bytes of an item with its delimiters.
 const MOST_ITEM: usize = 2 * 24_576 + 64;
@@ -15,13 +23,13 @@ const STATUS_END: &str = r#""latestValidHash":"0xd4e56740f876aef8c010b86a40d5f56
 
 /// A witness that is generated in pieces of one length; the last may be shorter.
 #[derive(Debug)]
-pub struct Pieces {
-    witness: Witness,
-    counts: Counts,
-    shape: Shape,
+pub struct WitnessPieces {
+    witness: WitnessGenerator,
+    counts: WitnessLengths,
+    shape: WitnessFormat,
     piece: usize,
     made: BytesMut,
-    left: u64,
+    remaining_bytes: u64,
     /// The current list, as an index into the shape's order, and the number of its next item.
     list: usize,
     item: u64,
@@ -29,11 +37,16 @@ pub struct Pieces {
     offset: u64,
 }
 
-impl Pieces {
-    pub(super) fn new(witness: &Witness, shape: Shape, id: &str, piece: usize) -> Self {
+impl WitnessPieces {
+    pub(super) fn new(
+        witness: &WitnessGenerator,
+        shape: WitnessFormat,
+        id: &str,
+        piece: usize,
+    ) -> Self {
         let counts = match shape {
-            Shape::Status => Counts::default(),
-            _ => Counts::from_witness(witness),
+            WitnessFormat::Status => WitnessLengths::default(),
+            _ => WitnessLengths::from_witness(witness),
         };
         let mut this = Self {
             witness: witness.clone(),
@@ -41,28 +54,28 @@ impl Pieces {
             shape,
             piece: piece.max(1),
             made: BytesMut::new(),
-            left: 0,
+            remaining_bytes: 0,
             list: 0,
             item: 0,
             offset: 0,
         };
-        this.begin(id);
-        this.left = this.made.len() as u64 + this.rest();
+        this.append_opening(id);
+        this.remaining_bytes = this.made.len() as u64 + this.body_length();
         if piece == usize::MAX {
-            this.made.reserve(this.left as usize);
+            this.made.reserve(this.remaining_bytes as usize);
         }
         this
     }
 
     /// Returns the number of bytes that are not generated yet.
-    pub fn left(&self) -> u64 {
-        self.left
+    pub fn remaining_bytes(&self) -> u64 {
+        self.remaining_bytes
     }
 
-    fn begin(&mut self, id: &str) {
+    fn append_opening(&mut self, id: &str) {
         match self.shape {
-            Shape::Ssz => return self.begin_ssz(),
-            Shape::Nested => {
+            WitnessFormat::Ssz => return self.begin_ssz(),
+            WitnessFormat::Nested => {
                 let begin = format!(r#"{{"payloadStatus":{STATUS}{STATUS_END},"witness":{{"#);
                 return self.made.extend_from_slice(begin.as_bytes());
             }
@@ -71,8 +84,8 @@ impl Pieces {
         let begin = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":"#);
         self.made.extend_from_slice(begin.as_bytes());
         match self.shape {
-            Shape::Object => self.made.extend_from_slice(b"{"),
-            Shape::Rlp => {
+            WitnessFormat::Object => self.made.extend_from_slice(b"{"),
+            WitnessFormat::Rlp => {
                 let head = hex::encode(rlp_length_prefix(0xc0, self.rlp_len()));
                 let begin = format!(r#"{STATUS}"witness":"0x{head}"#);
                 self.made.extend_from_slice(begin.as_bytes());
@@ -97,8 +110,8 @@ impl Pieces {
         self.put_offset(STATUS + len);
         self.made.extend_from_slice(&hash);
         self.put_offset(OFFSET);
-        let mut begins = SPECIFIED.len() as u64 * OFFSET;
-        for list in SPECIFIED {
+        let mut begins = SSZ_ORDER.len() as u64 * OFFSET;
+        for list in SSZ_ORDER {
             self.put_offset(begins);
             begins += self.ssz_len(list);
         }
@@ -109,26 +122,26 @@ impl Pieces {
     }
 
     /// Returns the bytes of a list in SSZ.
-    fn ssz_len(&self, list: List) -> u64 {
+    fn ssz_len(&self, list: WitnessList) -> u64 {
         let at = list as usize;
         OFFSET * self.counts.items[at] + self.counts.digits[at] / 2
     }
 
-    fn end(&self) -> String {
+    fn closing_text(&self) -> String {
         match self.shape {
-            Shape::Object | Shape::Nested => "}}".to_owned(),
-            Shape::Ssz => String::new(),
-            Shape::Rlp => format!("\",{STATUS_END}}}"),
-            Shape::Status => format!("{STATUS_END}}}"),
+            WitnessFormat::Object | WitnessFormat::Nested => "}}".to_owned(),
+            WitnessFormat::Ssz => String::new(),
+            WitnessFormat::Rlp => format!("\",{STATUS_END}}}"),
+            WitnessFormat::Status => format!("{STATUS_END}}}"),
         }
     }
 
-    fn order(&self) -> &'static [List] {
+    fn list_order(&self) -> &'static [WitnessList] {
         match self.shape {
-            Shape::Object => &LISTS,
-            Shape::Rlp => &RLP_ORDER,
-            Shape::Ssz | Shape::Nested => &SPECIFIED,
-            Shape::Status => &[],
+            WitnessFormat::Object => &LISTS,
+            WitnessFormat::Rlp => &RLP_ORDER,
+            WitnessFormat::Ssz | WitnessFormat::Nested => &SSZ_ORDER,
+            WitnessFormat::Status => &[],
         }
     }
 
@@ -139,61 +152,61 @@ impl Pieces {
     }
 
     /// Returns the number of bytes that follow the output of [`Pieces::begin`].
-    fn rest(&self) -> u64 {
-        let end = self.end().len() as u64;
+    fn body_length(&self) -> u64 {
+        let end = self.closing_text().len() as u64;
         let counts = &self.counts;
         match self.shape {
-            Shape::Status => end,
-            Shape::Rlp => 2 * self.rlp_len() + end,
-            Shape::Ssz => SPECIFIED.into_iter().map(|list| self.ssz_len(list)).sum(),
-            Shape::Object | Shape::Nested => {
-                let of = |(place, list): (usize, &List)| {
+            WitnessFormat::Status => end,
+            WitnessFormat::Rlp => 2 * self.rlp_len() + end,
+            WitnessFormat::Ssz => SSZ_ORDER.into_iter().map(|list| self.ssz_len(list)).sum(),
+            WitnessFormat::Object | WitnessFormat::Nested => {
+                let of = |(place, list): (usize, &WitnessList)| {
                     let at = *list as usize;
                     // `"name":[` and `]`, and between two lists a comma
-                    let around = list.name().len() as u64 + 5 + u64::from(place > 0);
+                    let around = list.member_name().len() as u64 + 5 + u64::from(place > 0);
                     // `"0x"`, and between two items a comma
                     let items = 4 * counts.items[at] + counts.items[at].saturating_sub(1);
                     around + items + counts.digits[at]
                 };
-                self.order().iter().enumerate().map(of).sum::<u64>() + end
+                self.list_order().iter().enumerate().map(of).sum::<u64>() + end
             }
         }
     }
 
     /// Appends the next item, or the delimiters of a list; returns false at the end.
-    fn step(&mut self) -> bool {
-        let Some(list) = self.order().get(self.list).copied() else {
+    fn append_next(&mut self) -> bool {
+        let Some(list) = self.list_order().get(self.list).copied() else {
             return false;
         };
         let (number, mut count) = (self.item, self.counts.items[list as usize]);
         match self.shape {
-            Shape::Rlp => self.rlp(list, number),
-            Shape::Ssz => {
-                self.ssz(list, number, count);
+            WitnessFormat::Rlp => self.append_rlp(list, number),
+            WitnessFormat::Ssz => {
+                self.append_ssz(list, number, count);
                 // the offsets precede the items
                 count *= 2;
             }
-            _ => self.json(list, number),
+            _ => self.append_json(list, number),
         }
         self.item += 1;
         if self.item >= count {
             (self.list, self.item) = (self.list + 1, 0);
-            let is_last = self.list == self.order().len();
-            if matches!(self.shape, Shape::Object | Shape::Nested) {
+            let is_last = self.list == self.list_order().len();
+            if matches!(self.shape, WitnessFormat::Object | WitnessFormat::Nested) {
                 self.made.extend_from_slice(b"]");
             }
             if is_last {
-                let end = self.end();
+                let end = self.closing_text();
                 self.made.extend_from_slice(end.as_bytes());
             }
         }
         true
     }
 
-    fn json(&mut self, list: List, number: u64) {
+    fn append_json(&mut self, list: WitnessList, number: u64) {
         match (number, self.list) {
-            (0, 0) => self.open(list, ""),
-            (0, _) => self.open(list, ","),
+            (0, 0) => self.open_list(list, ""),
+            (0, _) => self.open_list(list, ","),
             _ => self.made.extend_from_slice(b","),
         }
         self.made.extend_from_slice(b"\"0x");
@@ -201,13 +214,13 @@ impl Pieces {
         self.made.extend_from_slice(b"\"");
     }
 
-    fn open(&mut self, list: List, before: &str) {
-        let open = format!("{before}\"{}\":[", list.name());
+    fn open_list(&mut self, list: WitnessList, before: &str) {
+        let open = format!("{before}\"{}\":[", list.member_name());
         self.made.extend_from_slice(open.as_bytes());
     }
 
     /// Appends one of `count` offsets, and after them one of the items.
-    fn ssz(&mut self, list: List, number: u64, count: u64) {
+    fn append_ssz(&mut self, list: WitnessList, number: u64, count: u64) {
         if number >= count {
             let pool = &self.witness.pool;
             return pool.write_bytes(list, number - count, &mut self.made);
@@ -216,15 +229,15 @@ impl Pieces {
             self.offset = OFFSET * count;
         }
         self.put_offset(self.offset);
-        self.offset += self.witness.pool.item(list, number).len() as u64 / 2;
+        self.offset += self.witness.pool.pool_item(list, number).len() as u64 / 2;
     }
 
-    fn rlp(&mut self, list: List, number: u64) {
+    fn append_rlp(&mut self, list: WitnessList, number: u64) {
         if number == 0 {
             let head = rlp_length_prefix(0xc0, self.counts.rlp[list as usize]);
             self.made.extend_from_slice(hex::encode(head).as_bytes());
         }
-        let len = self.witness.pool.item(list, number).len() as u64 / 2;
+        let len = self.witness.pool.pool_item(list, number).len() as u64 / 2;
         if rlp_prefix(list, len) > 0 {
             let head = rlp_length_prefix(0x80, len);
             self.made.extend_from_slice(hex::encode(head).as_bytes());
@@ -233,24 +246,24 @@ impl Pieces {
     }
 }
 
-impl Iterator for Pieces {
+impl Iterator for WitnessPieces {
     type Item = Bytes;
 
     fn next(&mut self) -> Option<Bytes> {
-        if self.left == 0 {
+        if self.remaining_bytes == 0 {
             return None;
         }
-        if self.order().is_empty() && self.list == 0 {
-            let end = self.end();
+        if self.list_order().is_empty() && self.list == 0 {
+            let end = self.closing_text();
             self.made.extend_from_slice(end.as_bytes());
             self.list = 1;
         }
         if self.made.len() < self.piece && self.piece != usize::MAX {
             self.made.reserve(self.piece + MOST_ITEM);
         }
-        while self.made.len() < self.piece && self.step() {}
+        while self.made.len() < self.piece && self.append_next() {}
         let len = self.made.len().min(self.piece);
-        self.left -= len as u64;
+        self.remaining_bytes -= len as u64;
         Some(self.made.split_to(len).freeze())
     }
 }
@@ -261,10 +274,10 @@ mod tests {
     use sszip_core::ssz::{to_ssz, Fork, Preset, Schema};
 
     use super::*;
-    use crate::witness::Size;
+    use crate::witness::WitnessSize;
 
-    fn whole(witness: &Witness, shape: Shape) -> Vec<u8> {
-        Vec::from(witness.payload(shape, "\"x\"").joined())
+    fn whole(witness: &WitnessGenerator, shape: WitnessFormat) -> Vec<u8> {
+        Vec::from(witness.complete_response(shape, "\"x\"").to_single_slice())
     }
 
     /// Returns the items of an RLP list and the bytes after it; strings without their prefixes,
@@ -301,20 +314,24 @@ mod tests {
 
     #[test]
     fn announced_length_equals_the_length_of_all_pieces() {
-        let pool = Witness::new(3, Size(0));
+        let pool = WitnessGenerator::new(3, WitnessSize(0));
         for size in [0, 1, 1000, 30_000, 150_000] {
-            let witness = pool.with_size(Size(size));
+            let witness = pool.with_size(WitnessSize(size));
             for shape in [
-                Shape::Object,
-                Shape::Rlp,
-                Shape::Status,
-                Shape::Ssz,
-                Shape::Nested,
+                WitnessFormat::Object,
+                WitnessFormat::Rlp,
+                WitnessFormat::Status,
+                WitnessFormat::Ssz,
+                WitnessFormat::Nested,
             ] {
                 let whole = whole(&witness, shape);
                 for piece in [1, 7, 1000, 1 << 18] {
-                    let pieces = witness.pieces(shape, "\"x\"", piece);
-                    assert_eq!(pieces.left(), whole.len() as u64, "{size} {shape:?}");
+                    let pieces = witness.response_pieces(shape, "\"x\"", piece);
+                    assert_eq!(
+                        pieces.remaining_bytes(),
+                        whole.len() as u64,
+                        "{size} {shape:?}"
+                    );
                     let pieces: Vec<Bytes> = pieces.collect();
                     let (last, full) = pieces.split_last().unwrap();
                     assert!(full.iter().all(|one| one.len() == piece));
@@ -327,18 +344,19 @@ mod tests {
 
     #[test]
     fn witness_has_approximately_the_requested_size() {
-        let pool = Witness::new(3, Size(0));
+        let pool = WitnessGenerator::new(3, WitnessSize(0));
         for size in [100_000, 3_000_000] {
-            let len = whole(&pool.with_size(Size(size)), Shape::Object).len() as u64;
+            let len = whole(&pool.with_size(WitnessSize(size)), WitnessFormat::Object).len() as u64;
             assert!((size..size + 60_000).contains(&len), "{len}");
         }
     }
 
     #[test]
     fn witness_in_rlp_has_the_items_of_the_object() {
-        let witness = Witness::new(3, Size(400_000));
-        let object: Value = serde_json::from_slice(&whole(&witness, Shape::Object)).unwrap();
-        let status: Value = serde_json::from_slice(&whole(&witness, Shape::Rlp)).unwrap();
+        let witness = WitnessGenerator::new(3, WitnessSize(400_000));
+        let object: Value =
+            serde_json::from_slice(&whole(&witness, WitnessFormat::Object)).unwrap();
+        let status: Value = serde_json::from_slice(&whole(&witness, WitnessFormat::Rlp)).unwrap();
         assert_eq!((&object["id"], &status["id"]), (&"x".into(), &"x".into()));
         assert_eq!(status["result"]["status"], "VALID");
         let digits = status["result"]["witness"].as_str().unwrap();
@@ -360,25 +378,31 @@ mod tests {
     #[test]
     fn witness_in_ssz_and_nested_json_has_the_items_of_the_object() {
         let schema = Schema::for_fork(Fork::Phase0, Preset::Mainnet);
-        let ty = schema.find("PayloadStatusWithWitness").unwrap();
+        let ty = schema.find_type("PayloadStatusWithWitness").unwrap();
         for size in [0, 400_000] {
-            let witness = Witness::new(3, Size(size));
-            let object: Value = serde_json::from_slice(&whole(&witness, Shape::Object)).unwrap();
-            let nested = whole(&witness, Shape::Nested);
+            let witness = WitnessGenerator::new(3, WitnessSize(size));
+            let object: Value =
+                serde_json::from_slice(&whole(&witness, WitnessFormat::Object)).unwrap();
+            let nested = whole(&witness, WitnessFormat::Nested);
             let decoded: Value = serde_json::from_slice(&nested).unwrap();
             assert_eq!(decoded["payloadStatus"]["status"], "VALID");
             assert_eq!(decoded["witness"].as_object().unwrap().len(), 3);
             for name in ["state", "codes", "headers"] {
                 assert_eq!(decoded["witness"][name], object["result"][name], "{name}");
             }
-            let ssz = whole(&witness, Shape::Ssz);
+            let ssz = whole(&witness, WitnessFormat::Ssz);
             assert!(to_ssz(schema, ty, &nested).unwrap() == ssz);
         }
     }
 
     #[test]
     fn witness_depends_only_on_the_seed() {
-        let of = |seed| whole(&Witness::new(seed, Size(5000)), Shape::Object);
+        let of = |seed| {
+            whole(
+                &WitnessGenerator::new(seed, WitnessSize(5000)),
+                WitnessFormat::Object,
+            )
+        };
         assert!(of(1) == of(1));
         assert!(of(1) != of(2));
     }

@@ -1,7 +1,7 @@
 //! Pages of the Beacon API as JSON and SSZ, and their faults.
 
 use serde_json::{json, Value};
-use sszip_core::ssz::{check, Fork, Preset, Schema};
+use sszip_core::ssz::{check_ssz, Fork, Preset, Schema};
 
 use super::support::{End, Node, Response, Scratch};
 
@@ -291,7 +291,7 @@ fn sample_pages_are_valid_values_of_the_newest_fork() {
     ] {
         let ssz = get(&node, path, TAKES_BOTH);
         assert_eq!(shown(&ssz).1.as_deref(), Some("fulu"), "{path}");
-        check(schema, schema.find(name).unwrap(), &ssz.body).unwrap();
+        check_ssz(schema, schema.find_type(name).unwrap(), &ssz.body).unwrap();
         let json: Value = serde_json::from_slice(&node.get(path).body).unwrap();
         assert_eq!(json["version"], "fulu");
         assert!(!json["data"].is_null());

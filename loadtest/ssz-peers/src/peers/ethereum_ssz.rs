@@ -6,7 +6,7 @@ use ssz_types::typenum::{Shleft, Unsigned, U, U1};
 use ssz_types::{BitList, BitVector, FixedVector, VariableList};
 use tree_hash::TreeHash;
 
-use super::{Codec, Json, Value};
+use super::{JsonConversion, PeerValue, TypeCodec};
 use crate::json::{self, hex, hexes, itself, list, uint, uint256, uints, Hex};
 
 type List<T, N> = VariableList<T, N>;
@@ -45,23 +45,23 @@ macro_rules! structs {
                 $(#[serde(with = $json)] pub $field: $ty,)*
             }
 
-            impl Value for $name {
-                fn decode(ssz: &[u8]) -> Result<Self, String> {
+            impl PeerValue for $name {
+                fn decode_ssz(ssz: &[u8]) -> Result<Self, String> {
                     Self::from_ssz_bytes(ssz).map_err(|error| format!("{error:?}"))
                 }
 
-                fn encode(&self) -> Vec<u8> {
+                fn encode_ssz(&self) -> Vec<u8> {
                     ssz::Encode::as_ssz_bytes(self)
                 }
 
-                fn root(&mut self) -> [u8; 32] {
+                fn hash_root(&mut self) -> [u8; 32] {
                     self.tree_hash_root().0
                 }
             }
         )*
 
-        pub(super) fn codecs() -> &'static [Codec] {
-            const { &[$(Codec::for_type::<$name>(stringify!($name), Some(Json::for_type::<$name>())),)*] }
+        pub(super) fn codecs() -> &'static [TypeCodec] {
+            const { &[$(TypeCodec::for_type::<$name>(stringify!($name), Some(JsonConversion::for_type::<$name>())),)*] }
         }
     };
 }

@@ -4,7 +4,7 @@ use libssz_merkle::Sha2Hasher;
 use libssz_types::{SszBitlist, SszBitvector, SszList, SszVector};
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::{Codec, Json, Value, DEPOSIT_PROOF_LENGTH};
+use super::{JsonConversion, PeerValue, TypeCodec, DEPOSIT_PROOF_LENGTH};
 use crate::json::{self, hex, hexes, itself, list, uint, uint256, uints, Hex};
 
 type List<T, const N: usize> = SszList<T, N>;
@@ -39,23 +39,23 @@ macro_rules! structs {
                 $(#[serde(with = $json)] pub $field: $ty,)*
             }
 
-            impl Value for $name {
-                fn decode(ssz: &[u8]) -> Result<Self, String> {
+            impl PeerValue for $name {
+                fn decode_ssz(ssz: &[u8]) -> Result<Self, String> {
                     libssz::SszDecode::from_ssz_bytes(ssz).map_err(|error| format!("{error:?}"))
                 }
 
-                fn encode(&self) -> Vec<u8> {
+                fn encode_ssz(&self) -> Vec<u8> {
                     libssz::SszEncode::to_ssz(self)
                 }
 
-                fn root(&mut self) -> [u8; 32] {
+                fn hash_root(&mut self) -> [u8; 32] {
                     libssz_merkle::HashTreeRoot::hash_tree_root(self, &Sha2Hasher)
                 }
             }
         )*
 
-        pub(super) fn codecs() -> &'static [Codec] {
-            const { &[$(Codec::for_type::<$name>(stringify!($name), Some(Json::for_type::<$name>())),)*] }
+        pub(super) fn codecs() -> &'static [TypeCodec] {
+            const { &[$(TypeCodec::for_type::<$name>(stringify!($name), Some(JsonConversion::for_type::<$name>())),)*] }
         }
     };
 }

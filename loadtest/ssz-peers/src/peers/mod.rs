@@ -10,30 +10,30 @@ pub mod libssz;
 pub mod ssz_rs;
 
 /// A value of a type that a peer defines.
-pub trait Value: Sized {
+pub trait PeerValue: Sized {
     /// Decodes SSZ.
     ///
     /// # Errors
     /// Returns the peer's error as text.
-    fn decode(ssz: &[u8]) -> Result<Self, String>;
+    fn decode_ssz(ssz: &[u8]) -> Result<Self, String>;
 
     /// Encodes the value as SSZ.
-    fn encode(&self) -> Vec<u8>;
+    fn encode_ssz(&self) -> Vec<u8>;
 
     /// Returns the value's `hash_tree_root`; `mut` because ssz_rs requires it.
-    fn root(&mut self) -> [u8; 32];
+    fn hash_root(&mut self) -> [u8; 32];
 }
 
 /// A library that reads and writes JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Serde {
+pub enum JsonLibrary {
     /// serde_json.
     SerdeJson,
     /// sonic-rs.
     SonicRs,
 }
 
-impl Serde {
+impl JsonLibrary {
     /// Both libraries.
     pub const ALL: [Self; 2] = [Self::SerdeJson, Self::SonicRs];
 
@@ -60,7 +60,7 @@ impl Serde {
     }
 }
 
-impl fmt::Display for Serde {
+impl fmt::Display for JsonLibrary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::SerdeJson => "serde_json",
@@ -70,7 +70,7 @@ impl fmt::Display for Serde {
 }
 
 /// Functions of one type of a peer, without its Rust type.
-pub struct Codec {
+pub struct TypeCodec {
     /// Name of the type, equal to the struct's.
     pub name: &'static str,
     /// Decodes SSZ and encodes the value again.
@@ -78,40 +78,40 @@ pub struct Codec {
     /// Decodes SSZ and returns the root of the value.
     pub root: fn(&[u8]) -> Result<[u8; 32], String>,
     /// JSON functions, if the peer has any here.
-    pub json: Option<Json>,
+    pub json: Option<JsonConversion>,
 }
 
 /// Conversion between JSON and SSZ through a struct.
 #[derive(Clone, Copy)]
-pub struct Json {
+pub struct JsonConversion {
     /// Converts JSON to SSZ.
-    pub to_ssz: fn(&[u8], Serde) -> Result<Vec<u8>, String>,
+    pub to_ssz: fn(&[u8], JsonLibrary) -> Result<Vec<u8>, String>,
     /// Converts SSZ to JSON.
-    pub from_ssz: fn(&[u8], Serde) -> Result<Vec<u8>, String>,
+    pub from_ssz: fn(&[u8], JsonLibrary) -> Result<Vec<u8>, String>,
 }
 
-impl Json {
-    const fn for_type<T: Value + Serialize + DeserializeOwned>() -> Self {
+impl JsonConversion {
+    const fn for_type<T: PeerValue + Serialize + DeserializeOwned>() -> Self {
         Self {
-            to_ssz: |json, serde| Ok(serde.read::<T>(json)?.encode()),
-            from_ssz: |ssz, serde| serde.write(&T::decode(ssz)?),
+            to_ssz: |json, serde| Ok(serde.read::<T>(json)?.encode_ssz()),
+            from_ssz: |ssz, serde| serde.write(&T::decode_ssz(ssz)?),
         }
     }
 }
 
-impl Codec {
-    const fn for_type<T: Value>(name: &'static str, json: Option<Json>) -> Self {
+impl TypeCodec {
+    const fn for_type<T: PeerValue>(name: &'static str, json: Option<JsonConversion>) -> Self {
         Self {
             name,
-            recode: |ssz| Ok(T::decode(ssz)?.encode()),
-            root: |ssz| Ok(T::decode(ssz)?.root()),
+            recode: |ssz| Ok(T::decode_ssz(ssz)?.encode_ssz()),
+            root: |ssz| Ok(T::decode_ssz(ssz)?.hash_root()),
             json,
         }
     }
 }
 
 /// Returns all peers by name, with their types.
-pub fn peers() -> [(&'static str, &'static [Codec]); 3] {
+pub fn all_peers() -> [(&'static str, &'static [TypeCodec]); 3] {
     // functions, so that the generated code is compiled once, with this crate
     [
         ("libssz", libssz::codecs()),

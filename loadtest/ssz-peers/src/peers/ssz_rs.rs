@@ -2,7 +2,7 @@
 
 use ssz_rs::prelude::*;
 
-use super::{Codec, Value, DEPOSIT_PROOF_LENGTH};
+use super::{PeerValue, TypeCodec, DEPOSIT_PROOF_LENGTH};
 
 type ByteList<const N: usize> = List<u8, N>;
 type Bytes4 = [u8; 4];
@@ -29,26 +29,26 @@ macro_rules! structs {
                 $(pub $field: $ty,)*
             }
 
-            impl Value for $name {
-                fn decode(ssz: &[u8]) -> Result<Self, String> {
+            impl PeerValue for $name {
+                fn decode_ssz(ssz: &[u8]) -> Result<Self, String> {
                     deserialize(ssz).map_err(|error| format!("{error:?}"))
                 }
 
                 #[allow(clippy::expect_used)]
-                fn encode(&self) -> Vec<u8> {
+                fn encode_ssz(&self) -> Vec<u8> {
                     serialize(self).expect("a value in its limits")
                 }
 
                 #[allow(clippy::expect_used)]
-                fn root(&mut self) -> [u8; 32] {
+                fn hash_root(&mut self) -> [u8; 32] {
                     let root = self.hash_tree_root().expect("a value in its limits");
                     root.as_ref().try_into().expect("a root has 32 bytes")
                 }
             }
         )*
 
-        pub(super) fn codecs() -> &'static [Codec] {
-            const { &[$(Codec::for_type::<$name>(stringify!($name), None),)*] }
+        pub(super) fn codecs() -> &'static [TypeCodec] {
+            const { &[$(TypeCodec::for_type::<$name>(stringify!($name), None),)*] }
         }
     };
 }

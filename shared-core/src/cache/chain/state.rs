@@ -11,7 +11,7 @@ const MAX_BLOCKS: usize = 8;
 
 /// Maximum number of blocks by which a response may be ahead of the owner's head. A higher head is
 /// ignored.
-pub(super) const MAX_AHEAD: u64 = 64;
+pub(super) const MAX_BLOCKS_AHEAD: u64 = 64;
 
 /// Number of new heads after which a seen head that no node or response has confirmed is dropped.
 /// Until then no new entry about the head would be valid.
@@ -19,7 +19,7 @@ const MAX_UNCONFIRMED_HEADS: u8 = 4;
 
 /// Maximum number of blocks above the head that are recorded as shown. Beyond it the highest one,
 /// which is the least plausible, is dropped.
-pub(super) const MAX_SHOWN: usize = 16;
+pub(super) const MAX_SHOWN_BLOCKS: usize = 16;
 
 /// A block that a response has shown to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -174,7 +174,7 @@ pub enum ChainChange {
 impl ChainState {
     /// Creates the state of a chain with no known block, for an owner that started `unix`
     /// milliseconds after 1970.
-    pub fn unknown(heights: HeightKind, unix: u64) -> Self {
+    pub fn without_known_blocks(heights: HeightKind, unix: u64) -> Self {
         let epoch = unix.saturating_mul(1_000).max(1);
         Self {
             heights,
@@ -229,7 +229,7 @@ impl ChainState {
     /// Records a block that a response has shown to a client. A block above the head expires
     /// entries about the former head. Returns whether the block was news.
     pub fn record_shown_block(&mut self, sighting: ShownBlock) -> bool {
-        let is_news = self.is_unseen(sighting);
+        let is_news = self.is_unseen_block(sighting);
         if is_news {
             self.insert_shown_block(sighting);
             self.begin_epoch();
@@ -267,16 +267,16 @@ impl ChainState {
     }
 
     /// Whether the block is above the head and was not shown before.
-    pub(super) fn is_unseen(&self, sighting: ShownBlock) -> bool {
+    pub(super) fn is_unseen_block(&self, sighting: ShownBlock) -> bool {
         let covers = |shown: &ShownBlock| {
             shown.height == sighting.height && (shown.is_block || !sighting.is_block)
         };
-        sighting.height > self.floor() && !self.shown.iter().any(covers)
+        sighting.height > self.known_head() && !self.shown.iter().any(covers)
     }
 
     /// Height of the head, or the highest head that a response has reported while the head is not
     /// known.
-    pub(super) fn floor(&self) -> u64 {
+    pub(super) fn known_head(&self) -> u64 {
         self.head.unwrap_or(self.seen)
     }
 
@@ -284,9 +284,9 @@ impl ChainState {
         if self.shown.contains(&sighting) {
             return;
         }
-        if self.shown.len() == MAX_SHOWN {
+        if self.shown.len() == MAX_SHOWN_BLOCKS {
             let by_height = |at: &usize| self.shown[*at].height;
-            if let Some(highest) = (0..MAX_SHOWN).max_by_key(by_height) {
+            if let Some(highest) = (0..MAX_SHOWN_BLOCKS).max_by_key(by_height) {
                 self.shown.swap_remove(highest);
             }
         }
@@ -329,7 +329,7 @@ impl ChainState {
         let is_news = height > self.seen
             && self
                 .head
-                .is_some_and(|head| height <= head.saturating_add(MAX_AHEAD));
+                .is_some_and(|head| height <= head.saturating_add(MAX_BLOCKS_AHEAD));
         if is_news {
             self.seen = height;
             self.unconfirmed = 0;
@@ -343,7 +343,7 @@ impl ChainState {
     }
 
     /// Whether `news` differs from this state only by a newer head and by shown blocks.
-    pub(super) fn is_continued_by(&self, news: &Self) -> bool {
+    pub(super) fn has_same_branch(&self, news: &Self) -> bool {
         self.epoch <= news.epoch
             && self.epoch >= news.since
             && self.head <= news.head
@@ -352,7 +352,7 @@ impl ChainState {
 
     /// Whether an entry that was fetched in `epoch` and depends on the blocks up to `height` is
     /// unaffected by reorganisations. `None`: the blocks are not known.
-    pub(super) fn is_unaffected(&self, epoch: u64, height: Option<u64>) -> bool {
+    pub(super) fn is_unaffected_by_reorgs(&self, epoch: u64, height: Option<u64>) -> bool {
         let height = height.unwrap_or(u64::MAX);
         (self.since..=self.epoch).contains(&epoch)
             && self

@@ -21,11 +21,11 @@ use super::chain::{Chain, ChainDependency, Chains, DispatchMark};
 use super::class::Class;
 use super::response_directives::StaleDirectives;
 use super::{use_stale, Key, Namespace};
-use crate::bytes::Bytes;
-use crate::gzip::open::{open_in, OpenStream};
-use crate::gzip::splice::{Body, GzipMember};
-use crate::lock::locked;
-use crate::memory::{Budget, Reservation};
+use crate::bytes::SharedBytes;
+use crate::gzip::open_stream::{compress_open_reusing, OpenStream};
+use crate::gzip::splice::{GzipMember, SlicedBody};
+use crate::lock::lock_ignoring_poison;
+use crate::memory::{MemoryBudget, MemoryReservation};
 
 /// The position of the id in a JSON-RPC response. Members may be in any order: Nethermind writes
 /// the id after the result.
@@ -41,7 +41,7 @@ pub enum IdPosition {
 
 /// The bytes of a JSON-RPC response around its id and its result, unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Envelope {
+pub struct EnvelopeBytes {
     /// Position of the id.
     pub id: IdPosition,
     /// Bytes before the id and the result.
@@ -52,9 +52,9 @@ pub struct Envelope {
     pub after: Box<[u8]>,
 }
 
-impl Envelope {
+impl EnvelopeBytes {
     /// Creates an envelope without bytes, for a body that is all payload: the response to a GET.
-    pub fn none() -> Self {
+    pub fn for_whole_body() -> Self {
         Self {
             id: IdPosition::None,
             before: Box::default(),
@@ -64,7 +64,7 @@ impl Envelope {
     }
 
     /// Returns the text before the result, with `id`.
-    fn head<'a>(&'a self, id: &'a [u8]) -> [&'a [u8]; 3] {
+    fn before_result<'a>(&'a self, id: &'a [u8]) -> [&'a [u8]; 3] {
         match self.id {
             IdPosition::BeforeResult => [&self.before, id, &self.between],
             IdPosition::AfterResult => [&self.before, b"", b""],
@@ -73,7 +73,7 @@ impl Envelope {
     }
 
     /// Returns the text after the result, with `id`, ending with `after`.
-    fn tail<'a>(&'a self, id: &'a [u8], after: &'a [u8]) -> [&'a [u8]; 3] {
+    fn after_result<'a>(&'a self, id: &'a [u8], after: &'a [u8]) -> [&'a [u8]; 3] {
         match self.id {
             IdPosition::AfterResult => [&self.between, id, after],
             _ => [b"", b"", after],
@@ -87,15 +87,15 @@ impl Envelope {
 
 /// The compressible part of an entry: the result of a call, or the whole body of a GET.
 #[derive(Clone, Debug)]
-pub enum Payload {
+pub enum EntryPayload {
     /// Uncompressed: too short to be compressed, or not made smaller by it.
-    Raw(Bytes),
+    Raw(SharedBytes),
     /// Compressed.
     Open(OpenStream),
 }
 
-impl Payload {
-    fn weight(&self) -> usize {
+impl EntryPayload {
+    fn payload_weight(&self) -> usize {
         match self {
             Self::Raw(bytes) => bytes.len(),
             Self::Open(open) => open.bytes.len(),
@@ -166,7 +166,7 @@ impl Default for EntryMeta {
 }
 
 impl EntryMeta {
-    fn weight(&self) -> usize {
+    fn headers_weight(&self) -> usize {
         let fields = self.fields.iter();
         fields
             .map(|(name, value)| size_of::<(Vec<u8>, Vec<u8>)>() + name.len() + value.len())
@@ -176,11 +176,11 @@ impl EntryMeta {
 
 /// A stored response that can be sent under any id, in either content coding.
 pub struct CacheEntry {
-    envelope: Envelope,
-    payload: Payload,
-    meta: EntryMeta,
+    envelope_bytes: EnvelopeBytes,
+    stored_payload: EntryPayload,
+    response_metadata: EntryMeta,
     /// Weight without cached identity bytes.
-    weight: u64,
+    memory_weight: u64,
     plain: Mutex<IdentityBytes>,
     /// Chain on which the entry depends, if it is followed.
     chain: Option<Arc<Chain>>,
@@ -189,7 +189,7 @@ pub struct CacheEntry {
     /// Whether a route that uses the entry may serve it stale.
     is_stale_allowed: AtomicBool,
     /// Number of the last invalidation before the request was sent to the node.
-    changes: u64,
+    invalidation_number: u64,
     /// Number of times that the tip of its chain had ended then ([`Chain::tip_ends`]).
     tip_ends: u64,
     /// Whether the entry came from another process, and was not compared with its other format.
@@ -210,8 +210,8 @@ struct IdentityBytes {
 /// or not.
 #[derive(Debug)]
 pub struct BorrowedIdentity {
-    bytes: OnceLock<Bytes>,
-    _reservation: Reservation,
+    bytes: OnceLock<SharedBytes>,
+    _reservation: MemoryReservation,
 }
 
 /// Minimum length in bytes of identity bytes that are reserved: the buffers of a connection take as
@@ -221,7 +221,7 @@ const MIN_RESERVED: u64 = 64 << 10;
 /// The result of [`CacheEntry::borrow_identity`]: whether identity bytes may be sent, and their
 /// reservation.
 #[derive(Debug)]
-pub enum IdentityLoanState {
+pub enum IdentityReservation {
     /// The bytes need no reservation.
     NotReserved,
     /// The reservation, which the caller keeps until the bytes are sent.
@@ -235,7 +235,7 @@ pub enum IdentityLoanState {
 enum IdentityCache {
     Unused,
     UsedOnce,
-    Cached(Bytes),
+    Cached(SharedBytes),
     /// Space for the bytes is not available.
     Disabled,
 }
@@ -243,18 +243,18 @@ enum IdentityCache {
 /// The output that a response is copied to: a gzip member, or an identity body.
 trait BodySink {
     /// Appends bytes; returns `None` if memory is refused.
-    fn text(&mut self, more: &[u8]) -> Option<()>;
+    fn append_bytes(&mut self, more: &[u8]) -> Option<()>;
 }
 
 impl BodySink for GzipMember {
-    fn text(&mut self, more: &[u8]) -> Option<()> {
+    fn append_bytes(&mut self, more: &[u8]) -> Option<()> {
         GzipMember::append_text(self, more)
     }
 }
 
-impl BodySink for Body {
-    fn text(&mut self, more: &[u8]) -> Option<()> {
-        self.copy(more)
+impl BodySink for SlicedBody {
+    fn append_bytes(&mut self, more: &[u8]) -> Option<()> {
+        self.append_copy(more)
     }
 }
 
@@ -262,7 +262,7 @@ impl CacheEntry {
     /// Creates an entry of a fetched `result`, which is compressed if the gate allows it and that
     /// makes it smaller. Returns `None` if memory is refused, or there is no such level.
     pub fn compress_payload(
-        envelope: Envelope,
+        envelope: EnvelopeBytes,
         result: &[u8],
         gate: CompressionGate,
         meta: EntryMeta,
@@ -273,7 +273,7 @@ impl CacheEntry {
     /// Creates an entry like [`compress_payload`](Self::compress_payload), with `room` as working
     /// memory.
     pub fn compress_payload_in(
-        envelope: Envelope,
+        envelope: EnvelopeBytes,
         result: &[u8],
         gate: CompressionGate,
         meta: EntryMeta,
@@ -283,22 +283,26 @@ impl CacheEntry {
         let coded = if length < gate.min_length {
             None
         } else {
-            Some(open_in(result, gate.level, room)?).filter(|open| open.bytes.len() < result.len())
+            Some(compress_open_reusing(result, gate.level, room)?)
+                .filter(|open| open.bytes.len() < result.len())
         };
         let payload = match coded {
-            Some(open) => Payload::Open(open),
-            None => Payload::Raw(Bytes::copy_of(result)?),
+            Some(open) => EntryPayload::Open(open),
+            None => EntryPayload::Raw(SharedBytes::try_copy_from(result)?),
         };
         Some(Self::new(envelope, payload, meta))
     }
 
     /// Creates an entry of a payload that is compressed already.
-    pub fn new(envelope: Envelope, payload: Payload, meta: EntryMeta) -> Self {
+    pub fn new(envelope: EnvelopeBytes, payload: EntryPayload, meta: EntryMeta) -> Self {
         Self {
-            weight: (OVERHEAD + envelope.length() + meta.weight() + payload.weight()) as u64,
-            envelope,
-            payload,
-            meta,
+            memory_weight: (OVERHEAD
+                + envelope.length()
+                + meta.headers_weight()
+                + payload.payload_weight()) as u64,
+            envelope_bytes: envelope,
+            stored_payload: payload,
+            response_metadata: meta,
             plain: Mutex::new(IdentityBytes {
                 cache: IdentityCache::Unused,
                 borrowed: Weak::new(),
@@ -306,57 +310,57 @@ impl CacheEntry {
             chain: None,
             unread: AtomicBool::new(false),
             is_stale_allowed: AtomicBool::new(false),
-            changes: 0,
+            invalidation_number: 0,
             tip_ends: 0,
             uncompared: AtomicBool::new(false),
         }
     }
 
     /// Returns the bytes of the response around its id and its payload.
-    pub fn envelope(&self) -> &Envelope {
-        &self.envelope
+    pub fn envelope_bytes(&self) -> &EnvelopeBytes {
+        &self.envelope_bytes
     }
 
     /// Returns the result or the body as it is stored, compressed or not.
-    pub fn payload(&self) -> &Payload {
-        &self.payload
+    pub fn stored_payload(&self) -> &EntryPayload {
+        &self.stored_payload
     }
 
     /// Returns the status, headers, class and times of the response.
-    pub fn meta(&self) -> &EntryMeta {
-        &self.meta
+    pub fn response_metadata(&self) -> &EntryMeta {
+        &self.response_metadata
     }
 
     /// Whether the entry is of class `nothing`: `null`, an empty list at the head, or a revert.
     pub fn is_empty_result(&self) -> bool {
-        self.meta.class == Class::Nothing
+        self.response_metadata.class == Class::Nothing
     }
 
     /// Sets the times of an entry that is stored at `now` and fresh for `valid`, both in
     /// milliseconds.
-    pub fn stored(mut self, now: u64, valid: u64) -> Self {
-        self.meta.stored_at = now;
-        self.meta.expires_at = now.saturating_add(valid);
+    pub fn with_lifetime(mut self, now: u64, valid: u64) -> Self {
+        self.response_metadata.stored_at = now;
+        self.response_metadata.expires_at = now.saturating_add(valid);
         self
     }
 
     /// Sets the number of the last [invalidation](super::process::invalidations::Invalidations)
     /// before the request.
     pub fn with_invalidation(mut self, changes: u64) -> Self {
-        self.changes = changes;
+        self.invalidation_number = changes;
         self
     }
 
     /// Sets the number of times that the tip of its chain had ended before the request.
-    pub fn after_tip_ends(mut self, tip_ends: u64) -> Self {
+    pub fn with_tip_ends(mut self, tip_ends: u64) -> Self {
         self.tip_ends = tip_ends;
         self
     }
 
     /// Number of the last [invalidation](super::process::invalidations::Invalidations) before the
     /// request was sent to the node.
-    pub fn changes(&self) -> u64 {
-        self.changes
+    pub fn invalidation_number(&self) -> u64 {
+        self.invalidation_number
     }
 
     /// Marks the entry to be compared with the same resource in its other format before it is sent.
@@ -377,7 +381,7 @@ impl CacheEntry {
 
     /// Connects the entry with its chain, if `chains` has it.
     pub fn with_chain_dependency(mut self, chains: &Chains) -> Self {
-        let follows = self.meta.follows;
+        let follows = self.response_metadata.follows;
         self.chain = follows.and_then(|(namespace, _)| chains.get(&namespace));
         self
     }
@@ -387,11 +391,12 @@ impl CacheEntry {
     /// a head that has ended here before the owner was notified.
     pub fn from_owner(self, chains: &Chains) -> Option<Self> {
         let mut entry = self.with_chain_dependency(chains);
-        if let (Some(chain), Some((_, epoch))) = (&entry.chain, entry.meta.follows) {
+        if let (Some(chain), Some((_, epoch))) = (&entry.chain, entry.response_metadata.follows) {
             // set first, so that an end meanwhile is not missed
             entry.tip_ends = chain.tip_ends();
-            let is_about_head = matches!(entry.meta.class, Class::Tip | Class::Nothing);
-            if is_about_head && chain.is_below_floor(epoch, entry.meta.height) {
+            let is_about_head =
+                matches!(entry.response_metadata.class, Class::Tip | Class::Nothing);
+            if is_about_head && chain.is_below_floor(epoch, entry.response_metadata.height) {
                 return None;
             }
         }
@@ -399,33 +404,43 @@ impl CacheEntry {
     }
 
     /// Returns the dependency of the entry on its chain, or `None` if the chain is not followed.
-    pub fn stamp(&self) -> Option<ChainDependency<'_>> {
-        let (chain, (_, epoch)) = (self.chain.as_ref()?, self.meta.follows?);
-        let stamp = ChainDependency::new(chain, self.meta.class, epoch, self.meta.height);
-        Some(stamp.after_tip_ends(self.tip_ends))
+    pub fn chain_dependency(&self) -> Option<ChainDependency<'_>> {
+        let (chain, (_, epoch)) = (self.chain.as_ref()?, self.response_metadata.follows?);
+        let stamp = ChainDependency::new(
+            chain,
+            self.response_metadata.class,
+            epoch,
+            self.response_metadata.height,
+        );
+        Some(stamp.with_tip_ends(self.tip_ends))
     }
 
     /// Whether the entry is valid on its chain, regardless of its lifetime.
-    pub fn holds(&self) -> bool {
-        self.stamp().is_none_or(|stamp| stamp.holds())
+    pub fn is_valid_on_chain(&self) -> bool {
+        self.chain_dependency().is_none_or(|stamp| stamp.is_valid())
     }
 
     /// Whether the entry may answer a request with this dispatch mark, though a newer response may
     /// exist.
     pub fn answers_request(&self, mark: Option<&DispatchMark>) -> bool {
-        let stamp = self.stamp();
-        stamp.is_none_or(|stamp| mark.is_none_or(|mark| stamp.answers(mark)))
+        let stamp = self.chain_dependency();
+        stamp.is_none_or(|stamp| mark.is_none_or(|mark| stamp.is_valid_for_mark(mark)))
     }
 
     /// Whether no block that the entry depends on was replaced; there may be a newer head.
-    pub fn is_unchanged_but_age(&self) -> bool {
-        self.stamp().is_none_or(|stamp| stamp.is_unaffected())
+    pub fn is_unaffected_by_reorgs(&self) -> bool {
+        self.chain_dependency()
+            .is_none_or(|stamp| stamp.is_unaffected_by_reorgs())
     }
 
     /// Returns a copy of the entry with the same body and these properties, such as the times after
     /// a revalidation.
-    pub fn with(&self, meta: EntryMeta) -> Self {
-        let mut other = Self::new(self.envelope.clone(), self.payload.clone(), meta);
+    pub fn with_meta(&self, meta: EntryMeta) -> Self {
+        let mut other = Self::new(
+            self.envelope_bytes.clone(),
+            self.stored_payload.clone(),
+            meta,
+        );
         other.unread.store(self.is_unchecked(), Ordering::Relaxed);
         other.chain.clone_from(&self.chain);
         other.tip_ends = self.tip_ends;
@@ -446,26 +461,32 @@ impl CacheEntry {
     /// is in milliseconds of the caller's clock.
     pub fn may_serve_stale(&self, now: u64) -> bool {
         self.is_stale_allowed.load(Ordering::Relaxed)
-            && !self.meta.stale.never
-            && self.is_unchanged_but_age()
-            && now < self.meta.expires_at.saturating_add(use_stale::MAX_STALE)
+            && !self.response_metadata.stale.never
+            && self.is_unaffected_by_reorgs()
+            && now
+                < self
+                    .response_metadata
+                    .expires_at
+                    .saturating_add(use_stale::MAX_STALE)
     }
 
     /// Whether the node allows serving the entry at `now` after an error (RFC 5861, 4).
     pub fn may_serve_stale_if_error(&self, now: u64) -> bool {
-        let until = self.meta.expires_at;
-        self.is_unchanged_but_age() && now < until.saturating_add(self.meta.stale.if_error)
+        let until = self.response_metadata.expires_at;
+        self.is_unaffected_by_reorgs()
+            && now < until.saturating_add(self.response_metadata.stale.if_error)
     }
 
     /// Whether the node allows serving the entry at `now` while it is updated (RFC 5861, 3).
     pub fn may_serve_stale_while_revalidate(&self, now: u64) -> bool {
-        let until = self.meta.expires_at;
-        self.is_unchanged_but_age() && now < until.saturating_add(self.meta.stale.while_revalidate)
+        let until = self.response_metadata.expires_at;
+        self.is_unaffected_by_reorgs()
+            && now < until.saturating_add(self.response_metadata.stale.while_revalidate)
     }
 
     /// Whether a stale entry may still be served or revalidated at `now`.
     pub fn is_usable_stale(&self, now: u64) -> bool {
-        let is_of_use = self.meta.revalidates && self.is_unchanged_but_age()
+        let is_of_use = self.response_metadata.revalidates && self.is_unaffected_by_reorgs()
             || self.may_serve_stale_if_error(now)
             || self.may_serve_stale_while_revalidate(now)
             || self.may_serve_stale(now);
@@ -474,26 +495,26 @@ impl CacheEntry {
 
     /// Whether the entry is fresh and valid at `now`, in milliseconds of the caller's clock.
     pub fn is_fresh(&self, now: u64) -> bool {
-        now < self.meta.expires_at && self.holds()
+        now < self.response_metadata.expires_at && self.is_valid_on_chain()
     }
 
     /// Whether the payload is stored compressed, so that identity has to be decoded.
     pub fn is_compressed(&self) -> bool {
-        matches!(self.payload, Payload::Open(_))
+        matches!(self.stored_payload, EntryPayload::Open(_))
     }
 
     /// Exact length of the response under `id` in identity coding.
-    pub fn length(&self, id: &[u8]) -> u64 {
-        let id = match self.envelope.id {
+    pub fn response_length(&self, id: &[u8]) -> u64 {
+        let id = match self.envelope_bytes.id {
             IdPosition::None => 0,
             _ => id.len(),
         };
-        (self.envelope.length() + id) as u64 + self.payload_length()
+        (self.envelope_bytes.length() + id) as u64 + self.payload_length()
     }
 
     /// Length of the payload as it is stored.
     pub(super) fn compressed_length(&self) -> usize {
-        self.payload.weight()
+        self.stored_payload.payload_weight()
     }
 
     /// Length of the payload in identity coding.
@@ -502,37 +523,37 @@ impl CacheEntry {
     }
 
     fn payload_length(&self) -> u64 {
-        match &self.payload {
-            Payload::Raw(bytes) => bytes.len() as u64,
-            Payload::Open(open) => open.length,
+        match &self.stored_payload {
+            EntryPayload::Raw(bytes) => bytes.len() as u64,
+            EntryPayload::Open(open) => open.length,
         }
     }
 
     /// Returns the response under `id`, raw JSON, for a client that accepts gzip. An uncompressed
     /// payload is sent in identity, see [`Body::is_gzip`]. Returns `None` if memory is refused.
-    pub fn gzip(&self, id: &[u8]) -> Option<Body> {
-        match &self.payload {
-            Payload::Raw(bytes) => self.assemble(id, bytes),
-            Payload::Open(_) => self.gzip_always(id),
+    pub fn response_for_gzip_client(&self, id: &[u8]) -> Option<SlicedBody> {
+        match &self.stored_payload {
+            EntryPayload::Raw(bytes) => self.assemble_identity_response(id, bytes),
+            EntryPayload::Open(_) => self.gzip_always(id),
         }
     }
 
     /// Returns the response under `id` for a client that accepts identity. A compressed payload is
     /// decoded, see [`inflates`](Self::inflates). From the second time on the decoded bytes are
     /// cached, and [`weight`](Self::weight) grows by them. Returns `None` if memory is refused.
-    pub fn identity(&self, id: &[u8]) -> Option<Body> {
+    pub fn response_for_identity_client(&self, id: &[u8]) -> Option<SlicedBody> {
         let plain = self.identity_payload()?;
-        self.assemble(id, &plain)
+        self.assemble_identity_response(id, &plain)
     }
 
     /// Number of bytes that [`identity`](Self::identity) would have to decode now. It is 0 if they
     /// are cached; [`identity`](Self::identity) then takes as long as [`gzip`](Self::gzip).
-    pub fn inflates(&self) -> u64 {
-        let Payload::Open(open) = &self.payload else {
+    pub fn bytes_to_decode(&self) -> u64 {
+        let EntryPayload::Open(open) = &self.stored_payload else {
             return 0;
         };
-        let decoded = locked(&self.plain);
-        match decoded.bytes() {
+        let decoded = lock_ignoring_poison(&self.plain);
+        match decoded.present_identity_bytes() {
             Some(_) => 0,
             None => open.length,
         }
@@ -542,43 +563,45 @@ impl CacheEntry {
     /// called before [`identity`](Self::identity) and
     /// [`batch_identity`](self::batch::batch_identity), and the result is kept until the bytes are
     /// sent.
-    pub fn borrow_identity(&self, budget: &Budget, limit: usize) -> IdentityLoanState {
+    pub fn borrow_identity(&self, budget: &MemoryBudget, limit: usize) -> IdentityReservation {
         let length = self.payload_length();
         if !self.is_compressed() || length < MIN_RESERVED {
-            return IdentityLoanState::NotReserved;
+            return IdentityReservation::NotReserved;
         }
-        let mut decoded = locked(&self.plain);
+        let mut decoded = lock_ignoring_poison(&self.plain);
         if let Some(borrowed) = decoded.borrowed.upgrade() {
-            return IdentityLoanState::Reserved(borrowed);
+            return IdentityReservation::Reserved(borrowed);
         }
         let length = usize::try_from(length).unwrap_or(usize::MAX);
-        match budget.reserve(length, limit) {
+        match budget.reserve_bytes(length, limit) {
             Some(reservation) => {
                 let borrowed = Arc::new(BorrowedIdentity {
                     bytes: OnceLock::new(),
                     _reservation: reservation,
                 });
                 decoded.borrowed = Arc::downgrade(&borrowed);
-                IdentityLoanState::Reserved(borrowed)
+                IdentityReservation::Reserved(borrowed)
             }
-            None => IdentityLoanState::Refused,
+            None => IdentityReservation::Refused,
         }
     }
 
     /// Returns the response for a client that accepts gzip only. An uncompressed payload becomes a
     /// stored block of the gzip member.
-    pub fn gzip_always(&self, id: &[u8]) -> Option<Body> {
-        let copied = match &self.payload {
-            Payload::Raw(bytes) => bytes.len(),
-            Payload::Open(open) => Body::copied_length(open.bytes.len()),
+    pub fn gzip_always(&self, id: &[u8]) -> Option<SlicedBody> {
+        let copied = match &self.stored_payload {
+            EntryPayload::Raw(bytes) => bytes.len(),
+            EntryPayload::Open(open) => SlicedBody::copied_length(open.bytes.len()),
         };
-        let own = self.envelope.length() + id.len() + copied;
+        let own = self.envelope_bytes.length() + id.len() + copied;
         let mut member = GzipMember::with_capacity(2, own)?;
-        self.write(&mut member, id, false, |member| match &self.payload {
-            Payload::Raw(bytes) => member.append_text(bytes),
-            Payload::Open(open) => member.append_open(open),
+        self.write(&mut member, id, false, |member| {
+            match &self.stored_payload {
+                EntryPayload::Raw(bytes) => member.append_text(bytes),
+                EntryPayload::Open(open) => member.append_open_stream(open),
+            }
         })?;
-        member.finish()
+        member.finish_member()
     }
 
     /// Writes the response under `id`; `payload` writes its payload. With `trims` white space at
@@ -590,47 +613,47 @@ impl CacheEntry {
         trims: bool,
         payload: impl FnOnce(&mut S) -> Option<()>,
     ) -> Option<()> {
-        let mut head = self.envelope.head(id).into_iter();
-        head.try_for_each(|text| to.text(text))?;
+        let mut head = self.envelope_bytes.before_result(id).into_iter();
+        head.try_for_each(|text| to.append_bytes(text))?;
         payload(to)?;
         let after = match trims {
-            true => self.envelope.after.trim_ascii_end(),
-            false => &self.envelope.after,
+            true => self.envelope_bytes.after.trim_ascii_end(),
+            false => &self.envelope_bytes.after,
         };
-        let mut tail = self.envelope.tail(id, after).into_iter();
-        tail.try_for_each(|text| to.text(text))
+        let mut tail = self.envelope_bytes.after_result(id, after).into_iter();
+        tail.try_for_each(|text| to.append_bytes(text))
     }
 
-    fn assemble(&self, id: &[u8], payload: &Bytes) -> Option<Body> {
-        let mut body = Body::identity();
-        let copied = Body::copied_length(payload.len());
-        body.make_room(self.envelope.length() + id.len() + copied)?;
-        self.write(&mut body, id, false, |body| body.push_shared(payload))?;
+    fn assemble_identity_response(&self, id: &[u8], payload: &SharedBytes) -> Option<SlicedBody> {
+        let mut body = SlicedBody::empty_identity();
+        let copied = SlicedBody::copied_length(payload.len());
+        body.reserve_own(self.envelope_bytes.length() + id.len() + copied)?;
+        self.write(&mut body, id, false, |body| body.append_shared(payload))?;
         Some(body)
     }
 
     /// Returns the payload in identity coding.
-    pub(crate) fn identity_payload(&self) -> Option<Bytes> {
-        let open = match &self.payload {
-            Payload::Raw(bytes) => return Some(bytes.clone()),
-            Payload::Open(open) => open,
+    pub(crate) fn identity_payload(&self) -> Option<SharedBytes> {
+        let open = match &self.stored_payload {
+            EntryPayload::Raw(bytes) => return Some(bytes.clone()),
+            EntryPayload::Open(open) => open,
         };
         let there = {
-            let decoded = locked(&self.plain);
+            let decoded = lock_ignoring_poison(&self.plain);
             if let IdentityCache::Cached(bytes) = &decoded.cache {
                 // the usual case
                 return Some(bytes.clone());
             }
-            decoded.bytes()
+            decoded.present_identity_bytes()
         };
         let bytes = match there {
             Some(bytes) => bytes,
             // without the lock: other requests may need gzip, or the length
-            None => Bytes::from(open.inflate()?),
+            None => SharedBytes::from(open.inflate()?),
         };
-        let mut decoded = locked(&self.plain);
+        let mut decoded = lock_ignoring_poison(&self.plain);
         // another thread may have decoded the same payload
-        let bytes = match (decoded.bytes(), decoded.borrowed.upgrade()) {
+        let bytes = match (decoded.present_identity_bytes(), decoded.borrowed.upgrade()) {
             (Some(bytes), _) => bytes,
             (None, Some(borrowed)) => borrowed.bytes.get_or_init(|| bytes).clone(),
             (None, None) => bytes,
@@ -648,33 +671,33 @@ impl CacheEntry {
     /// Number of bytes that [`decode_payload`](Self::decode_payload) takes, with a copy of the
     /// stored payload.
     pub fn decoded_memory(&self) -> usize {
-        let stored = match &self.payload {
-            Payload::Raw(_) => 0,
-            Payload::Open(open) => open.bytes.len(),
+        let stored = match &self.stored_payload {
+            EntryPayload::Raw(_) => 0,
+            EntryPayload::Open(open) => open.bytes.len(),
         };
-        let plain = usize::try_from(self.length(b"")).unwrap_or(usize::MAX);
+        let plain = usize::try_from(self.response_length(b"")).unwrap_or(usize::MAX);
         plain.saturating_add(stored)
     }
 
     /// Returns the payload in identity coding for one use, without caching it. Returns `None` if
     /// memory is refused. The caller has [reserved](Self::decoded_memory) the memory.
-    pub fn decode_payload(&self) -> Option<Bytes> {
-        match &self.payload {
-            Payload::Raw(bytes) => Some(bytes.clone()),
-            Payload::Open(open) => Some(Bytes::from(open.inflate()?)),
+    pub fn decode_payload(&self) -> Option<SharedBytes> {
+        match &self.stored_payload {
+            EntryPayload::Raw(bytes) => Some(bytes.clone()),
+            EntryPayload::Open(open) => Some(SharedBytes::from(open.inflate()?)),
         }
     }
 
     /// Drops the cached identity bytes for good, for a tier that has no space for both codings.
     pub(super) fn drop_identity(&self) {
-        locked(&self.plain).cache = IdentityCache::Disabled;
+        lock_ignoring_poison(&self.plain).cache = IdentityCache::Disabled;
     }
 
     /// Bytes of memory that the entry takes, with its share of a tier's tables.
-    pub fn weight(&self) -> u64 {
-        match &locked(&self.plain).cache {
-            IdentityCache::Cached(bytes) => self.weight + bytes.len() as u64,
-            _ => self.weight,
+    pub fn memory_weight(&self) -> u64 {
+        match &lock_ignoring_poison(&self.plain).cache {
+            IdentityCache::Cached(bytes) => self.memory_weight + bytes.len() as u64,
+            _ => self.memory_weight,
         }
     }
 }
@@ -686,8 +709,8 @@ const OVERHEAD: usize = size_of::<CacheEntry>() + 9 * 16 + size_of::<Key>() + 64
 impl fmt::Debug for CacheEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CacheEntry")
-            .field("meta", &self.meta)
-            .field("id", &self.envelope.id)
+            .field("meta", &self.response_metadata)
+            .field("id", &self.envelope_bytes.id)
             .field("payload_length", &self.payload_length())
             .finish_non_exhaustive()
     }
@@ -695,7 +718,7 @@ impl fmt::Debug for CacheEntry {
 
 impl IdentityBytes {
     /// Returns the identity bytes if they are present.
-    fn bytes(&self) -> Option<Bytes> {
+    fn present_identity_bytes(&self) -> Option<SharedBytes> {
         match &self.cache {
             IdentityCache::Cached(bytes) => Some(bytes.clone()),
             _ => self.borrowed.upgrade()?.bytes.get().cloned(),

@@ -7,23 +7,23 @@
 //! behind and up to 1.8 times as fast. Levels 10 to 12 take 2 to 17 times as long, and 9 MB instead
 //! of 660 KB, for another 0.4 to 2.6 %.
 
-use super::wire::Head;
-use crate::bytes::Bytes;
-use crate::gzip::open::{open, OpenStream};
+use super::wire::EntryHead;
+use crate::bytes::SharedBytes;
+use crate::gzip::open_stream::{compress_open, OpenStream};
 
 /// Level of libdeflate.
-const LEVEL: u8 = 9;
+const RECOMPRESSION_LEVEL: u8 = 9;
 
 /// Maximum length of an identity payload in bytes; it takes about 200 ms and 24 MB.
 const MAX_LENGTH: u64 = 8 << 20;
 
 /// Whether [`recompress`] may make an entry's bytes smaller. It takes no time.
 pub fn is_recompressible(bytes: &[u8]) -> bool {
-    Head::parse(bytes).is_some_and(|(head, _)| recompressible(&head).is_some())
+    EntryHead::parse(bytes).is_some_and(|(head, _)| recompressible_payload(&head).is_some())
 }
 
 /// Returns checksum and length of a payload that may be recompressed.
-fn recompressible(head: &Head<'_>) -> Option<(u32, u64)> {
+fn recompressible_payload(head: &EntryHead<'_>) -> Option<(u32, u64)> {
     let (crc, length) = head.coded?;
     (!head.recompressed && length <= MAX_LENGTH).then_some((crc, length))
 }
@@ -33,18 +33,22 @@ fn recompressible(head: &Head<'_>) -> Option<(u32, u64)> {
 /// compared with the identity bytes. A payload that does not get smaller is copied unchanged.
 /// Returns `None` if the payload is not compressed, too long or recompressed already, if the bytes
 /// are no valid entry of this version, or if memory is refused.
-pub fn recompress(bytes: &[u8]) -> Option<Vec<u8>> {
-    let (head, payload) = Head::parse(bytes)?;
-    let (crc, length) = recompressible(&head)?;
-    let coded = recompress_stream(&OpenStream::new(Bytes::copy_of(payload)?, crc, length))?;
-    with_payload(head, &coded)
+pub fn recompress_entry(bytes: &[u8]) -> Option<Vec<u8>> {
+    let (head, payload) = EntryHead::parse(bytes)?;
+    let (crc, length) = recompressible_payload(&head)?;
+    let coded = recompress_stream(&OpenStream::new(
+        SharedBytes::try_copy_from(payload)?,
+        crc,
+        length,
+    ))?;
+    encode_with_payload(head, &coded)
 }
 
 /// Returns the shorter of a stream and its recompression.
 fn recompress_stream(before: &OpenStream) -> Option<OpenStream> {
     // checked against CRC and length
     let plain = before.inflate()?;
-    let after = open(&plain, LEVEL)?;
+    let after = compress_open(&plain, RECOMPRESSION_LEVEL)?;
     if after.bytes.len() >= before.bytes.len() {
         return Some(before.clone());
     }
@@ -53,9 +57,9 @@ fn recompress_stream(before: &OpenStream) -> Option<OpenStream> {
     is_same.then_some(after)
 }
 
-fn with_payload(mut head: Head<'_>, coded: &OpenStream) -> Option<Vec<u8>> {
+fn encode_with_payload(mut head: EntryHead<'_>, coded: &OpenStream) -> Option<Vec<u8>> {
     head.recompressed = true;
-    let head = head.bytes()?;
+    let head = head.serialize_head()?;
     let mut bytes = Vec::new();
     bytes
         .try_reserve_exact(head.len() + coded.bytes.len())
@@ -67,10 +71,10 @@ fn with_payload(mut head: Head<'_>, coded: &OpenStream) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_recompressible, recompress, MAX_LENGTH};
-    use crate::cache::entry::wire::{decode, Encoded};
+    use super::{is_recompressible, recompress_entry, MAX_LENGTH};
+    use crate::cache::entry::wire::{decode_entry, EncodedEntry};
     use crate::cache::entry::{
-        CacheEntry, CompressionGate, EntryMeta, Envelope, IdPosition, Payload,
+        CacheEntry, CompressionGate, EntryMeta, EntryPayload, EnvelopeBytes, IdPosition,
     };
 
     fn result(length: usize) -> Vec<u8> {
@@ -84,7 +88,7 @@ mod tests {
     }
 
     fn entry(result: &[u8], level: u8) -> CacheEntry {
-        let envelope = Envelope {
+        let envelope = EnvelopeBytes {
             id: IdPosition::BeforeResult,
             before: b"{\"id\":"[..].into(),
             between: b",\"result\":"[..].into(),
@@ -104,7 +108,7 @@ mod tests {
     }
 
     fn bytes_of(entry: &CacheEntry) -> Vec<u8> {
-        Encoded::from_entry(entry).unwrap().to_vec()
+        EncodedEntry::from_entry(entry).unwrap().to_vec()
     }
 
     #[test]
@@ -114,16 +118,19 @@ mod tests {
             for entry in [entry(&result, 1), entry(&result, 1).mark_unchecked()] {
                 let bytes = bytes_of(&entry);
                 assert!(is_recompressible(&bytes));
-                let again = recompress(&bytes).unwrap();
+                let again = recompress_entry(&bytes).unwrap();
                 assert!(again.len() < bytes.len(), "{length}");
                 assert_eq!(again.len(), again.capacity());
-                let read = decode(&again, 0, 0, 0).unwrap();
-                assert_eq!(read.envelope(), entry.envelope());
-                assert_eq!(read.meta().fields, entry.meta().fields);
-                assert_eq!(read.meta().block_number, Some(7));
+                let read = decode_entry(&again, 0, 0, 0).unwrap();
+                assert_eq!(read.envelope_bytes(), entry.envelope_bytes());
+                assert_eq!(
+                    read.response_metadata().fields,
+                    entry.response_metadata().fields
+                );
+                assert_eq!(read.response_metadata().block_number, Some(7));
                 assert_eq!(read.is_unchecked(), entry.is_unchecked());
-                assert_eq!(read.length(b"12"), entry.length(b"12"));
-                let Payload::Open(open) = read.payload() else {
+                assert_eq!(read.response_length(b"12"), entry.response_length(b"12"));
+                let EntryPayload::Open(open) = read.stored_payload() else {
                     panic!();
                 };
                 assert_eq!(open.inflate().unwrap(), result);
@@ -133,16 +140,16 @@ mod tests {
 
     #[test]
     fn entry_is_recompressed_only_once() {
-        let again = recompress(&bytes_of(&entry(&result(5_000), 1))).unwrap();
-        assert!(!is_recompressible(&again) && recompress(&again).is_none());
+        let again = recompress_entry(&bytes_of(&entry(&result(5_000), 1))).unwrap();
+        assert!(!is_recompressible(&again) && recompress_entry(&again).is_none());
     }
 
     #[test]
     fn entry_that_gets_no_smaller_is_marked_as_recompressed() {
         let bytes = bytes_of(&entry(&result(5_000), 12));
-        let again = recompress(&bytes).unwrap();
+        let again = recompress_entry(&bytes).unwrap();
         assert_eq!(again.len(), bytes.len());
-        assert_eq!(recompress(&again), None);
+        assert_eq!(recompress_entry(&again), None);
     }
 
     #[test]
@@ -153,7 +160,7 @@ mod tests {
             b"body".to_vec(),
             Vec::new(),
         ] {
-            assert!(!is_recompressible(&bytes) && recompress(&bytes).is_none());
+            assert!(!is_recompressible(&bytes) && recompress_entry(&bytes).is_none());
         }
     }
 
@@ -161,20 +168,20 @@ mod tests {
     fn damaged_payload_is_not_recompressed() {
         let entry = entry(&result(5_000), 1);
         let bytes = bytes_of(&entry);
-        let head = Encoded::from_entry(&entry).unwrap().head.len();
+        let head = EncodedEntry::from_entry(&entry).unwrap().head.len();
         for at in (head..bytes.len()).step_by(97) {
             let mut other = bytes.clone();
             other[at] ^= 0x10;
             // a changed bit that decodes to the same bytes is no damage
-            if let Some(again) = recompress(&other) {
-                let read = decode(&again, 0, 0, 0).unwrap();
-                let Payload::Open(open) = read.payload() else {
+            if let Some(again) = recompress_entry(&other) {
+                let read = decode_entry(&again, 0, 0, 0).unwrap();
+                let EntryPayload::Open(open) = read.stored_payload() else {
                     panic!();
                 };
                 assert_eq!(open.inflate().unwrap(), result(5_000));
             }
         }
         let cut = &bytes[..bytes.len() - 1];
-        assert_eq!(recompress(cut), None);
+        assert_eq!(recompress_entry(cut), None);
     }
 }

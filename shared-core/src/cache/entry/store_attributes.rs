@@ -9,7 +9,7 @@ use crate::cache::resource::other_format_key;
 use crate::cache::{Key, Namespace};
 
 /// Maximum length of a method name in bytes.
-pub const MAX_METHOD: usize = 255;
+pub const MAX_METHOD_LENGTH: usize = 255;
 
 /// The properties of an entry that the owner and the store read, as they do not parse its bytes:
 /// class, namespace, method, block, generation and epoch.
@@ -41,7 +41,7 @@ impl StoreAttributes {
         method: Option<&[u8]>,
         generation: u64,
     ) -> Option<Self> {
-        let meta = entry.meta();
+        let meta = entry.response_metadata();
         let method = match method {
             Some(method) if !method.iter().all(u8::is_ascii_graphic) => return None,
             Some(method) => Some(std::str::from_utf8(method).ok()?.into()),
@@ -94,7 +94,7 @@ pub enum PurgeScope {
 
 impl PurgeScope {
     /// Whether the scope covers an entry.
-    pub fn covers(&self, key: &Key, about: &StoreAttributes) -> bool {
+    pub fn covers_entry(&self, key: &Key, about: &StoreAttributes) -> bool {
         match self {
             Self::Everything => true,
             Self::Namespace(namespace) => about.namespace == *namespace,
@@ -159,15 +159,15 @@ mod tests {
             (PurgeScope::Key(other_format_key(&key)), true),
             (PurgeScope::Key([8; 32]), false),
         ] {
-            assert_eq!(scope.covers(&key, &about()), covers, "{scope:?}");
+            assert_eq!(scope.covers_entry(&key, &about()), covers, "{scope:?}");
         }
         let page = StoreAttributes {
             method: None,
             block: None,
             ..about()
         };
-        assert!(!method(None, "eth_call").covers(&key, &page));
-        assert!(blocks([1; 16], 5, 5).covers(&key, &page));
-        assert!(!blocks([2; 16], 5, 5).covers(&key, &page));
+        assert!(!method(None, "eth_call").covers_entry(&key, &page));
+        assert!(blocks([1; 16], 5, 5).covers_entry(&key, &page));
+        assert!(!blocks([2; 16], 5, 5).covers_entry(&key, &page));
     }
 }

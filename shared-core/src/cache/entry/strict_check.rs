@@ -9,11 +9,11 @@ use std::sync::atomic::Ordering;
 
 #[cfg(feature = "store")]
 use super::wire;
-use super::{CacheEntry, IdPosition, Payload};
+use super::{CacheEntry, EntryPayload, IdPosition};
 use crate::cache::reason::Reason;
-use crate::gzip::inflate::{gunzip, InflateError};
-use crate::jsonrpc::response::{self, Outcome, Response};
-use crate::memory::Budget;
+use crate::gzip::inflate::{gunzip_reserved, InflateError};
+use crate::jsonrpc::response::{self, JsonRpcResponse, OutcomeSpan};
+use crate::memory::MemoryBudget;
 
 /// Length in bytes below which no memory is reserved for the check: at most one entry per thread is
 /// checked at a time.
@@ -39,7 +39,7 @@ impl CacheEntry {
     /// them. An entry that fails the check, or can't be checked for lack of memory, has to be
     /// removed.
     pub fn passes_check(&self) -> bool {
-        self.check().is_ok()
+        self.check_if_unchecked().is_ok()
     }
 
     /// Parses the entry strictly if it was stored unchecked and was not parsed before.
@@ -47,9 +47,9 @@ impl CacheEntry {
     /// # Errors
     /// Returns [`Reason::Memory`] if memory is refused, or the reason why the entry is no valid
     /// response.
-    pub fn check(&self) -> Result<(), Reason> {
+    pub fn check_if_unchecked(&self) -> Result<(), Reason> {
         if self.is_unchecked() {
-            self.read()?;
+            self.checked_bytes()?;
             self.unread.store(false, Ordering::Relaxed);
         }
         Ok(())
@@ -61,49 +61,55 @@ impl CacheEntry {
     /// # Errors
     /// Returns the errors of [`check`](Self::check), and [`Reason::Memory`] if the budget is used
     /// up.
-    pub fn check_within(&self, budget: &Budget, limit: usize) -> Result<(), Reason> {
+    pub fn check_within(&self, budget: &MemoryBudget, limit: usize) -> Result<(), Reason> {
         if !self.is_unchecked() {
             return Ok(());
         }
-        let coded = match &self.payload {
-            Payload::Raw(_) => 0,
-            Payload::Open(open) => open.bytes.len(),
+        let coded = match &self.stored_payload {
+            EntryPayload::Raw(_) => 0,
+            EntryPayload::Open(open) => open.bytes.len(),
         };
-        let plain = usize::try_from(self.length(ANY_ID)).map_err(|_| Reason::Memory)?;
+        let plain = usize::try_from(self.response_length(ANY_ID)).map_err(|_| Reason::Memory)?;
         let _memory = match plain {
             0..MIN_RESERVED => None,
             _ => {
                 let needed = plain.saturating_add(coded);
-                Some(budget.reserve(needed, limit).ok_or(Reason::Memory)?)
+                Some(budget.reserve_bytes(needed, limit).ok_or(Reason::Memory)?)
             }
         };
-        self.check()
+        self.check_if_unchecked()
     }
 
-    fn read(&self) -> Result<(), Reason> {
+    fn checked_bytes(&self) -> Result<(), Reason> {
         let body = if self.is_compressed() {
-            let coded = self.gzip(ANY_ID).and_then(|coded| coded.try_to_vec());
-            let length = usize::try_from(self.length(ANY_ID)).map_err(|_| Reason::Memory)?;
-            gunzip(&coded.ok_or(Reason::Memory)?, length).map_err(|error| match error {
+            let coded = self
+                .response_for_gzip_client(ANY_ID)
+                .and_then(|coded| coded.try_to_vec());
+            let length =
+                usize::try_from(self.response_length(ANY_ID)).map_err(|_| Reason::Memory)?;
+            gunzip_reserved(&coded.ok_or(Reason::Memory)?, length).map_err(|error| match error {
                 InflateError::OutOfMemory => Reason::Memory,
                 _ => Reason::Malformed,
             })?
         } else {
-            let plain = self.identity(ANY_ID).and_then(|plain| plain.try_to_vec());
+            let plain = self
+                .response_for_identity_client(ANY_ID)
+                .and_then(|plain| plain.try_to_vec());
             plain.ok_or(Reason::Memory)?
         };
-        let answer = response::parse(&body).map_err(|error| Reason::from_response_error(&error))?;
+        let answer =
+            response::parse_response(&body).map_err(|error| Reason::from_response_error(&error))?;
         match self.matches_envelope(&answer, &body) {
             Some(true) => Ok(()),
             _ => Err(Reason::Malformed),
         }
     }
 
-    fn matches_envelope(&self, answer: &Response, body: &[u8]) -> Option<bool> {
-        let Outcome::Result(result) = &answer.outcome else {
+    fn matches_envelope(&self, answer: &JsonRpcResponse, body: &[u8]) -> Option<bool> {
+        let OutcomeSpan::Result(result) = &answer.outcome else {
             return None;
         };
-        let envelope = self.envelope();
+        let envelope = self.envelope_bytes();
         let before = envelope.before.len();
         let (id, other) = match envelope.id {
             IdPosition::BeforeResult => (&answer.id, result),
@@ -122,9 +128,9 @@ impl CacheEntry {
 /// Returns the bytes of an entry with the flag of a checked one, if it
 /// [passes](CacheEntry::passes_check) the check.
 #[cfg(feature = "store")]
-pub(crate) fn read(bytes: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn checked_bytes(bytes: &[u8]) -> Option<Vec<u8>> {
     // the times have no effect
-    let entry = wire::decode(bytes, 0, 0, 0)?;
+    let entry = wire::decode_entry(bytes, 0, 0, 0)?;
     if !entry.passes_check() {
         return None;
     }

@@ -8,11 +8,11 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CacheEntry, EntryMeta, Envelope, IdPosition, Payload};
-use crate::bytes::{copy_of, Bytes};
+use super::{CacheEntry, EntryMeta, EntryPayload, EnvelopeBytes, IdPosition};
+use crate::bytes::{try_copy, SharedBytes};
 use crate::cache::class::Class;
 use crate::cache::response_directives;
-use crate::gzip::open::OpenStream;
+use crate::gzip::open_stream::OpenStream;
 use crate::negotiate::media_type;
 
 /// Magic and version. The version changes with every change of the format; bytes of another version
@@ -20,25 +20,25 @@ use crate::negotiate::media_type;
 const MAGIC: [u8; 4] = *b"SZE\x07";
 
 /// Length of magic and head length, then of all that precedes the head, in bytes.
-const FLAGS: usize = 8;
-const FIXED: usize = FLAGS + 1;
+const FLAGS_OFFSET: usize = 8;
+const HEAD_OFFSET: usize = FLAGS_OFFSET + 1;
 
 /// Maximum expansion by deflate: two bits make at most 258 bytes.
 const MAX_EXPANSION: u64 = 258 * 4;
 
 /// Flag of an entry that has to be checked before it is sent.
-const UNCHECKED: u8 = 1;
+const UNCHECKED_FLAG: u8 = 1;
 
 /// Maximum length of a number in postcard's format (LEB128), in bytes.
-const NUMBER: usize = 10;
+const MAX_NUMBER_LENGTH: usize = 10;
 
 /// Upper bound of a head's length without its variable parts: numbers, lengths, a namespace and
 /// tags, in bytes.
-const MAX_FIXED_LENGTH: usize = 13 * NUMBER + 16 + 9;
+const MAX_FIXED_LENGTH: usize = 13 * MAX_NUMBER_LENGTH + 16 + 9;
 
 /// The properties and the envelope of a serialized entry, without its payload and its times.
 #[derive(Deserialize, Serialize)]
-pub(super) struct Head<'a> {
+pub(super) struct EntryHead<'a> {
     meta: Cow<'a, EntryMeta>,
     #[serde(borrow)]
     fields: Vec<(&'a [u8], &'a [u8])>,
@@ -55,45 +55,47 @@ pub(super) struct Head<'a> {
     pub(super) recompressed: bool,
 }
 
-impl<'a> Head<'a> {
+impl<'a> EntryHead<'a> {
     /// Parses the head of an entry's bytes, and returns it with the payload.
     pub(super) fn parse(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
-        let (fixed, rest) = bytes.split_at_checked(FIXED)?;
-        let (magic, length) = fixed[..FLAGS].split_at(MAGIC.len());
-        let flags = fixed[FLAGS];
-        if magic != MAGIC || flags & !UNCHECKED != 0 {
+        let (fixed, rest) = bytes.split_at_checked(HEAD_OFFSET)?;
+        let (magic, length) = fixed[..FLAGS_OFFSET].split_at(MAGIC.len());
+        let flags = fixed[FLAGS_OFFSET];
+        if magic != MAGIC || flags & !UNCHECKED_FLAG != 0 {
             return None;
         }
         let length = u32::from_le_bytes(length.try_into().ok()?);
         let (head, payload) = rest.split_at_checked(usize::try_from(length).ok()?)?;
         let (mut head, left): (Self, _) = postcard::take_from_bytes(head).ok()?;
-        head.unread = flags & UNCHECKED != 0;
+        head.unread = flags & UNCHECKED_FLAG != 0;
         left.is_empty().then_some((head, payload))
     }
 
     /// Serializes the bytes before the payload. Returns `None` if memory is refused.
-    pub(super) fn bytes(&self) -> Option<Vec<u8>> {
+    pub(super) fn serialize_head(&self) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
-        bytes.try_reserve_exact(FIXED + self.max_length()).ok()?;
+        bytes
+            .try_reserve_exact(HEAD_OFFSET + self.max_length())
+            .ok()?;
         bytes.extend_from_slice(&MAGIC);
-        bytes.extend_from_slice(&[0; FIXED - MAGIC.len()]);
+        bytes.extend_from_slice(&[0; HEAD_OFFSET - MAGIC.len()]);
         let mut bytes = postcard::to_extend(self, bytes).ok()?;
-        let length = u32::try_from(bytes.len() - FIXED).ok()?;
-        bytes[MAGIC.len()..FLAGS].copy_from_slice(&length.to_le_bytes());
-        bytes[FLAGS] = if self.unread { UNCHECKED } else { 0 };
+        let length = u32::try_from(bytes.len() - HEAD_OFFSET).ok()?;
+        bytes[MAGIC.len()..FLAGS_OFFSET].copy_from_slice(&length.to_le_bytes());
+        bytes[FLAGS_OFFSET] = if self.unread { UNCHECKED_FLAG } else { 0 };
         Some(bytes)
     }
 }
 
-impl Head<'_> {
+impl EntryHead<'_> {
     /// Whether this may be sent as the head of a response with that payload: a final status,
     /// headers that a cache may store (RFC 9111, 3 and 3.1), and a possible length.
     fn is_valid(&self, payload: &[u8]) -> bool {
         let has_body = !payload.is_empty() || !self.before.is_empty();
         let can_have_body = !matches!(self.meta.status, 204 | 205);
         let is_field = |&(name, value): &(&[u8], &[u8])| {
-            media_type::is_token(name)
-                && response_directives::is_stored_field(name)
+            media_type::is_http_token(name)
+                && response_directives::is_stored_header(name)
                 && !name.eq_ignore_ascii_case(b"set-cookie")
                 && !value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0))
         };
@@ -101,7 +103,7 @@ impl Head<'_> {
             let most = (payload.len() as u64).saturating_mul(MAX_EXPANSION);
             length <= most
         };
-        response_directives::is_storable(self.meta.status)
+        response_directives::is_storable_status(self.meta.status)
             && (can_have_body || !has_body)
             && self.fields.iter().all(is_field)
             && self.coded.is_none_or(inflates)
@@ -111,7 +113,7 @@ impl Head<'_> {
     fn max_length(&self) -> usize {
         let fields = self.fields.iter();
         let fields: usize = fields
-            .map(|(name, value)| name.len() + value.len() + 2 * NUMBER)
+            .map(|(name, value)| name.len() + value.len() + 2 * MAX_NUMBER_LENGTH)
             .sum();
         MAX_FIXED_LENGTH + fields + self.before.len() + self.between.len() + self.after.len()
     }
@@ -120,23 +122,23 @@ impl Head<'_> {
 /// The bytes of an entry for the owner or the store, in two parts: the head, and the payload, which
 /// is shared with the entry.
 #[derive(Debug)]
-pub struct Encoded {
+pub struct EncodedEntry {
     /// Bytes before the payload.
     pub head: Vec<u8>,
     /// The payload.
-    pub payload: Bytes,
+    pub payload: SharedBytes,
 }
 
-impl Encoded {
+impl EncodedEntry {
     /// Serializes an entry for the owner or the store. Returns `None` if memory is refused.
     pub fn from_entry(entry: &CacheEntry) -> Option<Self> {
-        let (meta, envelope) = (entry.meta(), entry.envelope());
-        let (coded, payload) = match entry.payload() {
-            Payload::Raw(bytes) => (None, bytes),
-            Payload::Open(open) => (Some((open.crc, open.length)), &open.bytes),
+        let (meta, envelope) = (entry.response_metadata(), entry.envelope_bytes());
+        let (coded, payload) = match entry.stored_payload() {
+            EntryPayload::Raw(bytes) => (None, bytes),
+            EntryPayload::Open(open) => (Some((open.crc, open.length)), &open.bytes),
         };
         let fields = meta.fields.iter();
-        let head = Head {
+        let head = EntryHead {
             meta: Cow::Borrowed(meta),
             fields: fields
                 .map(|(name, value)| (&name[..], &value[..]))
@@ -150,7 +152,7 @@ impl Encoded {
             recompressed: false,
         };
         Some(Self {
-            head: head.bytes()?,
+            head: head.serialize_head()?,
             payload: payload.clone(),
         })
     }
@@ -163,24 +165,24 @@ impl Encoded {
 
 /// Decodes an entry that is `age` milliseconds old at `now` and fresh for `fresh` more, both of the
 /// caller's clock. Returns `None` if the bytes are no entry, or memory is refused.
-pub fn decode(bytes: &[u8], now: u64, age: u64, fresh: u64) -> Option<CacheEntry> {
+pub fn decode_entry(bytes: &[u8], now: u64, age: u64, fresh: u64) -> Option<CacheEntry> {
     let (start, entry_with) = read_head(bytes, now, age, fresh)?;
-    Some(entry_with(Bytes::copy_of(bytes.get(start..)?)?))
+    Some(entry_with(SharedBytes::try_copy_from(bytes.get(start..)?)?))
 }
 
 /// Decodes an entry like [`decode`], without copying a long payload.
-pub fn decode_all(bytes: Vec<u8>, now: u64, age: u64, fresh: u64) -> Option<CacheEntry> {
+pub fn decode_owned_entry(bytes: Vec<u8>, now: u64, age: u64, fresh: u64) -> Option<CacheEntry> {
     let (start, entry_with) = read_head(&bytes, now, age, fresh)?;
-    Some(entry_with(Bytes::rest_of(bytes, start)?))
+    Some(entry_with(SharedBytes::try_from_offset(bytes, start)?))
 }
 
 /// Returns the length of the identity payload in bytes, as the head specifies it, if the entry is
 /// [unchecked](CacheEntry::is_unchecked).
 pub fn unchecked_length(bytes: &[u8]) -> Option<u64> {
-    if bytes.get(FLAGS)? & UNCHECKED == 0 {
+    if bytes.get(FLAGS_OFFSET)? & UNCHECKED_FLAG == 0 {
         return None;
     }
-    let (head, payload) = Head::parse(bytes)?;
+    let (head, payload) = EntryHead::parse(bytes)?;
     Some(
         head.coded
             .map_or(payload.len() as u64, |(_, length)| length),
@@ -190,19 +192,19 @@ pub fn unchecked_length(bytes: &[u8]) -> Option<u64> {
 /// Returns the bytes of the same entry without the flag of an unchecked one. Returns `None` if the
 /// bytes are no entry, or memory is refused.
 pub fn with_checked_flag(bytes: &[u8]) -> Option<Vec<u8>> {
-    let mut read = copy_of(bytes)?;
-    *read.get_mut(FLAGS)? &= !UNCHECKED;
+    let mut read = try_copy(bytes)?;
+    *read.get_mut(FLAGS_OFFSET)? &= !UNCHECKED_FLAG;
     Some(read)
 }
 
 /// Returns the bytes of the same entry as an immutable one of `block`, which was finalized when the
 /// request was sent to the node. Returns `None` if the bytes are no entry, or memory is refused.
-pub fn as_immutable(bytes: &[u8], block: u64) -> Option<Vec<u8>> {
-    let (mut head, payload) = Head::parse(bytes)?;
+pub fn as_immutable_entry(bytes: &[u8], block: u64) -> Option<Vec<u8>> {
+    let (mut head, payload) = EntryHead::parse(bytes)?;
     let meta = head.meta.to_mut();
     meta.class = Class::Immutable;
     (meta.block_number, meta.height) = (Some(block), Some(block));
-    let mut other = head.bytes()?;
+    let mut other = head.serialize_head()?;
     other.try_reserve_exact(payload.len()).ok()?;
     other.extend_from_slice(payload);
     Some(other)
@@ -215,20 +217,20 @@ fn read_head(
     now: u64,
     age: u64,
     fresh: u64,
-) -> Option<(usize, impl FnOnce(Bytes) -> CacheEntry)> {
-    let (head, payload) = Head::parse(bytes)?;
+) -> Option<(usize, impl FnOnce(SharedBytes) -> CacheEntry)> {
+    let (head, payload) = EntryHead::parse(bytes)?;
     if !head.is_valid(payload) {
         return None;
     }
     let start = bytes.len() - payload.len();
-    let envelope = Envelope {
+    let envelope = EnvelopeBytes {
         id: head.id,
-        before: copy_of(head.before)?.into(),
-        between: copy_of(head.between)?.into(),
-        after: copy_of(head.after)?.into(),
+        before: try_copy(head.before)?.into(),
+        between: try_copy(head.between)?.into(),
+        after: try_copy(head.after)?.into(),
     };
     let fields = head.fields.iter();
-    let fields = fields.map(|(name, value)| Some((copy_of(name)?, copy_of(value)?)));
+    let fields = fields.map(|(name, value)| Some((try_copy(name)?, try_copy(value)?)));
     let meta = EntryMeta {
         fields: fields.collect::<Option<_>>()?,
         stored_at: now.saturating_sub(age),
@@ -238,8 +240,8 @@ fn read_head(
     let (coded, unread) = (head.coded, head.unread);
     let entry_with = move |payload| {
         let payload = match coded {
-            None => Payload::Raw(payload),
-            Some((crc, length)) => Payload::Open(OpenStream::new(payload, crc, length)),
+            None => EntryPayload::Raw(payload),
+            Some((crc, length)) => EntryPayload::Open(OpenStream::new(payload, crc, length)),
         };
         let entry = CacheEntry::new(envelope, payload, meta);
         match unread {
@@ -252,17 +254,19 @@ fn read_head(
 
 #[cfg(test)]
 mod tests {
-    use super::{decode, decode_all, unchecked_length, with_checked_flag, Encoded};
-    use crate::bytes::Bytes;
+    use super::{
+        decode_entry, decode_owned_entry, unchecked_length, with_checked_flag, EncodedEntry,
+    };
+    use crate::bytes::SharedBytes;
     use crate::cache::class::Class;
     use crate::cache::entry::{
-        CacheEntry, CompressionGate, EntryMeta, Envelope, IdPosition, Payload,
+        CacheEntry, CompressionGate, EntryMeta, EntryPayload, EnvelopeBytes, IdPosition,
     };
     use crate::cache::response_directives::StaleDirectives;
-    use crate::gzip::open::OpenStream;
+    use crate::gzip::open_stream::OpenStream;
 
-    fn envelope(id: IdPosition) -> Envelope {
-        Envelope {
+    fn envelope(id: IdPosition) -> EnvelopeBytes {
+        EnvelopeBytes {
             id,
             before: b"{\"jsonrpc\":\"2.0\",\"id\":"[..].into(),
             between: b",\"result\":"[..].into(),
@@ -298,7 +302,7 @@ mod tests {
     }
 
     fn bytes_of(entry: &CacheEntry) -> Vec<u8> {
-        Encoded::from_entry(entry).unwrap().to_vec()
+        EncodedEntry::from_entry(entry).unwrap().to_vec()
     }
 
     fn entries() -> Vec<CacheEntry> {
@@ -317,7 +321,13 @@ mod tests {
             [
                 CacheEntry::compress_payload(envelope(id), b"null", gate(1000), meta()).unwrap(),
                 CacheEntry::compress_payload(envelope(id), &long, gate(0), meta()).unwrap(),
-                CacheEntry::compress_payload(Envelope::none(), b"", gate(1000), empty()).unwrap(),
+                CacheEntry::compress_payload(
+                    EnvelopeBytes::for_whole_body(),
+                    b"",
+                    gate(1000),
+                    empty(),
+                )
+                .unwrap(),
             ]
         })
         .collect()
@@ -326,36 +336,36 @@ mod tests {
     #[test]
     fn serialized_entry_is_decoded_unchanged() {
         for entry in entries() {
-            let read = decode(&bytes_of(&entry), 11_000, 500, 700).unwrap();
-            let whole = decode_all(bytes_of(&entry), 11_000, 500, 700).unwrap();
+            let read = decode_entry(&bytes_of(&entry), 11_000, 500, 700).unwrap();
+            let whole = decode_owned_entry(bytes_of(&entry), 11_000, 500, 700).unwrap();
             assert_eq!(bytes_of(&whole), bytes_of(&read));
             assert_eq!(
-                (whole.envelope(), whole.meta()),
-                (read.envelope(), read.meta())
+                (whole.envelope_bytes(), whole.response_metadata()),
+                (read.envelope_bytes(), read.response_metadata())
             );
-            assert_eq!(read.envelope(), entry.envelope());
+            assert_eq!(read.envelope_bytes(), entry.envelope_bytes());
             let expected = EntryMeta {
                 stored_at: 10_500,
                 expires_at: 11_700,
-                ..entry.meta().clone()
+                ..entry.response_metadata().clone()
             };
-            assert_eq!(read.meta(), &expected);
-            let gzip = |entry: &CacheEntry| entry.gzip(b"9").unwrap().to_vec();
+            assert_eq!(read.response_metadata(), &expected);
+            let gzip = |entry: &CacheEntry| entry.response_for_gzip_client(b"9").unwrap().to_vec();
             assert_eq!(gzip(&read), gzip(&entry));
-            assert_eq!(read.weight(), entry.weight());
+            assert_eq!(read.memory_weight(), entry.memory_weight());
         }
     }
 
     #[test]
     fn unchecked_flag_is_kept_by_serialization() {
         for entry in entries() {
-            let read = decode(&bytes_of(&entry), 0, 0, 0).unwrap();
+            let read = decode_entry(&bytes_of(&entry), 0, 0, 0).unwrap();
             assert!(!read.is_unchecked());
             assert_eq!(unchecked_length(&bytes_of(&entry)), None);
             let (read, entry) = (bytes_of(&entry), entry.mark_unchecked());
             let unread = bytes_of(&entry);
-            assert!(decode(&unread, 0, 0, 0).unwrap().is_unchecked());
-            let length = entry.length(b"") - entry.envelope().length() as u64;
+            assert!(decode_entry(&unread, 0, 0, 0).unwrap().is_unchecked());
+            let length = entry.response_length(b"") - entry.envelope_bytes().length() as u64;
             assert_eq!(unchecked_length(&unread), Some(length));
             assert_eq!(with_checked_flag(&unread), Some(read));
         }
@@ -365,14 +375,14 @@ mod tests {
     fn truncated_or_damaged_heads_are_not_decoded() {
         for entry in entries() {
             let bytes = bytes_of(&entry);
-            let head = Encoded::from_entry(&entry).unwrap().head.len();
+            let head = EncodedEntry::from_entry(&entry).unwrap().head.len();
             for cut in 0..head {
-                assert!(decode(&bytes[..cut], 0, 0, 0).is_none(), "{cut}");
+                assert!(decode_entry(&bytes[..cut], 0, 0, 0).is_none(), "{cut}");
             }
             for at in 0..9 {
                 let mut other = bytes.clone();
                 other[at] ^= 0x10;
-                assert!(decode(&other, 0, 0, 0).is_none(), "{at}");
+                assert!(decode_entry(&other, 0, 0, 0).is_none(), "{at}");
             }
         }
     }
@@ -387,8 +397,9 @@ mod tests {
                 level: 1,
             };
             let entry =
-                CacheEntry::compress_payload(Envelope::none(), b"null", gate, meta).unwrap();
-            decode(&bytes_of(&entry), 0, 0, 0).is_some()
+                CacheEntry::compress_payload(EnvelopeBytes::for_whole_body(), b"null", gate, meta)
+                    .unwrap();
+            decode_entry(&bytes_of(&entry), 0, 0, 0).is_some()
         };
         for status in [
             0,
@@ -442,9 +453,13 @@ mod tests {
     #[test]
     fn entry_with_an_impossible_payload_length_is_not_decoded() {
         for (length, is_valid) in [(4128, true), (4129, false), (u64::MAX, false)] {
-            let open = OpenStream::new(Bytes::copy_of(b"abcd").unwrap(), 1, length);
-            let entry = CacheEntry::new(Envelope::none(), Payload::Open(open), meta());
-            let decoded = decode(&bytes_of(&entry), 0, 0, 0);
+            let open = OpenStream::new(SharedBytes::try_copy_from(b"abcd").unwrap(), 1, length);
+            let entry = CacheEntry::new(
+                EnvelopeBytes::for_whole_body(),
+                EntryPayload::Open(open),
+                meta(),
+            );
+            let decoded = decode_entry(&bytes_of(&entry), 0, 0, 0);
             assert_eq!(decoded.is_some(), is_valid, "{length}");
         }
     }
@@ -456,9 +471,9 @@ mod tests {
             for value in [0, 1, 0x7f, 0x80, 0xff] {
                 let mut other = bytes.clone();
                 other[at] = value;
-                if let Some(entry) = decode(&other, 0, 0, 0) {
-                    let _ = entry.length(b"1");
-                    let _ = entry.weight();
+                if let Some(entry) = decode_entry(&other, 0, 0, 0) {
+                    let _ = entry.response_length(b"1");
+                    let _ = entry.memory_weight();
                 }
             }
         }

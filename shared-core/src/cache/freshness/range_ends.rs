@@ -1,8 +1,8 @@
 //! The blocks that a call names, and the class of the least final one.
 
 use super::super::class::Class;
-use crate::jsonrpc::block::{self, BlockReference, RangeEnd, Tag};
-use crate::jsonrpc::methods::{Method, ResultBlockPath};
+use crate::jsonrpc::block_reference::{self, BlockReference, BlockTag, RangeEnd};
+use crate::jsonrpc::methods::{MethodRow, ResultBlockPath};
 
 /// The blocks on which the response to a call depends, by the block references that the call names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,27 +29,29 @@ pub(super) enum BlockDependency {
 }
 
 impl BlockDependency {
-    pub(super) fn for_call(method: &Method, params: Option<&[u8]>) -> Self {
-        match block::reference(method, params) {
-            BlockReference::InResult => Self::Transaction(block::transaction(params)),
+    pub(super) fn for_call(method: &MethodRow, params: Option<&[u8]>) -> Self {
+        match block_reference::call_block_reference(method, params) {
+            BlockReference::InResult => {
+                Self::Transaction(block_reference::call_transaction_hash(params))
+            }
             BlockReference::None if method.in_result == ResultBlockPath::Itself => Self::Head,
-            reference => dependency(reference).map_or(Self::None, |(_, named)| named),
+            reference => reference_dependency(reference).map_or(Self::None, |(_, named)| named),
         }
     }
 }
 
 /// Returns the class that the finality of a block reference permits while the state of the chain is
 /// unknown, or `None` if the response is not stored.
-pub(super) fn class_of(reference: BlockReference) -> Option<Class> {
+pub(super) fn class_by_finality(reference: BlockReference) -> Option<Class> {
     match reference {
         BlockReference::InResult => Some(Class::Unfinalized),
-        _ => dependency(reference).map(|(class, _)| class),
+        _ => reference_dependency(reference).map(|(class, _)| class),
     }
 }
 
 /// Returns the class and the dependency of a block reference. A range is as final as the less final
 /// of its ends.
-fn dependency(reference: BlockReference) -> Option<(Class, BlockDependency)> {
+fn reference_dependency(reference: BlockReference) -> Option<(Class, BlockDependency)> {
     Some(match reference {
         BlockReference::Hash {
             hash,
@@ -59,7 +61,7 @@ fn dependency(reference: BlockReference) -> Option<(Class, BlockDependency)> {
             true => (Class::Unfinalized, BlockDependency::Block(hash)),
         },
         BlockReference::Number(number) => (Class::Unfinalized, BlockDependency::Number(number)),
-        BlockReference::Tag(Tag::Latest) => (Class::Tip, BlockDependency::Head),
+        BlockReference::Tag(BlockTag::Latest) => (Class::Tip, BlockDependency::Head),
         BlockReference::Tag(tag) => range_dependency([RangeEnd::Tag(tag); 2])?,
         BlockReference::Range { from, to } => range_dependency([from, to])?,
         // a method by finality that depends on no block
@@ -76,13 +78,15 @@ fn range_dependency(ends: [RangeEnd; 2]) -> Option<(Class, BlockDependency)> {
     let last = numbers.max();
     // the least final first
     Some(match last {
-        _ if has(Tag::Pending) => return None,
-        _ if has(Tag::Safe) || has(Tag::Finalized) => (Class::Tip, BlockDependency::MovingTag),
-        _ if has(Tag::Latest) && has(Tag::Earliest) => {
+        _ if has(BlockTag::Pending) => return None,
+        _ if has(BlockTag::Safe) || has(BlockTag::Finalized) => {
+            (Class::Tip, BlockDependency::MovingTag)
+        }
+        _ if has(BlockTag::Latest) && has(BlockTag::Earliest) => {
             (Class::Tip, BlockDependency::Earliest(last))
         }
-        _ if has(Tag::Latest) => (Class::Tip, BlockDependency::None),
-        _ if has(Tag::Earliest) => (Class::Unfinalized, BlockDependency::Earliest(last)),
+        _ if has(BlockTag::Latest) => (Class::Tip, BlockDependency::None),
+        _ if has(BlockTag::Earliest) => (Class::Unfinalized, BlockDependency::Earliest(last)),
         last => (Class::Unfinalized, BlockDependency::UpTo(last?)),
     })
 }

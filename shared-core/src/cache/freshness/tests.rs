@@ -2,9 +2,9 @@ mod ends;
 
 use std::sync::{Arc, LazyLock};
 
-use super::{CallOutcome, Class, FinalUpgrade, Lifetimes, Prospect, ResultFacts};
+use super::{CallOutcome, CallProspect, Class, FinalUpgrade, Lifetimes, ResultFacts};
 use crate::cache::chain::{Chain, ChainChange, ChainState, DispatchMark, HeightKind};
-use crate::jsonrpc::method_spec::{to_spec, MethodSpecs};
+use crate::jsonrpc::method_spec::{format_row, MethodSpecs};
 use crate::jsonrpc::methods;
 
 /// Abbreviations in the rows of tables.
@@ -47,9 +47,9 @@ fn known(params: &str) -> ResultFacts<'_> {
     }
 }
 
-fn prospect(method: &str, params: &str) -> Option<Prospect> {
+fn prospect(method: &str, params: &str) -> Option<CallProspect> {
     let known = known(params);
-    Prospect::for_call(method.as_bytes(), known.params, known.valid)
+    CallProspect::for_call(method.as_bytes(), known.params, known.valid)
 }
 
 /// Formats a classification as in the rows: class with block or height, or `no` if it is not
@@ -114,7 +114,7 @@ fn block_of_a_response_is_read_from_the_call_or_the_result() {
         eth_getBlockByHash | [HASH] | {"number":"0x1","hash":HASH,"l1BatchNumber":"0x1"} | immutable 1"#;
     for [method, params, result, expected] in rows(table) {
         let judged = prospect(&method, &params)
-            .and_then(|prospect| prospect.classify(result.as_bytes(), known(&params)));
+            .and_then(|prospect| prospect.classify_result(result.as_bytes(), known(&params)));
         let block = judged.map(|judged| (judged.class, judged.block));
         assert_eq!(text(block), expected, "{method} {params} {result}");
     }
@@ -122,20 +122,20 @@ fn block_of_a_response_is_read_from_the_call_or_the_result() {
 
 /// Returns a dispatch mark with head 160, finalized block 96, and a reported head 161.
 fn mark() -> DispatchMark {
-    let mut state = ChainState::unknown(HeightKind::Blocks, 1_000);
+    let mut state = ChainState::without_known_blocks(HeightKind::Blocks, 1_000);
     state.apply_change(ChainChange::ChainVerified(true));
     state.apply_change(ChainChange::Head(160));
     state.apply_change(ChainChange::Final(Some(96)));
     state.seen = 161;
-    Chain::new(state).mark()
+    Chain::new(state).dispatch_mark()
 }
 
 /// Returns the default lifetimes with a method row of an operator.
 fn with_method_row(method: &str, words: &str) -> Lifetimes {
     let mut rows = MethodSpecs::default();
     let words: Vec<&[u8]> = words.split(' ').map(str::as_bytes).collect();
-    rows.add(method.as_bytes(), &words).unwrap();
-    Lifetimes::default().with_rows(Arc::new(rows))
+    rows.add_row(method.as_bytes(), &words).unwrap();
+    Lifetimes::default().with_method_rows(Arc::new(rows))
 }
 
 /// Classifies the result of each row, on a chain that is followed, and compares class and height.
@@ -147,21 +147,22 @@ fn judge_all(table: &str, mark: &DispatchMark) {
             ..known(&params)
         };
         let judged = prospect(&method, &params)
-            .and_then(|prospect| prospect.classify(result.as_bytes(), known));
+            .and_then(|prospect| prospect.classify_result(result.as_bytes(), known));
         let classified = judged.map(|judged| {
-            assert_eq!(judged.valid, known.valid.class(judged.class));
+            assert_eq!(judged.valid, known.valid.lifetime_for_class(judged.class));
             (judged.class, judged.height)
         });
         assert_eq!(text(classified), expected, "{method} {params} {result}");
-        let words = to_spec(methods::method(method.as_bytes()));
+        let words = format_row(methods::method_row(method.as_bytes()));
         let theirs = method.replacen(method.split('_').next().unwrap(), "acme", 1);
         let valid = with_method_row(&theirs, &words);
         let known = ResultFacts {
             valid: &valid,
             ..known
         };
-        let prospect = Prospect::for_call(theirs.as_bytes(), known.params, known.valid);
-        let again = prospect.and_then(|prospect| prospect.classify(result.as_bytes(), known));
+        let prospect = CallProspect::for_call(theirs.as_bytes(), known.params, known.valid);
+        let again =
+            prospect.and_then(|prospect| prospect.classify_result(result.as_bytes(), known));
         let hashless = |judged: super::Classification| {
             (judged.class, judged.height, judged.block, judged.if_final)
         };
@@ -272,7 +273,7 @@ fn receipt_of_another_transaction_is_not_stored() {
         let params = expand(requested);
         let receipt = expand(r#"{"blockNumber":"0x60","blockHash":OTHER,"transactionHash":HASH}"#);
         let prospect = prospect("eth_getTransactionReceipt", &params)?;
-        prospect.classify(receipt.as_bytes(), known(&params))
+        prospect.classify_result(receipt.as_bytes(), known(&params))
     };
     assert!(judged("[HASH]").is_some() && judged("[OTHER]").is_none());
 }
@@ -319,8 +320,9 @@ fn operator_method_is_classified_by_its_method_row() {
             mark: Some(&mark),
             valid: &valid,
         };
-        let prospect = Prospect::for_call(b"acme_x", known.params, known.valid);
-        let judged = prospect.and_then(|prospect| prospect.classify(result.as_bytes(), known));
+        let prospect = CallProspect::for_call(b"acme_x", known.params, known.valid);
+        let judged =
+            prospect.and_then(|prospect| prospect.classify_result(result.as_bytes(), known));
         let classified = judged.map(|judged| (judged.class, judged.height));
         assert_eq!(text(classified), expected, "{words} {params} {result}");
     }
@@ -339,7 +341,7 @@ fn null_result_is_not_cached_if_the_result_names_the_block() {
             valid: &valid,
             ..known("[]")
         };
-        let prospect = Prospect::for_call(b"acme_x", known.params, &valid).unwrap();
+        let prospect = CallProspect::for_call(b"acme_x", known.params, &valid).unwrap();
         let nothing = prospect.classify_empty(CallOutcome::Result(b"null"), known);
         assert_eq!(nothing.valid, lifetime, "{words}");
     }
@@ -354,8 +356,8 @@ fn range_that_may_be_incomplete_is_immutable_after_a_confirmation() {
             mark: Some(&mark),
             valid,
         };
-        let prospect = Prospect::for_call(b"trace_filter", known.params, valid)?;
-        let judged = prospect.classify(result.as_bytes(), known)?;
+        let prospect = CallProspect::for_call(b"trace_filter", known.params, valid)?;
+        let judged = prospect.classify_result(result.as_bytes(), known)?;
         Some((judged.class, judged.valid, judged.if_repeated))
     };
     let mut valid = Lifetimes::default();
@@ -384,7 +386,7 @@ fn trace_has_an_upgrade_for_a_finalized_transaction() {
             mark,
             ..known(params)
         };
-        let judged = prospect(method, params)?.classify(result.as_bytes(), known);
+        let judged = prospect(method, params)?.classify_result(result.as_bytes(), known);
         judged.unwrap().if_final
     };
     let (mark, params) = (mark(), expand("[HASH,{}]"));
@@ -412,12 +414,12 @@ fn trace_has_an_upgrade_for_a_finalized_transaction() {
 
 #[test]
 fn response_is_immutable_only_below_a_known_finalized_block() {
-    let mut state = ChainState::unknown(HeightKind::Blocks, 1_000);
+    let mut state = ChainState::without_known_blocks(HeightKind::Blocks, 1_000);
     let judge = |state: &ChainState, expected: &str| {
         let row = "eth_getBalance | [ADDR,\"0x60\"] | \"0x0\" | ";
         judge_all(
             &format!("{row}{expected}"),
-            &Chain::new(state.clone()).mark(),
+            &Chain::new(state.clone()).dispatch_mark(),
         );
     };
     judge(&state, "unfinalized 96");
@@ -444,7 +446,8 @@ fn lifetimes_of_an_operator_override_the_defaults() {
             valid: &valid,
             ..known("[]")
         };
-        let judged = Prospect::for_call(method.as_bytes(), None, &valid)?.classify(b"1", known)?;
+        let judged = CallProspect::for_call(method.as_bytes(), None, &valid)?
+            .classify_result(b"1", known)?;
         Some(judged.valid)
     };
     assert_eq!(lifetime("eth_blockNumber"), None);
@@ -456,7 +459,7 @@ fn lifetimes_of_an_operator_override_the_defaults() {
 
 #[test]
 fn head_of_a_namespace_that_follows_the_beacon_api_is_not_stored() {
-    let mark = |heights| Chain::new(ChainState::unknown(heights, 0)).mark();
+    let mark = |heights| Chain::new(ChainState::without_known_blocks(heights, 0)).dispatch_mark();
     for (method, params, heights, is_other) in [
         ("eth_blockNumber", "[]", HeightKind::Slots, true),
         (
@@ -486,7 +489,7 @@ fn head_of_a_namespace_that_follows_the_beacon_api_is_not_stored() {
             ..known(&params)
         };
         assert_eq!(
-            prospect.classify(b"\"0x9\"", known).is_none(),
+            prospect.classify_result(b"\"0x9\"", known).is_none(),
             is_other,
             "{method}"
         );

@@ -28,9 +28,9 @@ impl Default for BackgroundQueue {
 }
 
 /// Bytes that it keeps alive.
-pub(super) fn weight(job: &OwnerJob) -> u64 {
+pub(super) fn job_entry_weight(job: &OwnerJob) -> u64 {
     match job {
-        OwnerJob::Store { entry, .. } => entry.weight(),
+        OwnerJob::Store { entry, .. } => entry.memory_weight(),
         _ => 0,
     }
 }
@@ -50,13 +50,13 @@ impl BackgroundQueue {
     pub(super) fn push(&mut self, job: OwnerJob) {
         match job {
             OwnerJob::ReleaseLease(key) => return self.push_lease_release(key),
-            OwnerJob::Store { key, .. } if weight(&job) > self.most => {
+            OwnerJob::Store { key, .. } if job_entry_weight(&job) > self.most => {
                 return self.push_lease_release(key)
             }
             _ if self.queue.try_reserve(1).is_err() => return,
             _ => self.queue.push_back(job),
         }
-        let bytes = |queue: &VecDeque<OwnerJob>| queue.iter().map(weight).sum::<u64>();
+        let bytes = |queue: &VecDeque<OwnerJob>| queue.iter().map(job_entry_weight).sum::<u64>();
         while self.queue.len() > MOST || bytes(&self.queue) > self.most {
             if let Some(OwnerJob::Store { key, .. }) = self.queue.pop_front() {
                 self.push_lease_release(key);
@@ -107,13 +107,13 @@ mod tests {
 
     use super::{BackgroundQueue, OwnerJob, MOST, MOST_BYTES, MOST_LEASES};
     use crate::cache::entry::store_attributes::StoreAttributes;
-    use crate::cache::entry::{CacheEntry, EntryMeta, Envelope, Payload};
+    use crate::cache::entry::{CacheEntry, EntryMeta, EntryPayload, EnvelopeBytes};
 
     fn store(n: u8, length: u64) -> OwnerJob {
         let bytes = vec![b'1'; usize::try_from(length).unwrap()];
-        let payload = Payload::Raw(bytes.into());
+        let payload = EntryPayload::Raw(bytes.into());
         let entry = Arc::new(CacheEntry::new(
-            Envelope::none(),
+            EnvelopeBytes::for_whole_body(),
             payload,
             EntryMeta::default(),
         ));

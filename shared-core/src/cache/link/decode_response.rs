@@ -5,12 +5,12 @@ use std::sync::Arc;
 use super::background_queue::BackgroundQueue;
 use super::message::OwnerReply;
 use super::owner_job::{LookupJob, OwnerJob};
-use super::unclaimed_replies::Entries;
-use crate::bytes::push;
+use super::unclaimed_replies::KeyedEntries;
+use crate::bytes::try_push;
 use crate::cache::chain::Chains;
 use crate::cache::entry::CacheEntry;
 use crate::cache::process::flights::FlightOutcome;
-use crate::cache::process::Shared;
+use crate::cache::process::ProcessState;
 use crate::cache::resource::other_format_key;
 use crate::cache::Key;
 use crate::memory;
@@ -18,25 +18,25 @@ use crate::memory;
 /// The entry of an answer; `None`: it is none, or does not hold any more, or
 /// memory is short.
 pub(super) fn decode_entry(
-    shared: &Shared,
+    shared: &ProcessState,
     chains: &Chains,
     key: &Key,
     answer: OwnerReply,
     now: u64,
 ) -> Option<Arc<CacheEntry>> {
     // while memory is short nothing is stored
-    if memory::is_short() {
+    if memory::is_memory_short() {
         return None;
     }
-    let Some(entry) = answer.entry(now) else {
+    let Some(entry) = answer.into_cache_entry(now) else {
         shared.count_invalid_entry();
         return None;
     };
     let entry = observe_entry(entry, chains)?;
     // what was seen here may be on its way to the owner
-    let entry = Some(entry).filter(CacheEntry::holds)?;
-    let hot = shared.hot();
-    let entry = match hot.and_then(|hot| hot.get_any(&other_format_key(key))) {
+    let entry = Some(entry).filter(CacheEntry::is_valid_on_chain)?;
+    let hot = shared.hot_tier();
+    let entry = match hot.and_then(|hot| hot.get_fresh_or_stale(&other_format_key(key))) {
         Some(_) => entry.mark_format_unchecked(),
         None => entry,
     };
@@ -49,13 +49,13 @@ pub(super) fn decode_entry(
 
 /// The entries of an answer to several look-ups.
 pub(super) fn decode_entries(
-    shared: &Shared,
+    shared: &ProcessState,
     chains: &Chains,
     answer: &OwnerReply,
     now: u64,
-) -> Entries {
+) -> KeyedEntries {
     let mut entries = Vec::new();
-    for (key, entry) in answer.entries(now) {
+    for (key, entry) in answer.decode_entry_list(now) {
         let Some(entry) = entry else {
             shared.count_invalid_entry();
             continue;
@@ -63,13 +63,13 @@ pub(super) fn decode_entries(
         let Some(entry) = observe_entry(entry, chains) else {
             continue;
         };
-        if entry.holds() && !memory::is_short() {
+        if entry.is_valid_on_chain() && !memory::is_memory_short() {
             let entry = Arc::new(entry);
-            if let Some(hot) = shared.hot() {
+            if let Some(hot) = shared.hot_tier() {
                 hot.insert(key, Arc::clone(&entry));
             }
             // refused: it is not in hand then
-            let _ = push(&mut entries, (key, entry));
+            let _ = try_push(&mut entries, (key, entry));
         }
     }
     entries
@@ -79,22 +79,26 @@ pub(super) fn decode_entries(
 /// that is known here to be over.
 fn observe_entry(entry: CacheEntry, chains: &Chains) -> Option<CacheEntry> {
     let entry = entry.from_owner(chains)?;
-    if let Some(stamp) = entry.stamp() {
+    if let Some(stamp) = entry.chain_dependency() {
         stamp.observe_owner_dependency();
     }
     Some(entry)
 }
 
 /// The node is to be asked.
-pub(super) fn report_miss(favours: &mut BackgroundQueue, shared: &Shared, look_up: LookupJob) {
+pub(super) fn report_miss(
+    favours: &mut BackgroundQueue,
+    shared: &ProcessState,
+    look_up: LookupJob,
+) {
     if look_up.leases {
-        shared.wake(shared.flights.hand_over(look_up.token));
-        shared.wake(shared.flights.take_released_batches());
+        shared.wake_waiters(shared.flights.hand_over(look_up.token));
+        shared.wake_waiters(shared.flights.take_released_batches());
     } else {
-        shared.wake(
+        shared.wake_waiters(
             shared
                 .flights
-                .finish(look_up.token, FlightOutcome::NotShareable),
+                .finish_flight(look_up.token, FlightOutcome::NotShareable),
         );
     }
     // if nobody is left who wants it
@@ -104,9 +108,9 @@ pub(super) fn report_miss(favours: &mut BackgroundQueue, shared: &Shared, look_u
 }
 
 /// A lease came after whoever asked for it had gone on.
-pub(super) fn release_late_lease(favours: &mut BackgroundQueue, shared: &Shared, key: Key) {
+pub(super) fn release_late_lease(favours: &mut BackgroundQueue, shared: &ProcessState, key: Key) {
     // perhaps to fetch it
-    if !shared.flights.lease(&key) {
+    if !shared.flights.record_lease(&key) {
         favours.push(OwnerJob::ReleaseLease(key));
     }
 }

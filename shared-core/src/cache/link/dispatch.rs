@@ -2,10 +2,10 @@
 
 use super::owner_job::{LookupJob, OwnerJob};
 use super::{
-    Connection, ConnectionAction, ConnectionState, Link, OpenConnection, RequestBatch, State,
-    EVENTS, PURGE,
+    ConnectionAction, ConnectionState, Link, LinkState, OpenConnection, OwnerConnection,
+    RequestBatch, EVENTS, PURGE,
 };
-use crate::cache::process::Shared;
+use crate::cache::process::ProcessState;
 use crate::time_constants::link_silence;
 
 /// So many requests go over one connection at a time: what is to be sent when
@@ -15,7 +15,7 @@ pub(super) const TOGETHER: usize = 8;
 
 impl Link {
     /// Puts jobs on connections that have none.
-    pub(super) fn assign(&self, state: &mut State, shared: &Shared, now: u64) {
+    pub(super) fn assign_jobs(&self, state: &mut LinkState, shared: &ProcessState, now: u64) {
         if !state.up {
             return;
         }
@@ -30,28 +30,28 @@ impl Link {
             }
             // favours never take the last one from those who wait
             let is_last = slot + 1 == state.slots.len();
-            let ready = state.ready();
+            let ready = state.next_ready_index();
             let has_request = ready.is_some();
             if !has_request && (is_last || state.favours_wait()) {
                 return;
             }
-            if state.open(slot).is_some() {
-                self.send(state, shared, slot, now);
+            if state.find_open_connection(slot).is_some() {
+                self.send_jobs(state, shared, slot, now);
                 continue;
             }
             let Some(job) = state.next(ready) else {
                 return;
             };
-            state.connect(slot, job);
+            state.open_for_job(slot, job);
         }
     }
 
     /// Sends over an open connection what is asked, and with it favours.
-    fn send(&self, state: &mut State, shared: &Shared, slot: usize, now: u64) {
+    fn send_jobs(&self, state: &mut LinkState, shared: &ProcessState, slot: usize, now: u64) {
         let is_last = slot + 1 == state.slots.len();
         let mut burst = RequestBatch::default();
         while burst.jobs.len() < TOGETHER && burst.out.has_room() {
-            let ready = state.ready();
+            let ready = state.next_ready_index();
             if ready.is_none() && is_last {
                 break;
             }
@@ -63,7 +63,7 @@ impl Link {
             let Some(job) = state.next(ready) else {
                 break;
             };
-            self.add(state, shared, &mut burst, job, now);
+            self.add_job_to_batch(state, shared, &mut burst, job, now);
             if is_alone {
                 break;
             }
@@ -72,46 +72,46 @@ impl Link {
     }
 
     /// Puts a job among what is sent, unless that can't be.
-    pub(super) fn add(
+    pub(super) fn add_job_to_batch(
         &self,
-        state: &mut State,
-        shared: &Shared,
+        state: &mut LinkState,
+        shared: &ProcessState,
         burst: &mut RequestBatch,
         mut job: OwnerJob,
         now: u64,
     ) {
-        job.begin(now);
-        let message = job.message(&self.process, now);
-        match message.and_then(|message| burst.out.add(message)) {
+        job.record_send_attempt(now);
+        let message = job.to_owner_request(&self.process, now);
+        match message.and_then(|message| burst.out.add_message(message)) {
             Some(()) => burst.jobs.push_back(job),
             // it came too late, or never can be sent, or memory was refused
             None => match job {
                 OwnerJob::Store { key, .. } => state.favours.push(OwnerJob::ReleaseLease(key)),
-                job => self.fail(state, shared, job),
+                job => self.fail_job(state, shared, job),
             },
         }
     }
 
     /// Those whose time is over go on without the owner.
-    pub(super) fn expire(&self, state: &mut State, shared: &Shared, now: u64) {
+    pub(super) fn expire_late_jobs(&self, state: &mut LinkState, shared: &ProcessState, now: u64) {
         // once around: nothing is allocated
         for _ in 0..state.requests.len() {
             match state.requests.pop_front() {
-                Some(job) if job.is_late(now) => self.fail(state, shared, job),
+                Some(job) if job.is_late(now) => self.fail_job(state, shared, job),
                 Some(job) => state.requests.push_back(job),
                 None => break,
             }
         }
         for slot in 0..state.slots.len() {
             while let Some(late) = state.slots[slot].take_late(now) {
-                self.fail(state, shared, late);
+                self.fail_job(state, shared, late);
             }
         }
     }
 }
 
-impl State {
-    pub(super) fn open(&mut self, slot: usize) -> Option<&mut OpenConnection> {
+impl LinkState {
+    pub(super) fn find_open_connection(&mut self, slot: usize) -> Option<&mut OpenConnection> {
         match &mut self.slots.get_mut(slot)?.stage {
             ConnectionState::Open(open) => Some(open),
             _ => None,
@@ -119,7 +119,7 @@ impl State {
     }
 
     /// A connection is to be opened for a job.
-    pub(super) fn connect(&mut self, slot: usize, job: OwnerJob) {
+    pub(super) fn open_for_job(&mut self, slot: usize, job: OwnerJob) {
         if let Some(place) = self.slots.get_mut(slot) {
             place.stage = ConnectionState::Connecting;
             place.jobs.push_back(job);
@@ -134,7 +134,7 @@ impl State {
         RequestBatch { out, jobs }: RequestBatch,
         now: u64,
     ) {
-        if let (Some(open), false) = (self.open(slot), jobs.is_empty()) {
+        if let (Some(open), false) = (self.find_open_connection(slot), jobs.is_empty()) {
             open.out = out;
             open.since = now;
             self.slots[slot].jobs = jobs;
@@ -145,7 +145,7 @@ impl State {
     /// The next of those that somebody waits for. A purge takes its connection
     /// until it holds everywhere, and to hold it wants acknowledgements that need
     /// one as well: half of them are for the rest.
-    fn ready(&self) -> Option<usize> {
+    fn next_ready_index(&self) -> Option<usize> {
         let is_purge = |job: &OwnerJob| matches!(job, OwnerJob::Purge { .. });
         if !is_purge(self.requests.front()?) {
             return Some(0);
@@ -186,7 +186,11 @@ impl State {
 
     pub(super) fn next_tick(&self, now: u64) -> u64 {
         let busy = self.slots.iter().flat_map(|slot| &slot.jobs);
-        let dues = self.requests.iter().chain(busy).filter_map(OwnerJob::due);
+        let dues = self
+            .requests
+            .iter()
+            .chain(busy)
+            .filter_map(OwnerJob::reply_deadline);
         let retry = match self.slots[EVENTS].stage {
             ConnectionState::Closed { retry_at } => retry_at,
             _ => now + link_silence() / 2,
@@ -196,7 +200,7 @@ impl State {
     }
 }
 
-impl Connection {
+impl OwnerConnection {
     /// A job whose time is over; its answer still comes on that connection.
     fn take_late(&mut self, now: u64) -> Option<OwnerJob> {
         let job = self.jobs.iter_mut().find(|job| job.is_late(now))?;
@@ -223,7 +227,7 @@ impl OwnerJob {
     }
 
     /// It is about to be sent.
-    pub(super) fn begin(&mut self, now: u64) {
+    pub(super) fn record_send_attempt(&mut self, now: u64) {
         if let Self::Purge { due, sent, .. } = self {
             if *sent == 0 {
                 *due = now.saturating_add(PURGE);
@@ -233,7 +237,7 @@ impl OwnerJob {
     }
 
     /// When whoever waits for it goes on without it.
-    pub(super) fn due(&self) -> Option<u64> {
+    pub(super) fn reply_deadline(&self) -> Option<u64> {
         match self {
             Self::LookUp(look_up) => Some(look_up.due),
             Self::LookUps { due, .. } | Self::Purge { due, .. } | Self::Status { due, .. } => {
@@ -244,7 +248,7 @@ impl OwnerJob {
     }
 
     pub(super) fn is_late(&self, now: u64) -> bool {
-        self.due().is_some_and(|due| due <= now)
+        self.reply_deadline().is_some_and(|due| due <= now)
     }
 
     /// Makes that later for a look-up, never earlier.

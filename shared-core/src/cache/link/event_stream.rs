@@ -1,6 +1,6 @@
 //! The owner's event stream (`text/event-stream`, WHATWG HTML, 9.2).
 
-use crate::cache::owner_event::{EventError, OwnerEvent};
+use crate::cache::owner_event::{InvalidOwnerEvent, OwnerEvent};
 
 /// A longer event is not the owner's. Bytes.
 const MAX_EVENT: usize = 4 << 10;
@@ -22,11 +22,11 @@ impl EventStreamParser {
         &mut self,
         bytes: &[u8],
         mut event: impl FnMut(OwnerEvent),
-    ) -> Result<(), EventError> {
+    ) -> Result<(), InvalidOwnerEvent> {
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
             self.line.extend_from_slice(line);
             if self.line.len() + self.data.len() > MAX_EVENT {
-                return Err(EventError);
+                return Err(InvalidOwnerEvent);
             }
             if line.ends_with(b"\n") {
                 let line = std::mem::take(&mut self.line);
@@ -38,7 +38,7 @@ impl EventStreamParser {
         Ok(())
     }
 
-    fn read_line(&mut self, line: &[u8]) -> Result<Option<OwnerEvent>, EventError> {
+    fn read_line(&mut self, line: &[u8]) -> Result<Option<OwnerEvent>, InvalidOwnerEvent> {
         if line.is_empty() {
             let (name, data) = (
                 std::mem::take(&mut self.name),
@@ -46,7 +46,7 @@ impl EventStreamParser {
             );
             return match name.is_empty() {
                 true => Ok(None),
-                false => OwnerEvent::read(&name, &data),
+                false => OwnerEvent::parse_event(&name, &data),
             };
         }
         let mut parts = line.splitn(2, |byte| *byte == b':');
@@ -64,9 +64,9 @@ impl EventStreamParser {
 
 #[cfg(test)]
 mod tests {
-    use super::{EventError, EventStreamParser, OwnerEvent};
+    use super::{EventStreamParser, InvalidOwnerEvent, OwnerEvent};
 
-    fn all(text: &str, size: usize) -> Result<Vec<OwnerEvent>, EventError> {
+    fn all(text: &str, size: usize) -> Result<Vec<OwnerEvent>, InvalidOwnerEvent> {
         let mut events = EventStreamParser::default();
         let mut all = Vec::new();
         for piece in text.as_bytes().chunks(size) {
@@ -90,7 +90,7 @@ mod tests {
         ];
         let mut text = String::new();
         for event in &expected {
-            event.write(&mut text);
+            event.append_to_stream(&mut text);
         }
         // also in another notation
         let more = text.replace(": ", ":").replace('\n', "\r\n");
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn invalid_events_end_the_stream() {
-        assert_eq!(all("event: purge\ndata: {}\n\n", 7), Err(EventError));
-        assert_eq!(all(&"x".repeat(5000), 100), Err(EventError));
+        assert_eq!(all("event: purge\ndata: {}\n\n", 7), Err(InvalidOwnerEvent));
+        assert_eq!(all(&"x".repeat(5000), 100), Err(InvalidOwnerEvent));
     }
 }

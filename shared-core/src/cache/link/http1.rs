@@ -1,8 +1,8 @@
 //! HTTP/1.1 over one connection to the owner, without the connection: requests that are sent
 //! together (RFC 9112, 9.3.2), and their responses.
 
-use super::message::{number, OwnerReply, OwnerRequest, ProtocolError};
-use crate::bytes::{push, Bytes};
+use super::message::{parse_decimal, OwnerReply, OwnerRequest, ProtocolError};
+use crate::bytes::{try_push, SharedBytes};
 
 /// What is between a target and the fields. Who wants an answer without an end
 /// gets it in no chunks by the older version (RFC 9112, 2.5 and 6.3).
@@ -39,15 +39,17 @@ pub(super) struct RequestWriter {
 #[derive(Debug, Default)]
 struct OutgoingPiece {
     own: Vec<u8>,
-    shared: Option<Bytes>,
+    shared: Option<SharedBytes>,
 }
 
 impl RequestWriter {
     /// Adds a message as HTTP/1.1 text, before anything is written. `None` when
     /// memory is refused: nothing is added then.
-    pub(super) fn add(&mut self, message: OwnerRequest) -> Option<()> {
+    pub(super) fn add_message(&mut self, message: OwnerRequest) -> Option<()> {
         let mut length = itoa::Buffer::new();
-        let length = message.has_body().then(|| length.format(message.length()));
+        let length = message
+            .has_body()
+            .then(|| length.format(message.body_length()));
         let start = match message.is_endless {
             true => START_ENDLESS,
             false => START,
@@ -66,7 +68,7 @@ impl RequestWriter {
         };
         let is_full = |last: &OutgoingPiece| last.shared.is_some();
         if self.parts.last().is_none_or(is_full) {
-            push(&mut self.parts, OutgoingPiece::default())?;
+            try_push(&mut self.parts, OutgoingPiece::default())?;
         }
         let last = self.parts.last_mut()?;
         let texts = texts.into_iter().map(str::as_bytes);
@@ -87,7 +89,7 @@ impl RequestWriter {
     }
 
     /// The pieces that are to be written next; none: all is.
-    pub(super) fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+    pub(super) fn unwritten_pieces(&self) -> impl Iterator<Item = &[u8]> {
         let mut skip = self.written;
         let pieces = self
             .parts
@@ -101,7 +103,7 @@ impl RequestWriter {
     }
 
     /// So many bytes of it are written.
-    pub(super) fn advance(&mut self, bytes: usize) {
+    pub(super) fn mark_bytes_written(&mut self, bytes: usize) {
         self.written += bytes;
     }
 }
@@ -217,13 +219,13 @@ impl ResponseReader {
 
     /// Whether it is complete.
     fn read_head(&mut self) -> Result<bool, ProtocolError> {
-        let Some(head) = Head::parse(&self.buffer)? else {
+        let Some(head) = ReplyHead::parse(&self.buffer)? else {
             return match self.buffer.len() < MAX_HEAD {
                 true => Ok(false),
                 false => Err(ProtocolError),
             };
         };
-        let Head {
+        let ReplyHead {
             end,
             mut response,
             length,
@@ -250,18 +252,19 @@ impl ResponseReader {
 
 /// Serializes a request as HTTP/1.1 text, in one piece, for a host that sends it by itself. Returns
 /// `None` if memory is refused.
-pub fn request(message: OwnerRequest) -> Option<Vec<u8>> {
+pub fn serialize_request(message: OwnerRequest) -> Option<Vec<u8>> {
     let mut out = RequestWriter::default();
-    out.add(message)?;
+    out.add_message(message)?;
     let mut text = Vec::new();
     text.try_reserve_exact(out.length).ok()?;
-    out.pieces().for_each(|piece| text.extend_from_slice(piece));
+    out.unwritten_pieces()
+        .for_each(|piece| text.extend_from_slice(piece));
     Some(text)
 }
 
 /// The head of an owner's HTTP/1.1 response, parsed.
 #[derive(Debug)]
-pub struct Head {
+pub struct ReplyHead {
     /// Where it ends.
     end: usize,
     /// Parsed response without its body.
@@ -270,7 +273,7 @@ pub struct Head {
     pub length: Option<usize>,
 }
 
-impl Head {
+impl ReplyHead {
     /// Parses the head of an owner's response at the start of `text`. Returns `None` if it is
     /// incomplete.
     ///
@@ -291,8 +294,8 @@ impl Head {
         let mut length = None;
         for field in head.headers.iter() {
             match field.name.eq_ignore_ascii_case("content-length") {
-                true => length = Some(number(field.value)?),
-                false => response.field(field.name, field.value)?,
+                true => length = Some(parse_decimal(field.value)?),
+                false => response.read_header(field.name, field.value)?,
             }
         }
         let length = match (response.status, length) {
@@ -343,8 +346,8 @@ mod tests {
     fn request_is_written_with_its_headers_and_its_length() {
         let text = |message| {
             let mut out = RequestWriter::default();
-            out.add(message).unwrap();
-            let bytes: Vec<u8> = out.pieces().flatten().copied().collect();
+            out.add_message(message).unwrap();
+            let bytes: Vec<u8> = out.unwritten_pieces().flatten().copied().collect();
             String::from_utf8(bytes).unwrap()
         };
         let message = || OwnerRequest {
@@ -465,14 +468,15 @@ mod tests {
         let (little, long) = (vec![b'l'; LITTLE], vec![b'x'; LITTLE + 1]);
         let mut out = RequestWriter::default();
         for load in [&little, &little, &long, &little, &long] {
-            out.add(put(b"", load)).unwrap();
+            out.add_message(put(b"", load)).unwrap();
         }
-        let pieces: Vec<&[u8]> = out.pieces().collect();
+        let pieces: Vec<&[u8]> = out.unwritten_pieces().collect();
         let heads = [pieces[0], pieces[2]]
             .map(|piece| piece.windows(5).filter(|part| part == b"PUT /").count());
         assert_eq!((heads, pieces.len()), ([3, 2], 4));
         assert!(pieces[1] == long && pieces[3] == long && out.has_room());
-        out.add(put(b"", &vec![b'x'; super::BURST])).unwrap();
+        out.add_message(put(b"", &vec![b'x'; super::BURST]))
+            .unwrap();
         assert!(!out.has_room());
     }
 
@@ -482,18 +486,18 @@ mod tests {
             let load = vec![b'x'; length];
             for step in [1, 3, 12, 70_000] {
                 let mut out = RequestWriter::default();
-                out.add(put(b"body", &load)).unwrap();
-                assert_eq!(out.pieces().count(), count);
-                let whole = out.pieces().collect::<Vec<_>>().concat();
+                out.add_message(put(b"body", &load)).unwrap();
+                assert_eq!(out.unwritten_pieces().count(), count);
+                let whole = out.unwritten_pieces().collect::<Vec<_>>().concat();
                 assert!(whole.ends_with(&[b"\r\n\r\nbody", &load[..]].concat()));
                 let mut written = Vec::new();
                 loop {
-                    let next = out.pieces().flatten().take(step).copied();
+                    let next = out.unwritten_pieces().flatten().take(step).copied();
                     let next: Vec<u8> = next.collect();
                     if next.is_empty() {
                         break;
                     }
-                    out.advance(next.len());
+                    out.mark_bytes_written(next.len());
                     written.extend(next);
                 }
                 assert_eq!(written, whole, "{length}, {step}");

@@ -4,10 +4,10 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use crate::bytes::{copy_of, Bytes};
+use crate::bytes::{try_copy, SharedBytes};
 use crate::cache::chain::{ChainState, ShownBlock};
 use crate::cache::entry::store_attributes::StoreAttributes;
-use crate::cache::entry::wire::{self, Encoded};
+use crate::cache::entry::wire::{self, EncodedEntry};
 use crate::cache::entry::CacheEntry;
 use crate::cache::freshness::FinalUpgrade;
 use crate::cache::owner_event::OwnerEvent;
@@ -16,7 +16,7 @@ use crate::cache::{Key, Namespace};
 /// The lease that a lookup requests from the owner if the entry does not exist: for whom, and how
 /// long.
 #[derive(Clone, Copy, Debug)]
-pub struct Lease<'a> {
+pub struct LeaseTerms<'a> {
     /// Name of the process.
     pub process: &'a str,
     /// Maximum duration in milliseconds.
@@ -37,7 +37,7 @@ pub struct OwnerRequest {
     /// The body, or its first part.
     pub body: Vec<u8>,
     /// Second part of the body, which is shared with an entry.
-    pub rest: Option<Bytes>,
+    pub rest: Option<SharedBytes>,
     /// Whether the response is the event stream.
     pub is_endless: bool,
 }
@@ -55,7 +55,7 @@ impl OwnerRequest {
     }
 
     /// Creates a lookup of a key, with a request for its lease.
-    pub fn lookup_request(key: &Key, lease: Option<Lease<'_>>) -> Self {
+    pub fn lookup_request(key: &Key, lease: Option<LeaseTerms<'_>>) -> Self {
         let mut target = path_of("/v1/entries/", key, 96);
         if let Some(lease) = lease {
             let (process, milliseconds) = (lease.process, lease.milliseconds);
@@ -83,7 +83,7 @@ impl OwnerRequest {
     }
 
     /// Creates a lookup of several keys. Returns `None` if memory is refused.
-    pub fn look_ups(keys: &[Key]) -> Option<Self> {
+    pub fn batch_lookup_request(keys: &[Key]) -> Option<Self> {
         let mut message = Self::new("POST", "/v1/lookups".into());
         let length = keys.len() * (2 * size_of::<Key>() + 1);
         message.body.try_reserve_exact(length).ok()?;
@@ -97,7 +97,7 @@ impl OwnerRequest {
 
     /// Creates a request that stores an entry. Returns `None` if the entry has expired at `now`, or
     /// memory is refused.
-    pub fn store(
+    pub fn store_request(
         key: &Key,
         entry: &CacheEntry,
         about: &StoreAttributes,
@@ -105,7 +105,7 @@ impl OwnerRequest {
         process: &str,
         now: u64,
     ) -> Option<Self> {
-        let fresh = entry.meta().expires_at.checked_sub(now)?;
+        let fresh = entry.response_metadata().expires_at.checked_sub(now)?;
         let mut message = Self::new("PUT", path_of("/v1/entries/", key, 0));
         let fields = &mut message.fields;
         fields.reserve(10);
@@ -135,7 +135,7 @@ impl OwnerRequest {
             let hash = blake3::Hash::from_bytes(*transaction).to_hex();
             fields.push(("sszip-if-final", format!("{hash} {last} {valid}")));
         }
-        let encoded = Encoded::from_entry(entry)?;
+        let encoded = EncodedEntry::from_entry(entry)?;
         message.body = encoded.head;
         message.rest = Some(encoded.payload);
         Some(message)
@@ -149,7 +149,7 @@ impl OwnerRequest {
     }
 
     /// Creates an acknowledgement of a purge.
-    pub fn acknowledge(generation: u64, process: &str) -> Self {
+    pub fn acknowledge_request(generation: u64, process: &str) -> Self {
         let target = format!("/v1/acknowledgements?process={process}");
         Self {
             body: generation.to_string().into(),
@@ -169,13 +169,13 @@ impl OwnerRequest {
     /// memory is refused.
     pub fn purge_request(body: &str) -> Option<Self> {
         Some(Self {
-            body: copy_of(body.as_bytes())?,
+            body: try_copy(body.as_bytes())?,
             ..Self::new("POST", "/v1/purges".into())
         })
     }
 
     /// Creates a query for the owner's status, `GET /v1/status`.
-    pub fn status() -> Self {
+    pub fn status_request() -> Self {
         Self::new("GET", "/v1/status".into())
     }
 
@@ -198,14 +198,14 @@ impl OwnerRequest {
             return Some(Cow::Borrowed(&self.body));
         };
         let mut whole = Vec::new();
-        whole.try_reserve_exact(self.length()).ok()?;
+        whole.try_reserve_exact(self.body_length()).ok()?;
         whole.extend_from_slice(&self.body);
         whole.extend_from_slice(rest);
         Some(Cow::Owned(whole))
     }
 
     /// Length of the body in bytes.
-    pub fn length(&self) -> usize {
+    pub fn body_length(&self) -> usize {
         self.body.len() + self.rest.as_ref().map_or(0, |rest| rest.len())
     }
 }
@@ -251,23 +251,23 @@ impl OwnerReply {
     ///
     /// # Errors
     /// Returns [`ProtocolError`] if the value is invalid.
-    pub fn field(&mut self, name: &str, value: &[u8]) -> Result<(), ProtocolError> {
+    pub fn read_header(&mut self, name: &str, value: &[u8]) -> Result<(), ProtocolError> {
         let is = |known: &str| name.eq_ignore_ascii_case(known);
         if is("sszip-fresh") {
-            self.fresh = number(value)?;
+            self.fresh = parse_decimal(value)?;
         } else if is("age") {
-            self.age = number(value)?;
+            self.age = parse_decimal(value)?;
         } else if is("sszip-lease") {
             self.granted = Some(value == b"granted");
         } else if is("sszip-generation") {
-            self.generation = Some(number(value)?);
+            self.generation = Some(parse_decimal(value)?);
         } else if is("sszip-chain") {
             self.chain = Some(match value {
                 b"none" => ChainAnnouncement::NotFollowed,
-                _ => ChainAnnouncement::Number(number(value)?),
+                _ => ChainAnnouncement::Number(parse_decimal(value)?),
             });
         } else if is("sszip-chain-state") {
-            match OwnerEvent::read(b"chain", value) {
+            match OwnerEvent::parse_event(b"chain", value) {
                 Ok(Some(OwnerEvent::Chain { namespace, state })) => {
                     self.state = Some((namespace, state));
                 }
@@ -278,20 +278,23 @@ impl OwnerReply {
     }
 
     /// Decodes the entry in the reply, at `now`.
-    pub fn entry(self, now: u64) -> Option<CacheEntry> {
+    pub fn into_cache_entry(self, now: u64) -> Option<CacheEntry> {
         let age = self.age.saturating_mul(1000);
-        wire::decode_all(self.body, now, age, self.fresh)
+        wire::decode_owned_entry(self.body, now, age, self.fresh)
     }
 
     /// Decodes the entries in a reply to a lookup of several keys; `None` for an entry that can't
     /// be sent.
-    pub fn entries(&self, now: u64) -> impl Iterator<Item = (Key, Option<CacheEntry>)> + '_ {
+    pub fn decode_entry_list(
+        &self,
+        now: u64,
+    ) -> impl Iterator<Item = (Key, Option<CacheEntry>)> + '_ {
         let mut rest = &self.body[..];
         std::iter::from_fn(move || {
             let (key, fresh, entry, after) = take_one(rest)?;
             rest = after;
             // no answer to a call says how old it is
-            Some((key, wire::decode(entry, now, 0, fresh)))
+            Some((key, wire::decode_entry(entry, now, 0, fresh)))
         })
     }
 }
@@ -300,7 +303,7 @@ impl OwnerReply {
 ///
 /// # Errors
 /// [`ProtocolError`].
-pub(super) fn number(value: &[u8]) -> Result<u64, ProtocolError> {
+pub(super) fn parse_decimal(value: &[u8]) -> Result<u64, ProtocolError> {
     let text = std::str::from_utf8(value).map_err(|_| ProtocolError)?;
     text.parse().map_err(|_| ProtocolError)
 }
@@ -328,7 +331,7 @@ mod tests {
     use super::{OwnerReply, OwnerRequest};
     use crate::cache::class::Class;
     use crate::cache::entry::store_attributes::StoreAttributes;
-    use crate::cache::entry::{CacheEntry, EntryMeta, Envelope, Payload};
+    use crate::cache::entry::{CacheEntry, EntryMeta, EntryPayload, EnvelopeBytes};
 
     fn entry(expires_at: u64) -> CacheEntry {
         let meta = EntryMeta {
@@ -339,8 +342,8 @@ mod tests {
             ..EntryMeta::default()
         };
         CacheEntry::new(
-            Envelope::none(),
-            Payload::Raw(b"true".to_vec().into()),
+            EnvelopeBytes::for_whole_body(),
+            EntryPayload::Raw(b"true".to_vec().into()),
             meta,
         )
     }
@@ -348,7 +351,7 @@ mod tests {
     fn store(method: Option<&[u8]>, expires_at: u64) -> Option<OwnerRequest> {
         let entry = entry(expires_at);
         let about = StoreAttributes::for_entry(&entry, [1; 16], method, 3)?;
-        OwnerRequest::store(&[0xab; 32], &entry, &about, None, "w-1", 1000)
+        OwnerRequest::store_request(&[0xab; 32], &entry, &about, None, "w-1", 1000)
     }
 
     #[test]
@@ -370,7 +373,7 @@ mod tests {
         assert_eq!(fields, expected);
         assert!(message.body.starts_with(b"SZE"));
         assert_eq!(message.rest.as_deref(), Some(&b"true"[..]));
-        assert_eq!(message.length(), message.body.len() + 4);
+        assert_eq!(message.body_length(), message.body.len() + 4);
     }
 
     #[test]
@@ -398,13 +401,13 @@ mod tests {
         };
         let keys = |body: &[u8]| -> Vec<u8> {
             let answer = answer(body);
-            let entries = answer.entries(1000);
+            let entries = answer.decode_entry_list(1000);
             let valid = entries.filter(|(_, entry)| entry.is_some());
             valid.map(|(key, _)| key[0]).collect()
         };
         assert_eq!(keys(&body), [1, 3]);
         // a truncated entry is missing
         assert_eq!(keys(&body[..body.len() - 1]), [1]);
-        assert!(answer(&encoded).entry(1000).is_some());
+        assert!(answer(&encoded).into_cache_entry(1000).is_some());
     }
 }

@@ -31,19 +31,19 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use self::background_queue::BackgroundQueue;
 use self::decode_response::report_miss;
 use self::event_stream::EventStreamParser;
-pub use self::http1::{request as request_text, Head};
+pub use self::http1::{serialize_request as request_text, ReplyHead};
 use self::http1::{ReceivedMessage, RequestWriter, ResponseReader};
-pub use self::message::{ChainAnnouncement, Lease, OwnerReply, OwnerRequest, ProtocolError};
+pub use self::message::{ChainAnnouncement, LeaseTerms, OwnerReply, OwnerRequest, ProtocolError};
 pub use self::owner_health::OwnerHealthChange;
 use self::owner_job::{LookupJob, OwnerJob};
-pub use self::purge::{problem, request as purge_request, AdminReply, PurgeError};
+pub use self::purge::{problem_document, purge_body as purge_request, AdminReply, PurgeError};
 use self::unclaimed_replies::UnclaimedReplies;
 use super::chain::Chains;
 use super::process::owner_client::OwnerClient;
 use super::process::wake::{Waiter, Wake};
-use super::process::Shared;
+use super::process::ProcessState;
 use super::{Key, Namespace};
-use crate::lock::locked;
+use crate::lock::lock_ignoring_poison;
 use crate::time_constants::{link_silence, lookup_timeout, memory_lease};
 
 /// Number of the event stream's connection.
@@ -117,10 +117,10 @@ pub enum ConnectionAction {
 pub struct Link {
     bounds: LinkLimits,
     /// Timeout of lookups in milliseconds: the value in the limits, or a later one.
-    deadline: AtomicU64,
+    lookup_deadline: AtomicU64,
     /// Name of the process for the owner.
     process: String,
-    state: Mutex<State>,
+    state: Mutex<LinkState>,
     /// The chains that the owner follows, as far as it has reported them.
     pub chains: Chains,
     /// Time until which entries in memory may be sent, in milliseconds of the machine's monotonic
@@ -135,8 +135,8 @@ pub struct Link {
 }
 
 #[derive(Debug, Default)]
-struct State {
-    slots: Vec<Connection>,
+struct LinkState {
+    slots: Vec<OwnerConnection>,
     /// Requests that an exchange waits for.
     requests: VecDeque<OwnerJob>,
     /// Requests that no exchange waits for.
@@ -162,7 +162,7 @@ struct State {
 
 /// A connection and its requests.
 #[derive(Debug)]
-struct Connection {
+struct OwnerConnection {
     stage: ConnectionState,
     /// The request that it is opened for, or the requests without a reply, in order.
     jobs: VecDeque<OwnerJob>,
@@ -197,17 +197,17 @@ impl Link {
     /// Creates the link of the process that the owner knows as `process`: at most 64 letters,
     /// digits, `-`, `.` and `_`, and a new name for each process.
     pub fn new(process: String, bounds: LinkLimits) -> Self {
-        let slots = (0..=bounds.connections).map(|_| Connection {
+        let slots = (0..=bounds.connections).map(|_| OwnerConnection {
             stage: ConnectionState::Closed { retry_at: 0 },
             jobs: VecDeque::new(),
         });
         Self {
-            deadline: AtomicU64::new(bounds.deadline),
+            lookup_deadline: AtomicU64::new(bounds.deadline),
             bounds,
             process,
-            state: Mutex::new(State {
+            state: Mutex::new(LinkState {
                 slots: slots.collect(),
-                ..State::default()
+                ..LinkState::default()
             }),
             chains: Chains::default(),
             until: AtomicU64::new(0),
@@ -233,12 +233,12 @@ impl Link {
 
     /// Sets the timeout of later lookups in milliseconds.
     pub fn set_deadline(&self, deadline: u64) {
-        self.deadline.store(deadline, Ordering::Relaxed);
+        self.lookup_deadline.store(deadline, Ordering::Relaxed);
     }
 
     /// Returns the deadline of a lookup that begins now.
-    fn deadline(&self, now: u64) -> u64 {
-        now.saturating_add(self.deadline.load(Ordering::Relaxed))
+    fn lookup_deadline(&self, now: u64) -> u64 {
+        now.saturating_add(self.lookup_deadline.load(Ordering::Relaxed))
     }
 
     /// Sets the waker of the thread that drives the connections: it is woken as `id` when a request
@@ -255,10 +255,10 @@ impl Link {
 
     /// Returns a change of the owner's health for the log. The host calls it after each
     /// [`tick`](Self::tick).
-    pub fn news(&self, now: u64) -> Option<OwnerHealthChange> {
-        let mut state = locked(&self.state);
+    pub fn take_health_change(&self, now: u64) -> Option<OwnerHealthChange> {
+        let mut state = lock_ignoring_poison(&self.state);
         let is_up = state.up;
-        state.known.news(is_up, now)
+        state.known.record_reachability(is_up, now)
     }
 
     fn mark_queued(&self) {
@@ -269,17 +269,17 @@ impl Link {
     }
 
     /// Removes a waiter of [`purge`](Self::purge) that no longer waits and must not be woken.
-    pub fn forget(&self, gone: Waiter) {
-        let mut state = locked(&self.state);
+    pub fn forget_waiter(&self, gone: Waiter) {
+        let mut state = lock_ignoring_poison(&self.state);
         state.claims.take_admin_reply(gone);
-        state.forget(gone);
+        state.forget_waiter(gone);
     }
 
     /// Sends a purge, with a body of [`purge_request`]. `waiter` is woken when the purge is in
     /// effect everywhere or has failed, and [`take_reply`](Self::take_reply)s the reply. Returns
     /// `false` if memory is refused.
-    pub fn purge(&self, body: String, waiter: Waiter, now: u64) -> bool {
-        let mut state = locked(&self.state);
+    pub fn queue_purge(&self, body: String, waiter: Waiter, now: u64) -> bool {
+        let mut state = lock_ignoring_poison(&self.state);
         if state.requests.try_reserve(1).is_err() {
             return false;
         }
@@ -296,8 +296,8 @@ impl Link {
 
     /// Queries the owner's status, which `waiter` [`take_reply`](Self::take_reply)s. Returns
     /// `false` if the owner is not connected.
-    pub fn status(&self, waiter: Waiter, now: u64) -> bool {
-        let mut state = locked(&self.state);
+    pub fn send_status_query(&self, waiter: Waiter, now: u64) -> bool {
+        let mut state = lock_ignoring_poison(&self.state);
         if !state.up || state.requests.try_reserve(1).is_err() {
             return false;
         }
@@ -309,7 +309,9 @@ impl Link {
 
     /// Returns the reply to a purge or a status query, or `None` if there is none.
     pub fn take_reply(&self, waiter: Waiter) -> Option<AdminReply> {
-        locked(&self.state).claims.take_admin_reply(waiter)
+        lock_ignoring_poison(&self.state)
+            .claims
+            .take_admin_reply(waiter)
     }
 
     /// Returns the next action of the host, which calls it until `None` after each other call.
@@ -318,12 +320,12 @@ impl Link {
         if self.stirred.load(Ordering::Acquire) {
             return Some(ConnectionAction::Tick);
         }
-        locked(&self.state).needs.pop_front()
+        lock_ignoring_poison(&self.state).needs.pop_front()
     }
 
     /// Reports that a connection was opened, or could not be opened.
-    pub fn connected(&self, shared: &Shared, slot: usize, is_open: bool, now: u64) {
-        let mut state = locked(&self.state);
+    pub fn connection_opened(&self, shared: &ProcessState, slot: usize, is_open: bool, now: u64) {
+        let mut state = lock_ignoring_poison(&self.state);
         let Some(place) = state.slots.get_mut(slot) else {
             return;
         };
@@ -345,31 +347,31 @@ impl Link {
         }
         let mut burst = RequestBatch::default();
         if let Some(job) = first {
-            self.add(&mut state, shared, &mut burst, job, now);
+            self.add_job_to_batch(&mut state, shared, &mut burst, job, now);
         }
         state.assign_batch(slot, burst, now);
-        self.assign(&mut state, shared, now);
+        self.assign_jobs(&mut state, shared, now);
     }
 
     /// Reports that no owner listens: a connection was refused that was attempted after
     /// `monotonic`, in milliseconds of `CLOCK_MONOTONIC`. It is called before
     /// [`connected`](Self::connected). Entries in memory may be sent for a while then, although no
     /// owner permits it: no owner could report a purge as done.
-    pub fn connection_refused(&self, shared: &Shared, monotonic: u64) {
-        let mut state = locked(&self.state);
+    pub fn connection_refused(&self, shared: &ProcessState, monotonic: u64) {
+        let mut state = lock_ignoring_poison(&self.state);
         if state.up {
             return;
         }
         if !state.is_alone {
             state.is_alone = true;
             // no owner reports their changes
-            for (_, chain) in self.chains.all() {
+            for (_, chain) in self.chains.all_chains() {
                 chain.mark_outdated();
             }
         }
-        if !self.may_send(monotonic) {
+        if !self.permits_sending(monotonic) {
             // an owner may have existed meanwhile, and purged
-            let generation = self.generation().max(MIN_UNOWNED_GENERATION) + 1;
+            let generation = self.purge_generation().max(MIN_UNOWNED_GENERATION) + 1;
             self.generation.store(generation, Ordering::Release);
             shared.purge_memory(None);
         }
@@ -380,19 +382,25 @@ impl Link {
 
     /// Passes the pieces that have to be written to a connection to `write`, which returns the
     /// number of bytes that it has written. There are no pieces if nothing has to be written.
-    pub fn write(&self, slot: usize, write: impl FnOnce(&mut dyn Iterator<Item = &[u8]>) -> usize) {
-        let mut state = locked(&self.state);
-        if let Some(open) = state.open(slot) {
-            let written = write(&mut open.out.pieces());
-            open.out.advance(written);
+    pub fn write_pieces(
+        &self,
+        slot: usize,
+        write: impl FnOnce(&mut dyn Iterator<Item = &[u8]>) -> usize,
+    ) {
+        let mut state = lock_ignoring_poison(&self.state);
+        if let Some(open) = state.find_open_connection(slot) {
+            let written = write(&mut open.out.unwritten_pieces());
+            open.out.mark_bytes_written(written);
         }
     }
 
     /// Passes a buffer for bytes of a connection to `take`. Returns `false` if the connection has
     /// to be closed.
     pub fn read_buffer(&self, slot: usize, take: impl FnOnce(&mut [MaybeUninit<u8>])) -> bool {
-        let mut state = locked(&self.state);
-        let room = state.open(slot).and_then(|open| open.reader.read_buffer());
+        let mut state = lock_ignoring_poison(&self.state);
+        let room = state
+            .find_open_connection(slot)
+            .and_then(|open| open.reader.read_buffer());
         room.map(take).is_some()
     }
 
@@ -401,33 +409,33 @@ impl Link {
     /// # Safety
     /// The bytes are initialized, and `read_buffer` was not called since.
     #[allow(unsafe_code)]
-    pub unsafe fn bytes_read(&self, shared: &Shared, slot: usize, bytes: usize, now: u64) {
-        let mut state = locked(&self.state);
-        let Some(open) = state.open(slot) else {
+    pub unsafe fn bytes_read(&self, shared: &ProcessState, slot: usize, bytes: usize, now: u64) {
+        let mut state = lock_ignoring_poison(&self.state);
+        let Some(open) = state.find_open_connection(slot) else {
             return;
         };
         open.since = now;
         // SAFETY: the function's contract.
         let mut read = unsafe { open.reader.bytes_read(bytes) };
-        while self.take(&mut state, shared, slot, read, now) {
-            let Some(open) = state.open(slot) else {
+        while self.handle_received_message(&mut state, shared, slot, read, now) {
+            let Some(open) = state.find_open_connection(slot) else {
                 break;
             };
             read = open.reader.next();
         }
-        self.assign(&mut state, shared, now);
+        self.assign_jobs(&mut state, shared, now);
     }
 
     /// Handles the input of a connection. Returns whether there may be more.
-    fn take(
+    fn handle_received_message(
         &self,
-        state: &mut State,
-        shared: &Shared,
+        state: &mut LinkState,
+        shared: &ProcessState,
         slot: usize,
         read: Result<ReceivedMessage, ProtocolError>,
         now: u64,
     ) -> bool {
-        let Some(Connection {
+        let Some(OwnerConnection {
             stage: ConnectionState::Open(open),
             jobs,
         }) = state.slots.get_mut(slot)
@@ -438,7 +446,7 @@ impl Link {
             Ok(ReceivedMessage::More) => {
                 // a reply that has begun is not slower than the node's, as long as its bytes arrive
                 if let Some(job) = jobs.front_mut().filter(|_| open.reader.is_in_body()) {
-                    job.extend_deadline(self.deadline(now));
+                    job.extend_deadline(self.lookup_deadline(now));
                 }
                 false
             }
@@ -455,25 +463,25 @@ impl Link {
                 None => false,
             },
             Ok(_) | Err(ProtocolError) => {
-                self.close(state, shared, slot, now);
+                self.close_connection(state, shared, slot, now);
                 false
             }
         }
     }
 
     /// Reports that a connection was closed.
-    pub fn closed(&self, shared: &Shared, slot: usize, now: u64) {
-        let mut state = locked(&self.state);
+    pub fn connection_closed(&self, shared: &ProcessState, slot: usize, now: u64) {
+        let mut state = lock_ignoring_poison(&self.state);
         self.handle_closed(&mut state, shared, slot, now);
-        self.assign(&mut state, shared, now);
+        self.assign_jobs(&mut state, shared, now);
     }
 
     /// Sends queued requests, and ends those that have timed out. Returns the milliseconds until
     /// the next call if nothing else happens.
-    pub fn tick(&self, shared: &Shared, now: u64) -> u64 {
+    pub fn send_and_expire(&self, shared: &ProcessState, now: u64) -> u64 {
         self.stirred.store(false, Ordering::Release);
-        let mut state = locked(&self.state);
-        self.expire(&mut state, shared, now);
+        let mut state = lock_ignoring_poison(&self.state);
+        self.expire_late_jobs(&mut state, shared, now);
         for slot in 0..state.slots.len() {
             let is_waited_for = match state.slots[slot].jobs.front() {
                 Some(OwnerJob::Purge { .. }) => false,
@@ -481,20 +489,20 @@ impl Link {
                 None => slot == EVENTS,
             };
             let is_silent = |open: &mut OpenConnection| now >= open.since + link_silence();
-            if is_waited_for && state.open(slot).is_some_and(is_silent) {
-                self.close(&mut state, shared, slot, now);
+            if is_waited_for && state.find_open_connection(slot).is_some_and(is_silent) {
+                self.close_connection(&mut state, shared, slot, now);
             }
         }
         if matches!(state.slots[EVENTS].stage, ConnectionState::Closed { retry_at } if retry_at <= now)
         {
-            state.connect(EVENTS, OwnerJob::Listen);
+            state.open_for_job(EVENTS, OwnerJob::Listen);
         }
-        self.assign(&mut state, shared, now);
+        self.assign_jobs(&mut state, shared, now);
         state.next_tick(now)
     }
 
     /// Queues a lookup again.
-    fn retry_lookup(&self, state: &mut State, shared: &Shared, look_up: LookupJob) {
+    fn retry_lookup(&self, state: &mut LinkState, shared: &ProcessState, look_up: LookupJob) {
         if state.requests.try_reserve(1).is_ok() {
             state.requests.push_back(OwnerJob::LookUp(look_up));
         } else {
@@ -502,12 +510,18 @@ impl Link {
         }
     }
 
-    fn close(&self, state: &mut State, shared: &Shared, slot: usize, now: u64) {
+    fn close_connection(
+        &self,
+        state: &mut LinkState,
+        shared: &ProcessState,
+        slot: usize,
+        now: u64,
+    ) {
         state.needs.push_back(ConnectionAction::Close(slot));
         self.handle_closed(state, shared, slot, now);
     }
 
-    fn handle_closed(&self, state: &mut State, shared: &Shared, slot: usize, now: u64) {
+    fn handle_closed(&self, state: &mut LinkState, shared: &ProcessState, slot: usize, now: u64) {
         let Some(place) = state.slots.get_mut(slot) else {
             return;
         };
@@ -527,7 +541,7 @@ impl Link {
 
     /// Delays the next attempt: an owner that is restarted is back within moments, and an absent
     /// one is not polled all the time.
-    fn retry_later(&self, state: &mut State, slot: usize, now: u64) {
+    fn retry_later(&self, state: &mut LinkState, slot: usize, now: u64) {
         let mut wait = RETRY;
         if slot == EVENTS {
             state.failures = state.failures.saturating_add(1);
@@ -544,23 +558,23 @@ impl Link {
     }
 
     /// Repeats or fails a request whose connection broke.
-    fn fail_or_retry(&self, state: &mut State, shared: &Shared, job: OwnerJob) {
+    fn fail_or_retry(&self, state: &mut LinkState, shared: &ProcessState, job: OwnerJob) {
         match job {
             OwnerJob::Purge { sent, .. }
                 if sent < PURGE_SENT && state.requests.try_reserve(1).is_ok() =>
             {
                 state.requests.push_back(job);
             }
-            job => self.fail(state, shared, job),
+            job => self.fail_job(state, shared, job),
         }
     }
 
     /// Fails a request without a reply.
-    fn fail(&self, state: &mut State, shared: &Shared, job: OwnerJob) {
+    fn fail_job(&self, state: &mut LinkState, shared: &ProcessState, job: OwnerJob) {
         match job {
             OwnerJob::LookUp(look_up) => report_miss(&mut state.favours, shared, look_up),
             OwnerJob::LookUps { waiter, .. } | OwnerJob::Status { waiter, .. } => {
-                shared.wake([waiter]);
+                shared.wake_waiters([waiter]);
             }
             OwnerJob::Purge {
                 waiter: Some(waiter),
@@ -572,7 +586,7 @@ impl Link {
                         .claims
                         .insert_admin_reply(waiter, purge::unreachable_reply());
                 }
-                shared.wake([waiter]);
+                shared.wake_waiters([waiter]);
             }
             OwnerJob::Listen => {
                 state.up = false;

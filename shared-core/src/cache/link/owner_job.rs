@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::message::{Lease, OwnerRequest};
+use super::message::{LeaseTerms, OwnerRequest};
 use crate::cache::chain::ShownBlock;
 use crate::cache::entry::store_attributes::StoreAttributes;
 use crate::cache::entry::CacheEntry;
@@ -81,7 +81,7 @@ impl LookupJob {
 
 impl OwnerJob {
     /// Nobody waits for it under that name any more.
-    pub(super) fn forget(&mut self, gone: Waiter) {
+    pub(super) fn forget_waiter(&mut self, gone: Waiter) {
         match self {
             Self::LookUps { waiter, .. } | Self::Status { waiter, .. } if *waiter == gone => {
                 *self = Self::Expired(None);
@@ -94,10 +94,10 @@ impl OwnerJob {
 
     /// What is sent; `None`: there is no way to, perhaps for want of memory.
     /// `now` is in milliseconds of the host's clock.
-    pub(super) fn message(&self, process: &str, now: u64) -> Option<OwnerRequest> {
+    pub(super) fn to_owner_request(&self, process: &str, now: u64) -> Option<OwnerRequest> {
         Some(match self {
             Self::LookUp(look_up) => {
-                let lease = Lease {
+                let lease = LeaseTerms {
                     process,
                     milliseconds: LEASE,
                     wait: 0,
@@ -107,20 +107,22 @@ impl OwnerJob {
                     look_up.requests_lease().then_some(lease),
                 )
             }
-            Self::LookUps { keys, .. } => OwnerRequest::look_ups(keys)?,
+            Self::LookUps { keys, .. } => OwnerRequest::batch_lookup_request(keys)?,
             Self::Store {
                 key,
                 entry,
                 about,
                 if_final,
-            } => OwnerRequest::store(key, entry, about, if_final.as_ref(), process, now)?,
+            } => OwnerRequest::store_request(key, entry, about, if_final.as_ref(), process, now)?,
             Self::ReleaseLease(key) => OwnerRequest::release_lease_request(key, process),
-            Self::Acknowledge(generation) => OwnerRequest::acknowledge(*generation, process),
+            Self::Acknowledge(generation) => {
+                OwnerRequest::acknowledge_request(*generation, process)
+            }
             Self::ShowBlock(namespace, sighting) => {
                 OwnerRequest::show_block_request(namespace, *sighting)
             }
             Self::Purge { body, .. } => OwnerRequest::purge_request(body)?,
-            Self::Status { .. } => OwnerRequest::status(),
+            Self::Status { .. } => OwnerRequest::status_request(),
             Self::Listen => OwnerRequest::event_stream_request(process),
             Self::Expired(_) => return None,
         })

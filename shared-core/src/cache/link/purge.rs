@@ -14,11 +14,11 @@ pub struct PurgeError(String);
 /// What comes of a purge that no owner could be asked for.
 pub(super) fn unreachable_reply() -> AdminReply {
     let detail = "nothing was purged: the cache's owner does not respond; repeat the request";
-    (503, problem(503, detail).into())
+    (503, problem_document(503, detail).into())
 }
 
 /// Returns a problem document (RFC 9457) with the reason of a failure.
-pub fn problem(status: u16, detail: &str) -> String {
+pub fn problem_document(status: u16, detail: &str) -> String {
     json!({ "status": status, "detail": detail }).to_string()
 }
 
@@ -29,8 +29,8 @@ pub(super) fn send_purge(
     own: Option<&[u8]>,
     send: impl FnOnce(String) -> bool,
 ) -> Option<AdminReply> {
-    let refused = |status, detail: &str| Some((status, problem(status, detail).into()));
-    match request(query, own) {
+    let refused = |status, detail: &str| Some((status, problem_document(status, detail).into()));
+    match purge_body(query, own) {
         Err(bad) => refused(400, &bad.to_string()),
         Ok(body) => match send(body) {
             true => None,
@@ -60,7 +60,7 @@ pub(super) fn send_purge(
 ///
 /// # Errors
 /// Returns [`PurgeError`] with the reason if the query is invalid.
-pub fn request(query: &[u8], own: Option<&[u8]>) -> Result<String, PurgeError> {
+pub fn purge_body(query: &[u8], own: Option<&[u8]>) -> Result<String, PurgeError> {
     let mut request = Map::new();
     for (name, value) in form_urlencoded::parse(query) {
         let bad = |allowed: &str| PurgeError(format!("{name} must be {allowed}"));
@@ -71,7 +71,8 @@ pub fn request(query: &[u8], own: Option<&[u8]>) -> Result<String, PurgeError> {
             "method" if is_method(&value) => json!(value),
             "method" => return Err(bad("a JSON-RPC method name")),
             "blocks" => {
-                let range = blocks(&value).ok_or_else(|| bad("FROM-TO in decimal digits"))?;
+                let range =
+                    parse_block_range(&value).ok_or_else(|| bad("FROM-TO in decimal digits"))?;
                 json!(range)
             }
             "wrong-chain" => {
@@ -131,7 +132,7 @@ fn is_method(text: &str) -> bool {
     !text.is_empty() && text.len() <= 128 && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-fn blocks(text: &str) -> Option<[u64; 2]> {
+fn parse_block_range(text: &str) -> Option<[u64; 2]> {
     let (from, to) = text.split_once('-').unwrap_or((text, text));
     let number = |text: &str| {
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -143,11 +144,11 @@ fn blocks(text: &str) -> Option<[u64; 2]> {
 
 #[cfg(test)]
 mod tests {
-    use super::request;
+    use super::purge_body;
 
     #[test]
     fn queries_are_translated_to_purge_requests() {
-        let translate = |query: &str| request(query.as_bytes(), None).unwrap();
+        let translate = |query: &str| purge_body(query.as_bytes(), None).unwrap();
         assert_eq!(translate("everything"), "{\"everything\":true}");
         assert_eq!(translate("everything="), "{\"everything\":true}");
         assert_eq!(translate("method=eth_call"), "{\"method\":\"eth_call\"}");
@@ -156,7 +157,7 @@ mod tests {
         assert_eq!(translate(&format!("key={key}")), expected);
         let one = translate("namespace=main&method=eth_call");
         assert!(one.contains("\"namespace\":\"") && one.contains("\"method\":\"eth_call\""));
-        let own = request(b"blocks=5-9", Some(b"main")).unwrap();
+        let own = purge_body(b"blocks=5-9", Some(b"main")).unwrap();
         assert_eq!(own, translate("namespace=main&blocks=5-9"));
         assert!(
             own.starts_with("{\"blocks\":[5,9],\"namespace\":\""),
@@ -182,7 +183,7 @@ mod tests {
             ("namespace=a&blocks=%2B5-9", "FROM-TO"),
             ("namespace=a&blocks=5&method=a", "combined"),
         ] {
-            let error = request(query.as_bytes(), None).unwrap_err().to_string();
+            let error = purge_body(query.as_bytes(), None).unwrap_err().to_string();
             assert!(error.contains(why), "{query}: {error}");
         }
     }

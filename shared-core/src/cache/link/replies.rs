@@ -5,19 +5,19 @@ use std::sync::atomic::Ordering;
 use super::decode_response::{decode_entries, decode_entry, release_late_lease, report_miss};
 use super::message::OwnerReply;
 use super::owner_job::{LookupJob, OwnerJob};
-use super::{Link, State, EVENTS};
+use super::{Link, LinkState, EVENTS};
 use crate::cache::chain::ChainState;
 use crate::cache::owner_event::OwnerEvent;
 use crate::cache::process::flights::FlightOutcome;
 use crate::cache::process::owner_client::OwnerClient;
-use crate::cache::process::Shared;
+use crate::cache::process::ProcessState;
 
 impl Link {
     /// The answer to a request.
     pub(super) fn handle_reply(
         &self,
-        state: &mut State,
-        shared: &Shared,
+        state: &mut LinkState,
+        shared: &ProcessState,
         job: OwnerJob,
         response: OwnerReply,
         now: u64,
@@ -27,11 +27,11 @@ impl Link {
             OwnerJob::LookUps {
                 waiter, generation, ..
             } => {
-                if response.status == 200 && generation == self.generation() {
+                if response.status == 200 && generation == self.purge_generation() {
                     let entries = decode_entries(shared, &self.chains, &response, now);
                     state.claims.insert_entries(waiter, entries, generation);
                 }
-                shared.wake([waiter]);
+                shared.wake_waiters([waiter]);
             }
             OwnerJob::Purge {
                 waiter: Some(waiter),
@@ -40,7 +40,7 @@ impl Link {
             | OwnerJob::Status { waiter, .. } => {
                 let reply = (response.status, response.body);
                 state.claims.insert_admin_reply(waiter, reply);
-                shared.wake([waiter]);
+                shared.wake_waiters([waiter]);
             }
             OwnerJob::Expired(Some(key)) if response.granted == Some(true) => {
                 release_late_lease(&mut state.favours, shared, key);
@@ -57,18 +57,18 @@ impl Link {
 
     fn looked_up(
         &self,
-        state: &mut State,
-        shared: &Shared,
+        state: &mut LinkState,
+        shared: &ProcessState,
         mut look_up: LookupJob,
         response: OwnerReply,
         now: u64,
     ) {
-        if look_up.generation != self.generation() {
+        if look_up.generation != self.purge_generation() {
             // it may be what was purged meanwhile
             if response.granted == Some(true) {
                 state.favours.push(OwnerJob::ReleaseLease(look_up.key));
             }
-            look_up.generation = self.generation();
+            look_up.generation = self.purge_generation();
             self.retry_lookup(state, shared, look_up);
             return;
         }
@@ -76,12 +76,12 @@ impl Link {
             (200, _) => match decode_entry(shared, &self.chains, &look_up.key, response, now) {
                 Some(entry) => {
                     let answer = FlightOutcome::Answer(entry);
-                    shared.wake(shared.flights.finish(look_up.token, answer));
+                    shared.wake_waiters(shared.flights.finish_flight(look_up.token, answer));
                 }
                 None => report_miss(&mut state.favours, shared, look_up),
             },
             (404, Some(true)) => {
-                shared.flights.lease(&look_up.key);
+                shared.flights.record_lease(&look_up.key);
                 report_miss(&mut state.favours, shared, look_up);
             }
             (404, Some(false)) if look_up.missed_event => {
@@ -96,29 +96,41 @@ impl Link {
     }
 
     /// More of the event stream.
-    pub(super) fn receive_events(&self, state: &mut State, shared: &Shared, data: &[u8], now: u64) {
+    pub(super) fn receive_events(
+        &self,
+        state: &mut LinkState,
+        shared: &ProcessState,
+        data: &[u8],
+        now: u64,
+    ) {
         let mut heard = Vec::new();
         let mut events = std::mem::take(&mut state.events);
         let read = events.push(data, |event| heard.push(event));
         state.events = events;
         for event in heard {
             self.apply_event(state, shared, event, now);
-            if state.open(EVENTS).is_none() {
+            if state.find_open_connection(EVENTS).is_none() {
                 return;
             }
         }
         if read.is_err() {
-            self.close(state, shared, EVENTS, now);
+            self.close_connection(state, shared, EVENTS, now);
         }
     }
 
-    fn apply_event(&self, state: &mut State, shared: &Shared, event: OwnerEvent, now: u64) {
+    fn apply_event(
+        &self,
+        state: &mut LinkState,
+        shared: &ProcessState,
+        event: OwnerEvent,
+        now: u64,
+    ) {
         match event {
             OwnerEvent::Hello { generation, until } => {
-                if !state.was_up || generation != self.generation() {
+                if !state.was_up || generation != self.purge_generation() {
                     shared.purge_memory(None);
                 }
-                for (_, chain) in self.chains.all() {
+                for (_, chain) in self.chains.all_chains() {
                     chain.mark_outdated();
                 }
                 state.was_up = true;
@@ -133,7 +145,7 @@ impl Link {
                 self.until.store(until, Ordering::Release);
                 // all chains that it follows came before
                 if let Some(reported) = state.reported_chains.take() {
-                    self.chains.retain(&reported);
+                    self.chains.retain_namespaces(&reported);
                 }
             }
             OwnerEvent::Purge { generation, key } => {
@@ -144,7 +156,7 @@ impl Link {
                     state.requests.push_front(OwnerJob::Acknowledge(generation));
                 } else {
                     // the owner can tell that nobody is there, too
-                    self.close(state, shared, EVENTS, now);
+                    self.close_connection(state, shared, EVENTS, now);
                 }
             }
             OwnerEvent::Filled(key) | OwnerEvent::LeaseReleased(key) => {
@@ -152,8 +164,8 @@ impl Link {
                     // if nothing came of waiting, that is not done again: the
                     // next would be no better than all at once
                     look_up.waits_in_vain |= matches!(event, OwnerEvent::LeaseReleased(_));
-                    look_up.due = self.deadline(now);
-                    look_up.generation = self.generation();
+                    look_up.due = self.lookup_deadline(now);
+                    look_up.generation = self.purge_generation();
                     self.retry_lookup(state, shared, look_up);
                 }
                 let jobs = state.slots.iter_mut().flat_map(|slot| &mut slot.jobs);
@@ -167,7 +179,7 @@ impl Link {
                 namespace,
                 state: news,
             } => {
-                let unknown = || ChainState::unknown(news.heights, 0);
+                let unknown = || ChainState::without_known_blocks(news.heights, 0);
                 self.chains.get_or_add(namespace, unknown).set_state(*news);
                 if let Some(reported) = &mut state.reported_chains {
                     reported.push(namespace);

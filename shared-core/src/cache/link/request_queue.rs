@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use super::owner_job::{LookupJob, OwnerJob};
-use super::{purge, AdminReply, Link, State};
+use super::{purge, AdminReply, Link, LinkState};
 use crate::cache::chain::{Chains, ShownBlock};
 use crate::cache::entry::store_attributes::StoreAttributes;
 use crate::cache::entry::CacheEntry;
@@ -13,14 +13,14 @@ use crate::cache::process::flights::Leadership;
 use crate::cache::process::owner_client::OwnerClient;
 use crate::cache::process::wake::Waiter;
 use crate::cache::{Key, Namespace};
-use crate::lock::locked;
+use crate::lock::lock_ignoring_poison;
 
 impl OwnerClient for Link {
     fn is_up(&self) -> bool {
-        locked(&self.state).up
+        lock_ignoring_poison(&self.state).up
     }
 
-    fn lookup(
+    fn lookup_at_owner(
         &self,
         key: Key,
         token: Leadership,
@@ -29,7 +29,7 @@ impl OwnerClient for Link {
         in_vain: bool,
         now: u64,
     ) -> Result<(), Leadership> {
-        let mut state = locked(&self.state);
+        let mut state = lock_ignoring_poison(&self.state);
         if !state.up || state.requests.try_reserve(1).is_err() {
             return Err(token);
         }
@@ -37,8 +37,8 @@ impl OwnerClient for Link {
             key,
             token,
             leases,
-            due: self.deadline(now),
-            generation: self.generation(),
+            due: self.lookup_deadline(now),
+            generation: self.purge_generation(),
             waits_in_vain: in_vain,
             missed_event: false,
         };
@@ -48,30 +48,30 @@ impl OwnerClient for Link {
     }
 
     fn lookup_all(&self, keys: Vec<Key>, _: &Namespace, waiter: Waiter, now: u64) -> bool {
-        let mut state = locked(&self.state);
+        let mut state = lock_ignoring_poison(&self.state);
         if !state.up || state.requests.try_reserve(1).is_err() {
             return false;
         }
         state.requests.push_back(OwnerJob::LookUps {
             keys,
             waiter,
-            due: self.deadline(now),
-            generation: self.generation(),
+            due: self.lookup_deadline(now),
+            generation: self.purge_generation(),
         });
         self.mark_queued();
         true
     }
 
-    fn claim_all(&self, waiter: Waiter) -> Vec<(Key, Arc<CacheEntry>)> {
-        let mut state = locked(&self.state);
-        let found = state.claims.take_entries(waiter, self.generation());
+    fn claim_entries(&self, waiter: Waiter) -> Vec<(Key, Arc<CacheEntry>)> {
+        let mut state = lock_ignoring_poison(&self.state);
+        let found = state.claims.take_entries(waiter, self.purge_generation());
         found.unwrap_or_else(|| {
-            state.forget(waiter);
+            state.forget_waiter(waiter);
             Vec::new()
         })
     }
 
-    fn store(
+    fn store_entry(
         &self,
         key: Key,
         entry: Arc<CacheEntry>,
@@ -92,7 +92,7 @@ impl OwnerClient for Link {
     }
 
     fn report_shown_block(&self, namespace: &Namespace, sighting: ShownBlock) {
-        let mut state = locked(&self.state);
+        let mut state = lock_ignoring_poison(&self.state);
         if state.up && state.requests.try_reserve(1).is_ok() {
             // before look-ups: none is to find what is over
             state
@@ -102,36 +102,36 @@ impl OwnerClient for Link {
         }
     }
 
-    fn may_send(&self, monotonic: u64) -> bool {
+    fn permits_sending(&self, monotonic: u64) -> bool {
         monotonic < self.until.load(Ordering::Acquire)
     }
 
-    fn generation(&self) -> u64 {
+    fn purge_generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
-    fn chains(&self) -> &Chains {
+    fn followed_chains(&self) -> &Chains {
         &self.chains
     }
 
-    fn purge(
+    fn purge_at_owner(
         &self,
         query: &[u8],
         own: Option<&[u8]>,
         waiter: Waiter,
         now: u64,
     ) -> Option<AdminReply> {
-        purge::send_purge(query, own, |body| self.purge(body, waiter, now))
+        purge::send_purge(query, own, |body| self.queue_purge(body, waiter, now))
     }
 
     fn query_status(&self, waiter: Waiter, now: u64) -> bool {
-        self.status(waiter, now)
+        self.send_status_query(waiter, now)
     }
 
     fn claim_admin_reply(&self, waiter: Waiter) -> Option<AdminReply> {
         let reply = self.take_reply(waiter);
         if reply.is_none() {
-            self.forget(waiter);
+            self.forget_waiter(waiter);
         }
         reply
     }
@@ -139,7 +139,7 @@ impl OwnerClient for Link {
 
 impl Link {
     fn do_favour(&self, job: OwnerJob) {
-        let mut state = locked(&self.state);
+        let mut state = lock_ignoring_poison(&self.state);
         if !state.up {
             return;
         }
@@ -148,15 +148,15 @@ impl Link {
     }
 }
 
-impl State {
+impl LinkState {
     /// Nobody waits under that name any more.
-    pub(super) fn forget(&mut self, gone: Waiter) {
+    pub(super) fn forget_waiter(&mut self, gone: Waiter) {
         let Self {
             slots, requests, ..
         } = self;
         let busy = slots.iter_mut().flat_map(|slot| &mut slot.jobs);
         for job in requests.iter_mut().chain(busy) {
-            job.forget(gone);
+            job.forget_waiter(gone);
         }
         requests.retain(|job| !matches!(job, OwnerJob::Expired(_)));
     }

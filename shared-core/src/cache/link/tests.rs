@@ -3,12 +3,12 @@ use std::sync::Arc;
 
 use super::{ConnectionAction, Link, LinkLimits, RETRY};
 use crate::cache::entry::store_attributes::StoreAttributes;
-use crate::cache::entry::wire::Encoded;
-use crate::cache::entry::{CacheEntry, EntryMeta, Envelope, Payload};
-use crate::cache::process::flights::{FlightOutcome, Leadership, Role, Wakeup};
+use crate::cache::entry::wire::EncodedEntry;
+use crate::cache::entry::{CacheEntry, EntryMeta, EntryPayload, EnvelopeBytes};
+use crate::cache::process::flights::{CoalescingRole, FlightOutcome, FollowerWakeup, Leadership};
 use crate::cache::process::owner_client::OwnerClient;
-use crate::cache::process::wake::{EventLoop, Queue, Waiter};
-use crate::cache::process::Shared;
+use crate::cache::process::wake::{EventLoop, Waiter, WakeQueue};
+use crate::cache::process::ProcessState;
 use crate::cache::Key;
 
 use self::chains::SPACE;
@@ -26,13 +26,13 @@ const KEY: Key = [7; 32];
 
 /// Returns a waiter of the only event loop.
 fn at(id: usize) -> Waiter {
-    EventLoop::default().waiter(id)
+    EventLoop::default().waiter_with_id(id)
 }
 
 /// A host that carries bytes between a link and a script.
 struct Host {
-    shared: Shared,
-    queue: Arc<Queue>,
+    shared: ProcessState,
+    queue: Arc<WakeQueue>,
     link: Arc<Link>,
     now: u64,
     open: BTreeSet<usize>,
@@ -44,7 +44,7 @@ struct Host {
 impl Host {
     fn new() -> Self {
         let host = Self::without_memory();
-        host.shared.start(1 << 20, 1 << 20, 1);
+        host.shared.start_hot_tier(1 << 20, 1 << 20, 1);
         host
     }
 
@@ -53,16 +53,16 @@ impl Host {
     }
 
     fn with_connections(connections: usize) -> Self {
-        let shared = Shared::default();
-        let queue = Arc::new(Queue::default());
-        shared.event_loop(queue.clone());
+        let shared = ProcessState::default();
+        let queue = Arc::new(WakeQueue::default());
+        shared.add_event_loop(queue.clone());
         let bounds = LinkLimits {
             connections,
             deadline: 20,
             max_body: 10_000,
         };
         let link = Arc::new(Link::new("w-1".into(), bounds));
-        shared.join(link.clone());
+        shared.join_owner(link.clone());
         Self {
             shared,
             queue,
@@ -97,24 +97,28 @@ impl Host {
     /// Breaks a connection.
     fn lose(&mut self, slot: usize) {
         self.open.remove(&slot);
-        self.link().closed(&self.shared, slot, self.now);
+        self.link().connection_closed(&self.shared, slot, self.now);
     }
 
     /// Stores an entry in the memory of the process.
     fn keep(&self, key: Key, entry: CacheEntry) {
-        self.shared.hot().unwrap().insert(key, Arc::new(entry));
+        self.shared.hot_tier().unwrap().insert(key, Arc::new(entry));
     }
 
     fn is_hot(&self, key: Key) -> bool {
-        self.shared.hot().unwrap().get(&key, self.now).is_some()
+        self.shared
+            .hot_tier()
+            .unwrap()
+            .get(&key, self.now)
+            .is_some()
     }
 
     /// Stores entries at the owner.
     fn store(&mut self, keys: std::ops::Range<u8>) {
         for key in keys {
-            let entry = Arc::new(entry().stored(self.now, 10_000));
+            let entry = Arc::new(entry().with_lifetime(self.now, 10_000));
             let about = StoreAttributes::for_entry(&entry, [0; 16], None, 0).unwrap();
-            self.link().store([key; 32], entry, about, None);
+            self.link().store_entry([key; 32], entry, about, None);
         }
         self.run();
     }
@@ -128,7 +132,7 @@ impl Host {
             match self.link().next_action() {
                 None => return,
                 Some(ConnectionAction::Tick) => {
-                    self.link().tick(&self.shared, self.now);
+                    self.link().send_and_expire(&self.shared, self.now);
                 }
                 Some(ConnectionAction::Close(slot)) => {
                     self.open.remove(&slot);
@@ -138,13 +142,13 @@ impl Host {
                         assert!(self.open.insert(slot), "{slot} is open");
                     }
                     self.link()
-                        .connected(&self.shared, slot, !self.refuses, self.now);
+                        .connection_opened(&self.shared, slot, !self.refuses, self.now);
                 }
                 Some(ConnectionAction::Write(slot)) => {
                     let mut bytes = Vec::new();
                     let mut more = true;
                     while more {
-                        self.link().write(slot, |pieces| {
+                        self.link().write_pieces(slot, |pieces| {
                             let before = bytes.len();
                             bytes.extend(pieces.flatten().take(30));
                             more = bytes.len() > before;
@@ -188,21 +192,24 @@ impl Host {
 
     fn pass(&mut self, milliseconds: u64) {
         self.now += milliseconds;
-        self.link().tick(&self.shared, self.now);
+        self.link().send_and_expire(&self.shared, self.now);
         self.run();
     }
 
     /// Looks `KEY` up for a waiter.
     fn want(&mut self, waiter: usize, leases: bool) {
         match self.shared.flights.join_flight(KEY, at(waiter)).unwrap() {
-            Role::Follower => {}
-            Role::Leader(token) => {
-                self.shared.flights.follow(&token, at(waiter)).unwrap();
+            CoalescingRole::Follower => {}
+            CoalescingRole::Leader(token) => {
+                self.shared
+                    .flights
+                    .follow_own_flight(&token, at(waiter))
+                    .unwrap();
                 if let Err(token) = self
                     .link()
-                    .lookup(KEY, token, &SPACE, leases, false, self.now)
+                    .lookup_at_owner(KEY, token, &SPACE, leases, false, self.now)
                 {
-                    self.shared.hand_over(token);
+                    self.shared.hand_over_flight(token);
                 }
             }
         }
@@ -210,19 +217,19 @@ impl Host {
     }
 
     fn lead(&self, waiter: usize) -> Option<Leadership> {
-        match self.shared.flights.claim(at(waiter)) {
-            Some(Wakeup::Lead(token)) => Some(token),
+        match self.shared.flights.claim_wakeup(at(waiter)) {
+            Some(FollowerWakeup::Lead(token)) => Some(token),
             _ => None,
         }
     }
 
     fn woken(&self) -> Vec<usize> {
-        std::iter::from_fn(|| self.queue.next()).collect()
+        std::iter::from_fn(|| self.queue.next_woken()).collect()
     }
 
     fn answer(&self, waiter: usize) -> Option<Arc<CacheEntry>> {
-        match self.shared.flights.claim(at(waiter)) {
-            Some(Wakeup::Response(FlightOutcome::Answer(entry))) => Some(entry),
+        match self.shared.flights.claim_wakeup(at(waiter)) {
+            Some(FollowerWakeup::Response(FlightOutcome::Answer(entry))) => Some(entry),
             _ => None,
         }
     }
@@ -242,14 +249,14 @@ impl Host {
 
 fn entry() -> CacheEntry {
     CacheEntry::new(
-        Envelope::none(),
-        Payload::Raw(b"true".to_vec().into()),
+        EnvelopeBytes::for_whole_body(),
+        EntryPayload::Raw(b"true".to_vec().into()),
         EntryMeta::default(),
     )
 }
 
 fn bytes_of(entry: &CacheEntry) -> Vec<u8> {
-    Encoded::from_entry(entry).unwrap().to_vec()
+    EncodedEntry::from_entry(entry).unwrap().to_vec()
 }
 
 fn found() -> Vec<u8> {
@@ -285,15 +292,16 @@ fn path() -> String {
 /// Looks these keys up at the same time.
 fn want_all(host: &mut Host, keys: std::ops::Range<u8>) {
     for n in keys {
-        let Some(Role::Leader(token)) = host.shared.flights.join_flight([n; 32], at(10)) else {
+        let Some(CoalescingRole::Leader(token)) = host.shared.flights.join_flight([n; 32], at(10))
+        else {
             panic!()
         };
         host.shared
             .flights
-            .follow(&token, at(usize::from(n)))
+            .follow_own_flight(&token, at(usize::from(n)))
             .unwrap();
         host.link()
-            .lookup([n; 32], token, &SPACE, true, false, host.now)
+            .lookup_at_owner([n; 32], token, &SPACE, true, false, host.now)
             .unwrap();
     }
     host.run();

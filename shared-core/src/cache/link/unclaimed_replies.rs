@@ -9,13 +9,13 @@ use crate::cache::process::wake::Waiter;
 use crate::cache::Key;
 
 /// Entries, and what they are under.
-pub(super) type Entries = Vec<(Key, Arc<CacheEntry>)>;
+pub(super) type KeyedEntries = Vec<(Key, Arc<CacheEntry>)>;
 
 #[derive(Debug, Default)]
 pub(super) struct UnclaimedReplies {
     admin_replies: HashMap<Waiter, AdminReply>,
     /// And purges up to which one were known then.
-    found: HashMap<Waiter, (Entries, u64)>,
+    found: HashMap<Waiter, (KeyedEntries, u64)>,
 }
 
 impl UnclaimedReplies {
@@ -27,7 +27,12 @@ impl UnclaimedReplies {
     }
 
     /// What a look-up of several keys has found when that was the last purge.
-    pub(super) fn insert_entries(&mut self, waiter: Waiter, entries: Entries, generation: u64) {
+    pub(super) fn insert_entries(
+        &mut self,
+        waiter: Waiter,
+        entries: KeyedEntries,
+        generation: u64,
+    ) {
         if self.found.try_reserve(1).is_ok() {
             self.found.insert(waiter, (entries, generation));
         }
@@ -38,7 +43,7 @@ impl UnclaimedReplies {
     }
 
     /// As long as that is the last purge still. `None`: nothing has come yet.
-    pub(super) fn take_entries(&mut self, waiter: Waiter, generation: u64) -> Option<Entries> {
+    pub(super) fn take_entries(&mut self, waiter: Waiter, generation: u64) -> Option<KeyedEntries> {
         let (entries, known) = self.found.remove(&waiter)?;
         let is_current = known == generation;
         Some(if is_current { entries } else { Vec::new() })

@@ -3,21 +3,21 @@
 
 use super::clock::CallTime;
 use super::state::Owner;
-use super::state::Shared;
+use super::state::OwnerTables;
 use super::tracker::ChainIdentity;
 use crate::cache::chain::{ChainChange, ChainState, HeightKind, ShownBlock};
 use crate::cache::entry::store_attributes::PurgeScope;
 use crate::cache::owner_event::OwnerEvent;
 use crate::cache::Namespace;
-use crate::lock::locked;
+use crate::lock::lock_ignoring_poison;
 
 impl Owner {
     /// Starts following the chain of a namespace: none of its blocks counts as final, and no entry
     /// outlives a reorganisation, except as [`apply_change`](Self::apply_change) reports.
-    pub fn follow(&self, namespace: Namespace, heights: HeightKind, now: CallTime) {
-        let unknown = || ChainState::unknown(heights, now.unix);
+    pub fn follow_chain(&self, namespace: Namespace, heights: HeightKind, now: CallTime) {
+        let unknown = || ChainState::without_known_blocks(heights, now.unix);
         self.chains.get_or_add(namespace, unknown);
-        self.publish_chain(&mut locked(&self.shared), &namespace);
+        self.publish_chain(&mut lock_ignoring_poison(&self.shared), &namespace);
     }
 
     /// Sets whether the stored entries of a followed chain wait for a check of its node, which may
@@ -40,8 +40,8 @@ impl Owner {
             return;
         };
         // serialized: no process receives the older state last
-        let mut shared = locked(&self.shared);
-        let is_news = chain.change(|state| {
+        let mut shared = lock_ignoring_poison(&self.shared);
+        let is_news = chain.update_state(|state| {
             let before = state.clone();
             change(state);
             *state != before
@@ -53,21 +53,21 @@ impl Owner {
 
     /// Suspends a namespace because a response was of another chain: nothing of it is stored or
     /// sent until it is [resumed](Self::resume). Notifies all processes.
-    pub fn suspend(&self, namespace: Namespace, now: CallTime) {
+    pub fn suspend_namespace(&self, namespace: Namespace, now: CallTime) {
         let is_followed = self.chains.get(&namespace).is_some();
-        if locked(&self.suspended)
+        if lock_ignoring_poison(&self.suspended)
             .insert(namespace, is_followed)
             .is_none()
         {
-            let unknown = || ChainState::unknown(HeightKind::Blocks, now.unix);
+            let unknown = || ChainState::without_known_blocks(HeightKind::Blocks, now.unix);
             self.chains.get_or_add(namespace, unknown);
             self.apply_change(&namespace, ChainChange::Wrong(true));
         }
     }
 
     /// Resumes the suspended namespaces that a purge covers.
-    pub fn resume(&self, scope: &PurgeScope) {
-        let mut suspended = locked(&self.suspended);
+    pub fn resume_namespaces(&self, scope: &PurgeScope) {
+        let mut suspended = lock_ignoring_poison(&self.suspended);
         let covered: Vec<_> = match scope {
             PurgeScope::Everything => suspended.drain().collect(),
             PurgeScope::Namespace(namespace) => {
@@ -79,7 +79,7 @@ impl Owner {
         for (namespace, is_followed) in covered {
             if let (Some(chain), false) = (self.chains.get(&namespace), is_followed) {
                 // as before: nothing reports another chain
-                chain.change(|state| state.known = true);
+                chain.update_state(|state| state.known = true);
             }
             self.apply_change(&namespace, ChainChange::Wrong(false));
         }
@@ -91,7 +91,7 @@ impl Owner {
         let Some(chain) = self.chains.get(namespace) else {
             return;
         };
-        let mut shared = locked(&self.shared);
+        let mut shared = lock_ignoring_poison(&self.shared);
         if chain.record_reported_block(sighting) {
             self.publish_chain(&mut shared, namespace);
         }
@@ -105,7 +105,7 @@ impl Owner {
         blocks: impl Iterator<Item = (u64, [u8; 32])>,
     ) {
         if let Some(chain) = self.chains.get(namespace) {
-            chain.change(|state| state.set_recent_blocks(blocks));
+            chain.update_state(|state| state.set_recent_blocks(blocks));
         }
     }
 
@@ -124,7 +124,12 @@ impl Owner {
     /// identities.
     pub fn clear_identities(&self, scope: &PurgeScope) {
         let namespaces = match scope {
-            PurgeScope::Everything => self.chains.all().into_iter().map(|(it, _)| it).collect(),
+            PurgeScope::Everything => self
+                .chains
+                .all_chains()
+                .into_iter()
+                .map(|(it, _)| it)
+                .collect(),
             PurgeScope::Namespace(namespace) => vec![*namespace],
             _ => Vec::new(),
         };
@@ -142,31 +147,31 @@ impl Owner {
     pub fn published_state(&self, namespace: &Namespace) -> Option<(u64, ChainState)> {
         let chain = self.chains.get(namespace)?;
         // first: a change in the meantime has another number
-        let number = locked(&self.shared)
+        let number = lock_ignoring_poison(&self.shared)
             .published_numbers
             .get(namespace)
             .copied()?;
-        Some((number, chain.state()))
+        Some((number, chain.last_known_state()))
     }
 
     /// The highest head that the node of a chain, or a response to a client, has shown; `None` if
     /// the chain is not followed.
     pub fn highest_head(&self, namespace: &Namespace) -> Option<u64> {
-        Some(self.chains.get(namespace)?.state().seen)
+        Some(self.chains.get(namespace)?.last_known_state().seen)
     }
 
     /// Queues the present state of a chain for the event streams of all processes, under a new
     /// number.
-    pub(super) fn publish_chain(&self, shared: &mut Shared, namespace: &Namespace) {
+    pub(super) fn publish_chain(&self, shared: &mut OwnerTables, namespace: &Namespace) {
         if let Some(chain) = self.chains.get(namespace) {
-            let state = Box::new(chain.state());
+            let state = Box::new(chain.last_known_state());
             // epochs of owners differ, and count microseconds
             let number = shared
                 .published_numbers
                 .entry(*namespace)
                 .or_insert(state.epoch);
             *number += 1;
-            shared.processes.publish(&OwnerEvent::Chain {
+            shared.processes.publish_event(&OwnerEvent::Chain {
                 namespace: *namespace,
                 state,
             });

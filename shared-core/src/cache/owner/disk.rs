@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::clock::CallTime;
 use super::tracker::{ChainIdentity, ChainRecord, FinalityMark};
-use crate::bytes::copy_of;
+use crate::bytes::try_copy;
 use crate::cache::entry::store_attributes::{PurgeScope, StoreAttributes};
 pub use crate::cache::store::{RecordHeader, StoreError, StoreStatus, WouldBlock};
 use crate::cache::{Key, Namespace};
@@ -36,7 +36,7 @@ impl EntryBytes {
     pub fn into_owned(self) -> Self {
         match &self {
             Self::Owned(_) => self,
-            Self::Pinned(pinned) => copy_of((**pinned).as_ref()).map_or(self, Self::Owned),
+            Self::Pinned(pinned) => try_copy((**pinned).as_ref()).map_or(self, Self::Owned),
         }
     }
 }
@@ -72,7 +72,7 @@ impl fmt::Debug for EntryBytes {
 /// a disk, unless it is documented never to wait.
 pub trait OwnerStore: Send + Sync {
     /// Number of purges so far. Never waits.
-    fn generation(&self) -> u64;
+    fn purge_generation(&self) -> u64;
 
     /// The entry under `key`, fresh or not, unless it was purged. An entry that cannot be read
     /// is absent.
@@ -92,7 +92,7 @@ pub trait OwnerStore: Send + Sync {
     ///
     /// # Errors
     /// [`StoreError`].
-    fn put(&self, key: &Key, header: &RecordHeader, body: &[u8]) -> Result<(), StoreError>;
+    fn put_entry(&self, key: &Key, header: &RecordHeader, body: &[u8]) -> Result<(), StoreError>;
 
     /// Purges entries, and returns the new generation. [`get`](Self::get) and
     /// [`is_purged`](Self::is_purged) apply the purge afterwards, also after a crash or a power
@@ -101,13 +101,13 @@ pub trait OwnerStore: Send + Sync {
     ///
     /// # Errors
     /// [`StoreError`]: the purge is in effect in this process only, and must be repeated.
-    fn purge(&self, scope: &PurgeScope) -> Result<u64, StoreError>;
+    fn purge_entries(&self, scope: &PurgeScope) -> Result<u64, StoreError>;
 
     /// Reads the recorded identity and finality mark of a namespace's chain.
     ///
     /// # Errors
     /// [`StoreError`]: the record cannot be read.
-    fn chain(&self, namespace: &Namespace) -> Result<ChainRecord, StoreError>;
+    fn read_chain_record(&self, namespace: &Namespace) -> Result<ChainRecord, StoreError>;
 
     /// Records the chain identity of a namespace, and that none of its blocks is final, as durably
     /// as a purge.
@@ -152,8 +152,8 @@ pub trait OwnerStore: Send + Sync {
 
     /// Takes the next line about the health of the store for the log, or returns `None` if there is
     /// none.
-    fn next_event(&self) -> Option<String>;
+    fn next_log_line(&self) -> Option<String>;
 
     /// Reads the figures of the store for the owner's status.
-    fn status(&self) -> StoreStatus;
+    fn store_status(&self) -> StoreStatus;
 }

@@ -10,9 +10,9 @@ use super::state::Owner;
 use crate::cache::class::Class;
 use crate::cache::entry::store_attributes::StoreAttributes;
 use crate::cache::entry::strict_check;
-use crate::cache::entry::wire::as_immutable;
+use crate::cache::entry::wire::as_immutable_entry;
 use crate::cache::Key;
-use crate::lock::write;
+use crate::lock::write_ignoring_poison;
 
 impl Owner {
     /// Reads an [unchecked](MemoryEntry::unchecked_length) entry strictly (see
@@ -21,12 +21,12 @@ impl Owner {
     /// response, which removes it from memory, or if the allocation fails. Takes milliseconds per
     /// megabyte.
     pub fn check_entry(&self, key: &Key, entry: &Arc<MemoryEntry>) -> Option<Arc<MemoryEntry>> {
-        let Some(body) = strict_check::read(entry.body()) else {
-            self.memory.remove_same(key, entry);
+        let Some(body) = strict_check::checked_bytes(entry.encoded_bytes()) else {
+            self.memory.remove_if_same(key, entry);
             return None;
         };
         let read = Arc::new(entry.with_body(body));
-        if self.replace(key, entry, &read) {
+        if self.replace_in_memory(key, entry, &read) {
             return Some(read);
         }
         // another thread has read it already; an entry that was purged or filled again is read too
@@ -48,11 +48,11 @@ impl Owner {
             class: Class::Immutable,
             block: Some(block),
             height: Some(block),
-            ..entry.attributes().clone()
+            ..entry.store_attributes().clone()
         };
-        let body = as_immutable(entry.body(), block)?;
+        let body = as_immutable_entry(entry.encoded_bytes(), block)?;
         let made = Arc::new(self.prepare_entry(about, body, fresh, now));
-        self.replace(key, entry, &made).then_some(made)
+        self.replace_in_memory(key, entry, &made).then_some(made)
     }
 
     /// Replaces an entry that is to be stored by its
@@ -64,17 +64,19 @@ impl Owner {
         entry: &Arc<MemoryEntry>,
         body: Vec<u8>,
     ) -> Option<Arc<MemoryEntry>> {
-        let saved = entry.body().len().saturating_sub(body.len()) as u64;
+        let saved = entry.encoded_bytes().len().saturating_sub(body.len()) as u64;
         let other = Arc::new(entry.with_body(body));
         {
             // exclusive, as in `replace`
-            let _effect = write(&self.effect);
-            if self.disk.is_purged(key, entry.attributes()) || self.memory.has_other(key, entry) {
+            let _effect = write_ignoring_poison(&self.effect);
+            if self.owner_store.is_purged(key, entry.store_attributes())
+                || self.memory.has_other(key, entry)
+            {
                 return None;
             }
             // another thread may have read it; an entry that has left memory is stored as well
             self.memory
-                .replace(key, |there| there.is_form_of(entry), &other);
+                .replace_if(key, |there| there.is_form_of(entry), &other);
         }
         if saved > 0 {
             let counters = &self.counters;
@@ -86,10 +88,16 @@ impl Owner {
 
     /// Replaces `entry` in memory by `by`, unless it was purged or replaced. Returns whether it
     /// was.
-    fn replace(&self, key: &Key, entry: &Arc<MemoryEntry>, by: &Arc<MemoryEntry>) -> bool {
+    fn replace_in_memory(
+        &self,
+        key: &Key,
+        entry: &Arc<MemoryEntry>,
+        by: &Arc<MemoryEntry>,
+    ) -> bool {
         // exclusive: no fill comes in between; purges compare the generation, which does not change
-        let _effect = write(&self.effect);
+        let _effect = write_ignoring_poison(&self.effect);
         let is_it = |there: &Arc<MemoryEntry>| Arc::ptr_eq(there, entry);
-        !self.disk.is_purged(key, by.attributes()) && self.memory.replace(key, is_it, by)
+        !self.owner_store.is_purged(key, by.store_attributes())
+            && self.memory.replace_if(key, is_it, by)
     }
 }

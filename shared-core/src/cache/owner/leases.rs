@@ -20,7 +20,7 @@ use crate::cache::Key;
 /// The owner's decision about a process that missed a key: it fetches the key with a lease, waits
 /// for the holder of the lease, or fetches without one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lease {
+pub enum LeaseDecision {
     /// Fetch from the node; then put the entry, or release the lease.
     Granted,
     /// Wait for an event: another process fetches from the node.
@@ -68,11 +68,11 @@ impl Leases {
     /// Grants the lease of `key` to `process`, or adds `process` to those that wait for the present
     /// holder. A granted lease lasts until `ends` at most; its holder may request it again, and
     /// then has it until the new `ends`. Call [`expire`](Self::expire) first.
-    pub fn acquire(&mut self, key: Key, process: &ProcessName, ends: u64) -> Lease {
+    pub fn acquire_lease(&mut self, key: Key, process: &ProcessName, ends: u64) -> LeaseDecision {
         let most = self.most;
         let count = self.leases.len();
         match self.leases.entry(key) {
-            Entry::Vacant(_) if count >= most => return Lease::Full,
+            Entry::Vacant(_) if count >= most => return LeaseDecision::Full,
             Entry::Vacant(vacant) => {
                 vacant.insert(HeldLease {
                     holder: process.clone(),
@@ -86,26 +86,26 @@ impl Leases {
                     if !lease.waiters.contains(process) {
                         lease.waiters.push(process.clone());
                     }
-                    return Lease::Pending;
+                    return LeaseDecision::Pending;
                 }
                 self.ends.remove(&(lease.ends, key));
                 lease.ends = ends;
             }
         }
         self.ends.insert((ends, key));
-        Lease::Granted
+        LeaseDecision::Granted
     }
 
     /// Ends the lease of `key` if `process` has it, and returns the processes to notify.
-    pub fn release(&mut self, key: &Key, process: &ProcessName) -> Option<EndedLease> {
+    pub fn release_key_lease(&mut self, key: &Key, process: &ProcessName) -> Option<EndedLease> {
         (self.leases.get(key)?.holder == *process)
-            .then(|| self.end(key))
+            .then(|| self.end_lease(key))
             .flatten()
     }
 
     /// Ends the leases whose holders have not finished by `now`, and returns the processes to
     /// notify.
-    pub fn expire(&mut self, now: u64) -> Vec<EndedLease> {
+    pub fn expire_leases(&mut self, now: u64) -> Vec<EndedLease> {
         let mut ended = Vec::new();
         while let Some((ends, key)) = self.ends.first().copied() {
             if ends > now {
@@ -113,7 +113,7 @@ impl Leases {
             }
             // without this the loop would not end
             self.ends.remove(&(ends, key));
-            ended.extend(self.end(&key));
+            ended.extend(self.end_lease(&key));
         }
         ended
     }
@@ -126,7 +126,7 @@ impl Leases {
             .filter(|(_, lease)| lease.holder == *process)
             .map(|(key, _)| *key)
             .collect();
-        keys.iter().filter_map(|key| self.end(key)).collect()
+        keys.iter().filter_map(|key| self.end_lease(key)).collect()
     }
 
     /// End of the lease that ends next, in milliseconds.
@@ -135,12 +135,12 @@ impl Leases {
     }
 
     /// Number of keys that are leased at present.
-    pub fn count(&self) -> usize {
+    pub fn lease_count(&self) -> usize {
         self.leases.len()
     }
 
     /// Ends the lease of `key`, regardless of its holder, because the entry is present.
-    pub fn end(&mut self, key: &Key) -> Option<EndedLease> {
+    pub fn end_lease(&mut self, key: &Key) -> Option<EndedLease> {
         let lease = self.leases.remove(key)?;
         self.ends.remove(&(lease.ends, *key));
         Some(EndedLease {
@@ -163,9 +163,18 @@ mod tests {
     #[test]
     fn number_of_leases_is_limited() {
         let mut leases = Leases::new(1);
-        assert_eq!(leases.acquire(KEY, &name("a"), 100), Lease::Granted);
-        assert_eq!(leases.acquire([8; 32], &name("a"), 100), Lease::Full);
-        assert_eq!(leases.acquire(KEY, &name("b"), 100), Lease::Pending);
+        assert_eq!(
+            leases.acquire_lease(KEY, &name("a"), 100),
+            LeaseDecision::Granted
+        );
+        assert_eq!(
+            leases.acquire_lease([8; 32], &name("a"), 100),
+            LeaseDecision::Full
+        );
+        assert_eq!(
+            leases.acquire_lease(KEY, &name("b"), 100),
+            LeaseDecision::Pending
+        );
     }
 
     mod sequences {
@@ -176,7 +185,7 @@ mod tests {
         use super::*;
 
         #[derive(Clone, Debug)]
-        enum Step {
+        enum LeaseStep {
             Acquire(u8, u8, u64),
             Fill(u8),
             Release(u8, u8),
@@ -184,16 +193,16 @@ mod tests {
             Disconnect(u8),
         }
 
-        fn step() -> impl Strategy<Value = Step> {
+        fn step() -> impl Strategy<Value = LeaseStep> {
             let key = 0..3u8;
             let process = 0..4u8;
             prop_oneof![
                 6 => (key.clone(), process.clone(), 1..50u64)
-                    .prop_map(|(key, process, time)| Step::Acquire(key, process, time)),
-                1 => key.clone().prop_map(Step::Fill),
-                1 => (key, process.clone()).prop_map(|(key, process)| Step::Release(key, process)),
-                2 => (1..40u64).prop_map(Step::Pass),
-                1 => process.prop_map(Step::Disconnect),
+                    .prop_map(|(key, process, time)| LeaseStep::Acquire(key, process, time)),
+                1 => key.clone().prop_map(LeaseStep::Fill),
+                1 => (key, process.clone()).prop_map(|(key, process)| LeaseStep::Release(key, process)),
+                2 => (1..40u64).prop_map(LeaseStep::Pass),
+                1 => process.prop_map(LeaseStep::Disconnect),
             ]
         }
 
@@ -209,19 +218,19 @@ mod tests {
                 let process = |n: u8| name(&format!("p{n}"));
                 for step in steps {
                     let (over, expected): (Vec<EndedLease>, Vec<u8>) = match step {
-                        Step::Acquire(key, index, time) => {
-                            let lease = leases.acquire([key; 32], &process(index), now + time);
+                        LeaseStep::Acquire(key, index, time) => {
+                            let lease = leases.acquire_lease([key; 32], &process(index), now + time);
                             match model.get_mut(&key) {
                                 None => {
-                                    prop_assert_eq!(lease, Lease::Granted);
+                                    prop_assert_eq!(lease, LeaseDecision::Granted);
                                     model.insert(key, (index, now + time, vec![]));
                                 }
                                 Some((holder, ends, _)) if *holder == index => {
-                                    prop_assert_eq!(lease, Lease::Granted);
+                                    prop_assert_eq!(lease, LeaseDecision::Granted);
                                     *ends = now + time;
                                 }
                                 Some((_, _, waiters)) => {
-                                    prop_assert_eq!(lease, Lease::Pending);
+                                    prop_assert_eq!(lease, LeaseDecision::Pending);
                                     if !waiters.contains(&index) {
                                         waiters.push(index);
                                     }
@@ -229,22 +238,22 @@ mod tests {
                             }
                             continue;
                         }
-                        Step::Fill(key) => (leases.end(&[key; 32]).into_iter().collect(), vec![key]),
-                        Step::Release(key, index) => {
+                        LeaseStep::Fill(key) => (leases.end_lease(&[key; 32]).into_iter().collect(), vec![key]),
+                        LeaseStep::Release(key, index) => {
                             let is_holder = model.get(&key).is_some_and(|entry| entry.0 == index);
                             (
-                                leases.release(&[key; 32], &process(index)).into_iter().collect(),
+                                leases.release_key_lease(&[key; 32], &process(index)).into_iter().collect(),
                                 if is_holder { vec![key] } else { vec![] },
                             )
                         }
-                        Step::Pass(time) => {
+                        LeaseStep::Pass(time) => {
                             now += time;
                             (
-                                leases.expire(now),
+                                leases.expire_leases(now),
                                 model.iter().filter(|(_, entry)| entry.1 <= now).map(|(key, _)| *key).collect(),
                             )
                         }
-                        Step::Disconnect(index) => (
+                        LeaseStep::Disconnect(index) => (
                             leases.release_all_of(&process(index)),
                             model.iter().filter(|(_, entry)| entry.0 == index).map(|(key, _)| *key).collect(),
                         ),
@@ -259,7 +268,7 @@ mod tests {
                         }
                     }
                     prop_assert_eq!(notified, wanted);
-                    prop_assert_eq!(leases.count(), model.len());
+                    prop_assert_eq!(leases.lease_count(), model.len());
                     prop_assert_eq!(leases.next_end(), model.values().map(|entry| entry.1).min());
                 }
             }

@@ -16,7 +16,7 @@ use super::disk::{DiskEntry, EntryBytes, RecordHeader};
 use crate::cache::chain::{Chain, ChainDependency, Chains};
 use crate::cache::entry::store_attributes::StoreAttributes;
 use crate::cache::entry::wire;
-use crate::cache::process::hot::{bounded, Evictions};
+use crate::cache::process::hot::{new_bounded_cache, EvictionCounter};
 use crate::cache::Key;
 
 /// An entry in the owner's memory, with the state that decides whether it is fresh, purged, and on
@@ -24,11 +24,11 @@ use crate::cache::Key;
 #[derive(Debug)]
 pub struct MemoryEntry {
     about: StoreAttributes,
-    body: EntryBytes,
+    encoded_bytes: EntryBytes,
     /// The followed chain on which the entry depends.
     chain: Option<Arc<Chain>>,
     /// Age at `since`, and remaining lifetime from then on, in milliseconds.
-    age: u64,
+    age_ms: u64,
     fresh: u64,
     /// Monotonic milliseconds.
     since: u64,
@@ -44,7 +44,7 @@ pub struct MemoryEntry {
 }
 
 /// Number of entries created so far.
-static NUMBER: AtomicU64 = AtomicU64::new(0);
+static ENTRY_NUMBER: AtomicU64 = AtomicU64::new(0);
 
 impl MemoryEntry {
     /// An entry that is fresh for `fresh` milliseconds from `now` on.
@@ -61,12 +61,12 @@ impl MemoryEntry {
         Self {
             outlived: AtomicU64::new(about.generation),
             about,
-            body,
+            encoded_bytes: body,
             chain: None,
-            age: 0,
+            age_ms: 0,
             fresh,
             since: now.monotonic,
-            number: NUMBER.fetch_add(1, Ordering::Relaxed),
+            number: ENTRY_NUMBER.fetch_add(1, Ordering::Relaxed),
             is_stored: AtomicBool::new(false),
             placed: AtomicU64::new(now.monotonic),
             requested: AtomicU64::new(now.monotonic),
@@ -83,7 +83,7 @@ impl MemoryEntry {
         } = stored.header;
         let left = expires_at.saturating_sub(now.unix.max(stored_at));
         Self {
-            age: now.unix.saturating_sub(stored_at),
+            age_ms: now.unix.saturating_sub(stored_at),
             is_stored: AtomicBool::new(!stored.is_old),
             ..Self::with_body_and_lifetime(about, stored.body, left, now)
         }
@@ -95,7 +95,7 @@ impl MemoryEntry {
         let same = |number: &AtomicU64| number.load(Ordering::Relaxed).into();
         Self {
             about: self.about.clone(),
-            body: EntryBytes::Owned(body),
+            encoded_bytes: EntryBytes::Owned(body),
             chain: self.chain.clone(),
             is_stored: self.is_stored.load(Ordering::Relaxed).into(),
             placed: same(&self.placed),
@@ -118,7 +118,7 @@ impl MemoryEntry {
         self
     }
 
-    fn stamp(&self) -> Option<ChainDependency<'_>> {
+    fn chain_dependency(&self) -> Option<ChainDependency<'_>> {
         let StoreAttributes {
             class,
             epoch,
@@ -135,34 +135,36 @@ impl MemoryEntry {
 
     /// Whether the entry is as valid as when the node was queried, apart from its lifetime.
     pub fn is_valid(&self) -> bool {
-        self.stamp().is_none_or(|stamp| stamp.holds())
+        self.chain_dependency().is_none_or(|stamp| stamp.is_valid())
     }
 
     /// Whether its chain is known to be the chain that it was stored under, or cannot be compared.
     pub fn is_checked(&self) -> bool {
-        self.stamp().is_none_or(|stamp| stamp.is_checked())
+        self.chain_dependency()
+            .is_none_or(|stamp| stamp.is_chain_checked())
     }
 
     /// Expires the responses about older heads, if the entry depends on the head. Returns whether
     /// the entry shows a newer head.
     pub fn observe_dependency(&self) -> bool {
-        self.stamp().is_some_and(|stamp| stamp.observe_dependency())
+        self.chain_dependency()
+            .is_some_and(|stamp| stamp.observe_dependency())
     }
 
     /// The class, namespace, block and generation with which a process stored the entry.
-    pub fn attributes(&self) -> &StoreAttributes {
+    pub fn store_attributes(&self) -> &StoreAttributes {
         &self.about
     }
 
     /// The serialized bytes of the entry, which the owner sends to processes without parsing them.
-    pub fn body(&self) -> &[u8] {
-        self.body.as_ref()
+    pub fn encoded_bytes(&self) -> &[u8] {
+        self.encoded_bytes.as_ref()
     }
 
     /// The decompressed length in bytes of an entry that was stored unchecked and has not been
     /// read strictly yet.
     pub fn unchecked_length(&self) -> Option<u64> {
-        wire::unchecked_length(self.body())
+        wire::unchecked_length(self.encoded_bytes())
     }
 
     /// Remaining lifetime in milliseconds; 0 if the entry is not fresh.
@@ -174,8 +176,8 @@ impl MemoryEntry {
     }
 
     /// Age in milliseconds since the entry was stored.
-    pub fn age(&self, now: CallTime) -> u64 {
-        self.age.saturating_add(self.elapsed_ms(now))
+    pub fn age_ms(&self, now: CallTime) -> u64 {
+        self.age_ms.saturating_add(self.elapsed_ms(now))
     }
 
     /// Whether the entry should be written to the store on this request. Returns true once.
@@ -197,7 +199,7 @@ impl MemoryEntry {
 
     /// Marks the entry as [to be stored](Self::is_to_be_stored) again if it was written to the
     /// store `after` milliseconds ago or earlier.
-    pub fn renew(&self, after: u64, now: CallTime) {
+    pub fn renew_if_old(&self, after: u64, now: CallTime) {
         let placed = self.placed.load(Ordering::Relaxed);
         if now.monotonic.saturating_sub(placed) >= after {
             // only one of concurrent requests
@@ -235,55 +237,55 @@ impl MemoryEntry {
         now.monotonic.saturating_sub(self.since)
     }
 
-    fn weight(&self) -> u64 {
-        let length = match &self.body {
+    fn memory_weight(&self) -> u64 {
+        let length = match &self.encoded_bytes {
             EntryBytes::Owned(bytes) => bytes.capacity(),
             EntryBytes::Pinned(pinned) => (**pinned).as_ref().len(),
         };
-        length as u64 + OVERHEAD
+        length as u64 + ENTRY_OVERHEAD
     }
 }
 
 /// Bytes of an entry in addition to its body, including its slot in the cache.
-const OVERHEAD: u64 = 256;
+const ENTRY_OVERHEAD: u64 = 256;
 
 #[derive(Clone)]
-struct ByWeight;
+struct EntryWeighter;
 
-impl Weighter<Key, Arc<MemoryEntry>> for ByWeight {
+impl Weighter<Key, Arc<MemoryEntry>> for EntryWeighter {
     fn weight(&self, _: &Key, entry: &Arc<MemoryEntry>) -> u64 {
-        entry.weight()
+        entry.memory_weight()
     }
 }
 
 /// The entries in the memory of the owner by key, within a number of bytes.
 pub struct OwnerMemory {
-    cache: Cache<Key, Arc<MemoryEntry>, ByWeight, RandomState, Evictions>,
-    evictions: Evictions,
+    cache: Cache<Key, Arc<MemoryEntry>, EntryWeighter, RandomState, EvictionCounter>,
+    eviction_count: EvictionCounter,
     max_entry: u64,
 }
 
 impl OwnerMemory {
     /// A tier of at most `capacity` bytes. One entry may take nine tenths of it.
     pub fn new(capacity: u64) -> Self {
-        let evictions = Evictions::default();
+        let evictions = EvictionCounter::default();
         Self {
-            cache: bounded(capacity, 1, ByWeight, evictions.clone()),
-            evictions,
+            cache: new_bounded_cache(capacity, 1, EntryWeighter, evictions.clone()),
+            eviction_count: evictions,
             max_entry: capacity / 10 * 9,
         }
     }
 
     /// Whether an entry of `length` bytes fits.
-    pub fn fits(&self, length: usize) -> bool {
-        length as u64 + OVERHEAD <= self.max_entry
+    pub fn fits_entry(&self, length: usize) -> bool {
+        length as u64 + ENTRY_OVERHEAD <= self.max_entry
     }
 
     /// The entry under `key` if it is fresh at `now`; counted as a request of it.
     pub fn get(&self, key: &Key, now: CallTime) -> Option<Arc<MemoryEntry>> {
         let entry = self.cache.get(key)?;
         if entry.remaining_ttl(now) == 0 {
-            self.remove_same(key, &entry);
+            self.remove_if_same(key, &entry);
             return None;
         }
         entry.requested.store(now.monotonic, Ordering::Relaxed);
@@ -300,7 +302,9 @@ impl OwnerMemory {
     /// Inserts an entry under `key`, in place of the present one. Returns false if the entry is too
     /// large or [pinned in the store](EntryBytes::Pinned); the key is then empty.
     pub fn insert(&self, key: Key, entry: &Arc<MemoryEntry>) -> bool {
-        if entry.weight() > self.max_entry || matches!(entry.body, EntryBytes::Pinned(_)) {
+        if entry.memory_weight() > self.max_entry
+            || matches!(entry.encoded_bytes, EntryBytes::Pinned(_))
+        {
             self.cache.remove(&key);
             return false;
         }
@@ -322,7 +326,7 @@ impl OwnerMemory {
 
     /// Replaces the entry under `key` if `is_it` returns true for it. No other thread may insert
     /// under that key in the meantime.
-    pub fn replace(
+    pub fn replace_if(
         &self,
         key: &Key,
         is_it: impl Fn(&Arc<MemoryEntry>) -> bool,
@@ -334,13 +338,13 @@ impl OwnerMemory {
 
     /// Removes the entry under `key` only if it is this very `entry`, as a newer one may have
     /// replaced it.
-    pub fn remove_same(&self, key: &Key, entry: &Arc<MemoryEntry>) {
+    pub fn remove_if_same(&self, key: &Key, entry: &Arc<MemoryEntry>) {
         self.cache.remove_if(key, |other| Arc::ptr_eq(other, entry));
     }
 
     /// Removes entries whose last request was before `cutoff`, in monotonic milliseconds.
     pub fn expire_requested_before(&self, cutoff: u64) {
-        self.sweep(|_, entry| entry.last_request_ms() < cutoff);
+        self.remove_matching(|_, entry| entry.last_request_ms() < cutoff);
     }
 
     /// Removes the entry under `key` if `goes` returns true for it. Returns whether it was removed.
@@ -351,11 +355,11 @@ impl OwnerMemory {
 
     /// Removes the entries for which `goes` returns true, one by one, so that no other thread waits
     /// for more than one removal. Returns their number.
-    pub fn sweep(&self, goes: impl Fn(&Key, &MemoryEntry) -> bool) -> u64 {
+    pub fn remove_matching(&self, goes: impl Fn(&Key, &MemoryEntry) -> bool) -> u64 {
         let mut swept = 0;
         for (key, entry) in self.cache.iter() {
             if goes(&key, &entry) {
-                self.remove_same(&key, &entry);
+                self.remove_if_same(&key, &entry);
                 swept += 1;
             }
         }
@@ -363,7 +367,7 @@ impl OwnerMemory {
     }
 
     /// The fresh entries that belong in the store and are not there.
-    pub fn not_stored(&self, now: CallTime) -> Vec<(Key, Arc<MemoryEntry>)> {
+    pub fn unstored_entries(&self, now: CallTime) -> Vec<(Key, Arc<MemoryEntry>)> {
         self.cache
             .iter()
             .filter(|(_, entry)| entry.remaining_ttl(now) > 0 && entry.is_to_be_stored())
@@ -372,23 +376,23 @@ impl OwnerMemory {
 
     /// Total weight in bytes of the entries, including stale and purged ones. Never more than the
     /// capacity.
-    pub fn bytes(&self) -> u64 {
+    pub fn total_weight(&self) -> u64 {
         self.cache.weight()
     }
 
     /// Maximum total weight in bytes, beyond which entries are evicted.
-    pub fn capacity(&self) -> u64 {
+    pub fn max_weight(&self) -> u64 {
         self.cache.capacity()
     }
 
     /// Number of entries that were evicted since the owner's start because others needed their
     /// space.
-    pub fn evictions(&self) -> u64 {
-        self.evictions.count()
+    pub fn eviction_count(&self) -> u64 {
+        self.eviction_count.eviction_count()
     }
 
     /// Number of entries, including stale ones.
-    pub fn count(&self) -> usize {
+    pub fn entry_count(&self) -> usize {
         self.cache.len()
     }
 }
@@ -425,12 +429,12 @@ mod tests {
         assert!(memory.insert(KEY, &fresh_entry(Class::Tip, 1_500)));
         let entry = memory.get(&KEY, at(1_499)).unwrap();
         assert_eq!(
-            (entry.remaining_ttl(at(1_499)), entry.age(at(1_499))),
+            (entry.remaining_ttl(at(1_499)), entry.age_ms(at(1_499))),
             (1, 1_499)
         );
         assert!(memory.get_uncounted(&KEY, at(1_499)).is_some());
         assert!(memory.get(&KEY, at(1_500)).is_none());
-        assert!(memory.count() == 0);
+        assert!(memory.entry_count() == 0);
     }
 
     #[test]
@@ -442,10 +446,10 @@ mod tests {
         assert!(memory.get(&KEY, at(0)).is_none());
         for n in 0..200u8 {
             assert!(memory.insert([n; 32], &fresh_entry(Class::Immutable, 1_000)));
-            assert!(memory.bytes() <= memory.capacity());
+            assert!(memory.total_weight() <= memory.max_weight());
         }
-        assert!(memory.count() > 20);
-        assert_eq!(memory.evictions(), 200 - memory.count() as u64);
+        assert!(memory.entry_count() > 20);
+        assert_eq!(memory.eviction_count(), 200 - memory.entry_count() as u64);
     }
 
     #[test]
@@ -466,7 +470,7 @@ mod tests {
                 is_old: false,
             };
             let entry = Arc::new(MemoryEntry::from_store(stored, at(0)));
-            assert_eq!(entry.body(), [2; 10]);
+            assert_eq!(entry.encoded_bytes(), [2; 10]);
             assert_eq!(memory.insert(KEY, &entry), !is_pinned);
             assert_eq!(memory.get_uncounted(&KEY, at(0)).is_some(), !is_pinned);
         }
@@ -485,7 +489,7 @@ mod tests {
         };
         let entry = MemoryEntry::from_store(stored(false), at(4_000));
         assert_eq!(
-            (entry.age(at(5_000)), entry.remaining_ttl(at(5_000))),
+            (entry.age_ms(at(5_000)), entry.remaining_ttl(at(5_000))),
             (5_000, 5_000)
         );
         assert!(!entry.is_to_be_stored());
@@ -496,7 +500,10 @@ mod tests {
             unix: 0,
         };
         let entry = MemoryEntry::from_store(stored(false), early);
-        assert_eq!((entry.age(early), entry.remaining_ttl(early)), (0, 10_000));
+        assert_eq!(
+            (entry.age_ms(early), entry.remaining_ttl(early)),
+            (0, 10_000)
+        );
     }
 
     #[test]
@@ -509,16 +516,19 @@ mod tests {
         let form = Arc::new(old.with_body(vec![2; 10]));
         assert!(form.is_form_of(&old) && !newer.is_form_of(&old));
         let put = |entry: &Arc<MemoryEntry>, by| {
-            memory.replace(&KEY, |there| Arc::ptr_eq(there, entry), by)
+            memory.replace_if(&KEY, |there| Arc::ptr_eq(there, entry), by)
         };
         assert!(!put(&old, &form));
-        assert!(memory.count() == 0 && !memory.has_other(&KEY, &old));
+        assert!(memory.entry_count() == 0 && !memory.has_other(&KEY, &old));
         memory.insert(KEY, &old);
-        let before = memory.bytes();
+        let before = memory.total_weight();
         assert!(put(&old, &form));
         assert!(!memory.has_other(&KEY, &old) && memory.has_other(&KEY, &newer));
-        assert_eq!(memory.get_uncounted(&KEY, at(0)).unwrap().body(), [2; 10]);
-        assert_eq!(memory.bytes(), before - 90);
+        assert_eq!(
+            memory.get_uncounted(&KEY, at(0)).unwrap().encoded_bytes(),
+            [2; 10]
+        );
+        assert_eq!(memory.total_weight(), before - 90);
         assert_eq!(form.remaining_ttl(at(400)), old.remaining_ttl(at(400)));
         // a new form continues with the state of the former one
         assert!(form.is_to_be_stored() && !form.with_body(vec![3]).is_to_be_stored());
@@ -535,11 +545,11 @@ mod tests {
         let entry = fresh_entry(Class::Immutable, 10_000);
         assert!(entry.is_to_be_stored());
         entry.mark_stored(at(100));
-        entry.renew(50, at(149));
+        entry.renew_if_old(50, at(149));
         assert!(!entry.is_to_be_stored());
-        entry.renew(50, at(150));
+        entry.renew_if_old(50, at(150));
         assert!(entry.is_to_be_stored());
-        entry.renew(50, at(199));
+        entry.renew_if_old(50, at(199));
         assert!(!entry.is_to_be_stored());
     }
 
@@ -553,11 +563,11 @@ mod tests {
                 memory.get(&[n; 32], at(1)).unwrap();
             }
         }
-        assert_eq!(memory.sweep(|key, _| key[0] % 2 == 0), 100);
-        assert_eq!(memory.count(), 100);
+        assert_eq!(memory.remove_matching(|key, _| key[0] % 2 == 0), 100);
+        assert_eq!(memory.entry_count(), 100);
         assert!((0..200u8).all(|n| memory.get_uncounted(&[n; 32], at(1)).is_some() == (n % 2 == 1)));
-        assert_eq!(memory.sweep(|_, _| true), 100);
-        assert_eq!((memory.count(), memory.bytes()), (0, 0));
+        assert_eq!(memory.remove_matching(|_, _| true), 100);
+        assert_eq!((memory.entry_count(), memory.total_weight()), (0, 0));
     }
 
     #[test]

@@ -63,11 +63,11 @@ pub struct NoSuchPurge;
 /// All processes that are connected or have a send lease.
 #[derive(Debug, Default)]
 pub struct Processes {
-    by_name: HashMap<ProcessName, Process>,
+    by_name: HashMap<ProcessName, KnownProcess>,
     streams: HashMap<EventStreamId, ProcessName>,
     next_stream: u64,
     woken: Vec<EventStreamId>,
-    generation: u64,
+    purge_generation: u64,
     /// End of the time in which processes may have a send lease of an earlier owner.
     grace: u64,
     purges: BTreeMap<u64, PendingPurge>,
@@ -75,7 +75,7 @@ pub struct Processes {
 
 /// A connected or recently connected process: its stream, its queued events and its send lease.
 #[derive(Debug, Default)]
-struct Process {
+struct KnownProcess {
     stream: Option<EventStreamId>,
     greeted: bool,
     queue: VecDeque<OwnerEvent>,
@@ -96,7 +96,7 @@ struct PendingPurge {
 
 impl PendingPurge {
     /// The last millisecond at which the purge is not complete.
-    fn deadline(&self) -> u64 {
+    fn completion_deadline(&self) -> u64 {
         self.untils.values().copied().fold(self.grace, u64::max)
     }
 }
@@ -106,7 +106,7 @@ impl Processes {
     /// those with a send lease of an earlier owner.
     pub fn new(generation: u64, now: u64) -> Self {
         Self {
-            generation,
+            purge_generation: generation,
             grace: now.saturating_add(predecessor_lease()),
             ..Self::default()
         }
@@ -120,15 +120,15 @@ impl Processes {
 
     /// Number of purges that were put into effect, which is the generation of a request that is
     /// sent to the node now.
-    pub fn generation(&self) -> u64 {
-        self.generation
+    pub fn purge_generation(&self) -> u64 {
+        self.purge_generation
     }
 
     /// Opens an event stream for a process, and closes its present one.
     ///
     /// # Errors
     /// [`TooManyProcesses`].
-    pub fn connect(
+    pub fn open_stream(
         &mut self,
         name: &ProcessName,
         now: u64,
@@ -139,9 +139,9 @@ impl Processes {
         }
         let stream = EventStreamId(self.next_stream);
         self.next_stream += 1;
-        let process = self.by_name.entry(name.clone()).or_insert(Process {
+        let process = self.by_name.entry(name.clone()).or_insert(KnownProcess {
             due: now,
-            ..Process::default()
+            ..KnownProcess::default()
         });
         let former = process.stream.replace(stream);
         process.greeted = false;
@@ -163,7 +163,7 @@ impl Processes {
 
     /// Closes an event stream that has ended, and returns its process unless that has a newer
     /// stream. The send lease continues: the process may not have noticed.
-    pub fn disconnect(&mut self, stream: EventStreamId) -> Option<ProcessName> {
+    pub fn close_stream(&mut self, stream: EventStreamId) -> Option<ProcessName> {
         let name = self.streams.remove(&stream)?;
         if let Some(process) = self.by_name.get_mut(&name) {
             process.stream = None;
@@ -174,8 +174,8 @@ impl Processes {
 
     /// Takes the next action on a process's event stream: an event to send, `hello` and renewed
     /// send leases included, the time to wait, or the end.
-    pub fn next(&mut self, stream: EventStreamId, now: u64) -> StreamAction {
-        let generation = self.generation;
+    pub fn next_action(&mut self, stream: EventStreamId, now: u64) -> StreamAction {
+        let generation = self.purge_generation;
         let Some(process) = self
             .streams
             .get(&stream)
@@ -226,8 +226,8 @@ impl Processes {
 
     /// Puts a purge into effect at `now`: notifies all processes, and waits for them.
     /// [`complete_purges`](Self::complete_purges) returns it when it is complete.
-    pub fn purge(&mut self, generation: u64, key: Option<Key>, now: u64) {
-        self.generation = self.generation.max(generation);
+    pub fn begin_purge(&mut self, generation: u64, key: Option<Key>, now: u64) {
+        self.purge_generation = self.purge_generation.max(generation);
         self.remove_expired(now);
         let untils = self
             .by_name
@@ -241,11 +241,11 @@ impl Processes {
                 untils,
             },
         );
-        self.publish(&OwnerEvent::Purge { generation, key });
+        self.publish_event(&OwnerEvent::Purge { generation, key });
     }
 
     /// Queues an event for every process that has an event stream.
-    pub fn publish(&mut self, event: &OwnerEvent) {
+    pub fn publish_event(&mut self, event: &OwnerEvent) {
         let names: Vec<ProcessName> = self.streams.values().cloned().collect();
         for name in names {
             self.publish_to(&name, event.clone());
@@ -256,8 +256,12 @@ impl Processes {
     ///
     /// # Errors
     /// [`NoSuchPurge`].
-    pub fn acknowledge(&mut self, name: &ProcessName, generation: u64) -> Result<(), NoSuchPurge> {
-        if generation > self.generation {
+    pub fn acknowledge_purges(
+        &mut self,
+        name: &ProcessName,
+        generation: u64,
+    ) -> Result<(), NoSuchPurge> {
+        if generation > self.purge_generation {
             return Err(NoSuchPurge);
         }
         for (_, waiting) in self.purges.range_mut(..=generation) {
@@ -272,7 +276,7 @@ impl Processes {
         let over: Vec<u64> = self
             .purges
             .iter()
-            .filter(|(_, waiting)| now > waiting.deadline())
+            .filter(|(_, waiting)| now > waiting.completion_deadline())
             .map(|(generation, _)| *generation)
             .collect();
         for generation in &over {
@@ -283,10 +287,10 @@ impl Processes {
 
     /// Time at which [`complete_purges`](Self::complete_purges) will return a purge without an
     /// acknowledgement, in monotonic milliseconds.
-    pub fn next_settlement(&self) -> Option<u64> {
+    pub fn next_purge_deadline(&self) -> Option<u64> {
         self.purges
             .values()
-            .map(|waiting| waiting.deadline().saturating_add(1))
+            .map(|waiting| waiting.completion_deadline().saturating_add(1))
             .min()
     }
 
@@ -330,7 +334,7 @@ mod tests {
     /// All events that a stream is to send now.
     fn drain(processes: &mut Processes, stream: EventStreamId, now: u64) -> Vec<OwnerEvent> {
         let mut events = Vec::new();
-        while let StreamAction::Event(event) = processes.next(stream, now) {
+        while let StreamAction::Event(event) = processes.next_action(stream, now) {
             events.push(event);
         }
         events
@@ -367,13 +371,13 @@ mod tests {
     #[test]
     fn stream_starts_with_hello_and_renews_send_leases() {
         let mut processes = started();
-        let stream = processes.connect(&name("a"), START).unwrap();
+        let stream = processes.open_stream(&name("a"), START).unwrap();
         assert_eq!(
             drain(&mut processes, stream, START),
             [hello(5, START + TIME)]
         );
         assert_eq!(
-            processes.next(stream, START),
+            processes.next_action(stream, START),
             StreamAction::Idle(START + EVERY)
         );
         assert_eq!(
@@ -394,7 +398,7 @@ mod tests {
     #[test]
     fn purge_after_the_start_waits_for_send_leases_of_an_earlier_owner() {
         let mut processes = Processes::new(5, 0);
-        processes.purge(6, None, TIME / 2);
+        processes.begin_purge(6, None, TIME / 2);
         assert!(processes.complete_purges(TIME).is_empty());
         assert_eq!(processes.complete_purges(TIME + 1), [6]);
     }
@@ -403,7 +407,7 @@ mod tests {
     fn purge_after_the_start_waits_for_processes_that_found_no_owner() {
         let mut processes = Processes::new(5, 0);
         processes.start_listening(300);
-        processes.purge(6, None, TIME);
+        processes.begin_purge(6, None, TIME);
         assert!(processes.complete_purges(300 + TIME).is_empty());
         assert_eq!(processes.complete_purges(301 + TIME), [6]);
     }
@@ -411,11 +415,11 @@ mod tests {
     #[test]
     fn older_stream_of_a_process_is_closed_by_a_newer_one() {
         let mut processes = started();
-        let old = processes.connect(&name("a"), START).unwrap();
-        let new = processes.connect(&name("a"), START + 1).unwrap();
+        let old = processes.open_stream(&name("a"), START).unwrap();
+        let new = processes.open_stream(&name("a"), START + 1).unwrap();
         assert_eq!(processes.take_notified_streams(), [old]);
-        assert_eq!(processes.next(old, START + 1), StreamAction::Close);
-        assert_eq!(processes.disconnect(old), None);
+        assert_eq!(processes.next_action(old, START + 1), StreamAction::Close);
+        assert_eq!(processes.close_stream(old), None);
         assert_eq!(
             drain(&mut processes, new, START + 1),
             [hello(5, START + 1 + TIME)]
@@ -425,22 +429,27 @@ mod tests {
     #[test]
     fn stream_that_is_not_read_is_closed_when_its_queue_is_full() {
         let mut processes = started();
-        let stream = processes.connect(&name("a"), START).unwrap();
+        let stream = processes.open_stream(&name("a"), START).unwrap();
         drain(&mut processes, stream, START);
         for _ in 0..2 * MAX_QUEUED_EVENTS {
             processes.publish_to(&name("a"), OwnerEvent::Filled([1; 32]));
         }
-        assert_eq!(processes.next(stream, START), StreamAction::Close);
+        assert_eq!(processes.next_action(stream, START), StreamAction::Close);
     }
 
     #[test]
     fn number_of_processes_is_limited() {
         let mut processes = started();
         for n in 0..MAX_PROCESSES {
-            processes.connect(&name(&format!("p{n}")), START).unwrap();
+            processes
+                .open_stream(&name(&format!("p{n}")), START)
+                .unwrap();
         }
-        assert_eq!(processes.connect(&name("q"), START), Err(TooManyProcesses));
-        assert!(processes.connect(&name("p7"), START).is_ok());
+        assert_eq!(
+            processes.open_stream(&name("q"), START),
+            Err(TooManyProcesses)
+        );
+        assert!(processes.open_stream(&name("p7"), START).is_ok());
     }
 
     mod sequences {
@@ -449,7 +458,7 @@ mod tests {
         use super::*;
 
         #[derive(Clone, Debug)]
-        enum Step {
+        enum ProcessStep {
             Arrive(u8),
             Leave(u8),
             /// The process reads one event, and applies it.
@@ -459,22 +468,22 @@ mod tests {
             Pass(u64),
         }
 
-        fn step() -> impl Strategy<Value = Step> {
+        fn step() -> impl Strategy<Value = ProcessStep> {
             let process = 0..3u8;
             prop_oneof![
-                2 => process.clone().prop_map(Step::Arrive),
-                1 => process.clone().prop_map(Step::Leave),
-                6 => process.clone().prop_map(Step::Read),
-                4 => process.prop_map(Step::Acknowledge),
-                2 => Just(Step::Purge),
-                4 => (1..400u64).prop_map(Step::Pass),
+                2 => process.clone().prop_map(ProcessStep::Arrive),
+                1 => process.clone().prop_map(ProcessStep::Leave),
+                6 => process.clone().prop_map(ProcessStep::Read),
+                4 => process.prop_map(ProcessStep::Acknowledge),
+                2 => Just(ProcessStep::Purge),
+                4 => (1..400u64).prop_map(ProcessStep::Pass),
             ]
         }
 
         /// A process that follows the protocol: it may send its entries during its send lease, and
         /// removes them at a purge.
         #[derive(Default)]
-        struct Model {
+        struct ProcessModel {
             stream: Option<EventStreamId>,
             until: u64,
             knows: u64,
@@ -487,25 +496,25 @@ mod tests {
             fn purge_is_complete_exactly_when_no_process_can_send_purged_entries(steps in prop::collection::vec(step(), 0..120)) {
                 let mut processes = started();
                 let mut now = START;
-                let mut models: [Model; 3] = Default::default();
+                let mut models: [ProcessModel; 3] = Default::default();
                 // purges that are not complete, and the end of each process's send lease
                 let mut begun: Vec<(u64, [u64; 3])> = Vec::new();
                 let mut generation = 5;
                 for step in steps {
                     match step {
-                        Step::Arrive(n) => {
-                            let stream = processes.connect(&name(&format!("p{n}")), now).unwrap();
+                        ProcessStep::Arrive(n) => {
+                            let stream = processes.open_stream(&name(&format!("p{n}")), now).unwrap();
                             models[n as usize].stream = Some(stream);
                         }
-                        Step::Leave(n) => {
+                        ProcessStep::Leave(n) => {
                             if let Some(stream) = models[n as usize].stream.take() {
-                                processes.disconnect(stream);
+                                processes.close_stream(stream);
                             }
                         }
-                        Step::Read(n) => {
+                        ProcessStep::Read(n) => {
                             let model = &mut models[n as usize];
                             let Some(stream) = model.stream else { continue };
-                            match processes.next(stream, now) {
+                            match processes.next_action(stream, now) {
                                 StreamAction::Event(OwnerEvent::Hello { generation, until } | OwnerEvent::Lease { generation, until }) => {
                                     model.knows = generation;
                                     model.until = until;
@@ -518,21 +527,21 @@ mod tests {
                                 StreamAction::Close => prop_assert!(false),
                             }
                         }
-                        Step::Acknowledge(n) => {
+                        ProcessStep::Acknowledge(n) => {
                             let process = name(&format!("p{n}"));
                             let knows = models[n as usize].knows;
-                            prop_assert_eq!(processes.acknowledge(&process, generation + 1), Err(NoSuchPurge));
-                            processes.acknowledge(&process, knows).unwrap();
+                            prop_assert_eq!(processes.acknowledge_purges(&process, generation + 1), Err(NoSuchPurge));
+                            processes.acknowledge_purges(&process, knows).unwrap();
                             for (_, untils) in begun.iter_mut().filter(|(purge, _)| *purge <= knows) {
                                 untils[n as usize] = 0;
                             }
                         }
-                        Step::Purge => {
+                        ProcessStep::Purge => {
                             generation += 1;
-                            processes.purge(generation, None, now);
+                            processes.begin_purge(generation, None, now);
                             begun.push((generation, models.each_ref().map(|model| model.until)));
                         }
-                        Step::Pass(time) => now += time,
+                        ProcessStep::Pass(time) => now += time,
                     }
                     let over = processes.complete_purges(now);
                     for generation in &over {
@@ -545,7 +554,7 @@ mod tests {
                     prop_assert_eq!(over, ended.map(|(purge, _)| *purge).collect::<Vec<_>>());
                     begun.retain(|(_, untils)| now <= last(untils));
                     let next = begun.iter().map(|(_, untils)| last(untils) + 1).min();
-                    prop_assert_eq!(processes.next_settlement(), next);
+                    prop_assert_eq!(processes.next_purge_deadline(), next);
                 }
             }
         }

@@ -14,32 +14,32 @@ use serde::Serialize;
 use crate::cache::Namespace;
 
 /// Prefixes of the row keys: the identity's and the mark's.
-pub(super) const PREFIXES: [&[u8]; 2] = [b"chain/", b"final/"];
+pub(super) const ROW_PREFIXES: [&[u8]; 2] = [b"chain/", b"final/"];
 
-const VERSION: u8 = 2;
+const ROW_VERSION: u8 = 2;
 
 /// The store's row keys of a namespace's chain identity and finality mark.
-pub(super) fn keys(namespace: &Namespace) -> [Vec<u8>; 2] {
-    PREFIXES.map(|prefix| [prefix, namespace].concat())
+pub(super) fn row_keys(namespace: &Namespace) -> [Vec<u8>; 2] {
+    ROW_PREFIXES.map(|prefix| [prefix, namespace].concat())
 }
 
 /// Serializes a chain identity or a finality mark as the value of its row.
-pub(super) fn write(record: &impl Serialize) -> Vec<u8> {
+pub(super) fn serialize_row(record: &impl Serialize) -> Vec<u8> {
     // numbers and hashes can always be serialized
-    postcard::to_extend(record, vec![VERSION]).unwrap_or_default()
+    postcard::to_extend(record, vec![ROW_VERSION]).unwrap_or_default()
 }
 
 /// Parses the chain identity or the finality mark in the value of a row, or returns `None` if the
 /// row has another version or is malformed.
-pub(super) fn read<T: DeserializeOwned>(row: &[u8]) -> Option<T> {
-    let (record, rest) = postcard::take_from_bytes(row.strip_prefix(&[VERSION])?).ok()?;
+pub(super) fn parse_row<T: DeserializeOwned>(row: &[u8]) -> Option<T> {
+    let (record, rest) = postcard::take_from_bytes(row.strip_prefix(&[ROW_VERSION])?).ok()?;
     rest.is_empty().then_some(record)
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::tracker::{ChainIdentity, FinalityMark};
-    use super::{read, write};
+    use super::{parse_row, serialize_row};
 
     #[test]
     fn record_is_read_back_and_malformed_rows_are_rejected() {
@@ -47,17 +47,17 @@ mod tests {
             number: 0x0102_0304_0506_0708,
             hash: [9; 32],
         };
-        let row = write(&mark);
-        assert_eq!(read(&row), Some(mark));
+        let row = serialize_row(&mark);
+        assert_eq!(parse_row(&row), Some(mark));
         for length in 0..row.len() {
-            assert_eq!(read::<FinalityMark>(&row[..length]), None);
+            assert_eq!(parse_row::<FinalityMark>(&row[..length]), None);
         }
-        assert_eq!(read::<FinalityMark>(&[&row[..], &[0]].concat()), None);
-        assert_eq!(read::<FinalityMark>(&[&[1], &row[1..]].concat()), None);
+        assert_eq!(parse_row::<FinalityMark>(&[&row[..], &[0]].concat()), None);
+        assert_eq!(parse_row::<FinalityMark>(&[&[1], &row[1..]].concat()), None);
         for chain_id in [None, Some(17_000)] {
             let genesis = [7; 32];
             let identity = ChainIdentity { chain_id, genesis };
-            assert_eq!(read(&write(&identity)), Some(identity));
+            assert_eq!(parse_row(&serialize_row(&identity)), Some(identity));
         }
     }
 }

@@ -13,7 +13,7 @@ use serde_json::{json, Value};
 
 use super::clock::CallTime;
 use super::disk::{DiskEntry, OwnerStore, RecordHeader, StoreError, WouldBlock};
-use super::leases::{EndedLease, Lease, Leases};
+use super::leases::{EndedLease, LeaseDecision, Leases};
 use super::memory_tier::{MemoryEntry, OwnerMemory};
 use super::processes::{
     EventStreamId, NoSuchPurge, ProcessName, Processes, StreamAction, TooManyProcesses,
@@ -23,7 +23,7 @@ use crate::cache::entry::store_attributes::{PurgeScope, StoreAttributes};
 use crate::cache::owner_event::OwnerEvent;
 use crate::cache::resource::other_format_key;
 use crate::cache::{Key, Namespace};
-use crate::lock::{locked, read};
+use crate::lock::{lock_ignoring_poison, read_ignoring_poison};
 
 /// Maximum number of leases at a time. Beyond it every process that misses queries the node.
 const MAX_LEASES: usize = 65_536;
@@ -36,7 +36,7 @@ const DROP_AGE_QUARTERS: u64 = 6;
 const RENEW_AGE_QUARTERS: u64 = 1;
 
 /// A number of quarters of `time`, without overflow and at least 1.
-fn quarters(time: u64, count: u64) -> u64 {
+fn quarter_multiple(time: u64, count: u64) -> u64 {
     (time / 4).saturating_mul(count).max(1)
 }
 
@@ -52,7 +52,7 @@ pub struct OwnerEntry {
 /// The event streams and leases for which something has happened, so that the server wakes their
 /// requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Notifications {
+pub struct OwnerNotifications {
     /// Event streams with new events.
     pub streams: Vec<EventStreamId>,
     /// Ended leases for which a process without a stream received "pending" and may wait.
@@ -86,7 +86,7 @@ pub enum PutRejection {
 
 /// The owner's counts of hits, misses, fills and writes since its start, for its status.
 #[derive(Debug, Default)]
-pub(super) struct Counters {
+pub(super) struct OwnerCounters {
     memory_hits: AtomicU64,
     store_hits: AtomicU64,
     misses: AtomicU64,
@@ -100,7 +100,7 @@ pub(super) struct Counters {
 
 /// The leases, processes and chain numbers of an owner, behind one lock.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct OwnerTables {
     leases: Leases,
     /// Ended leases that other processes may wait for.
     ended: Vec<Key>,
@@ -112,14 +112,14 @@ pub(super) struct Shared {
 /// The cache of a machine for all its processes: the memory tier, the store, the leases, the purges
 /// and the followed chains. Any number of threads may use it.
 pub struct Owner {
-    pub(super) disk: Box<dyn OwnerStore>,
+    pub(super) owner_store: Box<dyn OwnerStore>,
     pub(super) memory: OwnerMemory,
-    pub(super) shared: Mutex<Shared>,
+    pub(super) shared: Mutex<OwnerTables>,
     /// Read-locked by fills, write-locked by the replacement of an entry.
     pub(super) effect: RwLock<()>,
     /// Locked by the purge that the store is recording.
     purging: Mutex<()>,
-    pub(super) counters: Counters,
+    pub(super) counters: OwnerCounters,
     /// The followed chains, and those whose namespace is suspended.
     pub(super) chains: Chains,
     /// Namespaces that are suspended because a response was of another chain, and whether their
@@ -133,11 +133,11 @@ impl Owner {
     /// Creates an owner over the store `disk`, with `memory` bytes for its memory tier. It starts
     /// at `now`, when no other owner of the machine is left.
     pub fn new(disk: Box<dyn OwnerStore>, memory: u64, now: CallTime) -> Self {
-        let generation = disk.generation();
+        let generation = disk.purge_generation();
         Self {
-            disk,
+            owner_store: disk,
             memory: OwnerMemory::new(memory),
-            shared: Mutex::new(Shared {
+            shared: Mutex::new(OwnerTables {
                 leases: Leases::new(MAX_LEASES),
                 ended: Vec::new(),
                 published_numbers: HashMap::default(),
@@ -145,7 +145,7 @@ impl Owner {
             }),
             effect: RwLock::new(()),
             purging: Mutex::new(()),
-            counters: Counters::default(),
+            counters: OwnerCounters::default(),
             chains: Chains::default(),
             suspended: Mutex::default(),
             inactive: None,
@@ -160,10 +160,10 @@ impl Owner {
     }
 
     /// Looks up `key` without waiting for a disk.
-    pub fn lookup(&self, key: &Key, now: CallTime) -> OwnerLookup {
+    pub fn lookup_without_waiting(&self, key: &Key, now: CallTime) -> OwnerLookup {
         let entry = self.memory.get(key, now);
         let Some(entry) = entry.filter(|entry| self.survives_purges(key, entry)) else {
-            return match self.disk.get_ready(key, now) {
+            return match self.owner_store.get_ready(key, now) {
                 Ok(stored) => match self.insert_from_store(key, stored, now) {
                     Some(found) => OwnerLookup::Found(found),
                     None => OwnerLookup::Missing,
@@ -171,9 +171,9 @@ impl Owner {
                 Err(WouldBlock) => OwnerLookup::QueryStore,
             };
         };
-        count(&self.counters.memory_hits);
+        increment_counter(&self.counters.memory_hits);
         if let Some(inactive) = self.inactive {
-            entry.renew(quarters(inactive, RENEW_AGE_QUARTERS), now);
+            entry.renew_if_old(quarter_multiple(inactive, RENEW_AGE_QUARTERS), now);
         }
         OwnerLookup::Found(OwnerEntry {
             is_to_be_stored: entry.is_to_be_stored(),
@@ -183,7 +183,7 @@ impl Owner {
 
     /// Looks up `key` in the store, and copies the entry to memory. May wait for a disk.
     pub fn lookup_store(&self, key: &Key, now: CallTime) -> Option<OwnerEntry> {
-        self.insert_from_store(key, self.disk.get(key, now), now)
+        self.insert_from_store(key, self.owner_store.get(key, now), now)
     }
 
     /// Inserts an entry of the store into memory, if it is fresh, checked and not purged.
@@ -196,15 +196,15 @@ impl Owner {
         let entry = stored
             .map(|mut stored| {
                 // an entry too long for memory is sent from where the store has it
-                if self.memory.fits(stored.body.as_ref().len()) {
+                if self.memory.fits_entry(stored.body.as_ref().len()) {
                     stored.body = stored.body.into_owned();
                 }
                 Arc::new(MemoryEntry::from_store(stored, now).with_chain_dependency(&self.chains))
             })
             .filter(|entry| entry.remaining_ttl(now) > 0 && entry.is_checked())
             .filter(|entry| {
-                let _effect = read(&self.effect);
-                let holds = !self.disk.is_purged(key, entry.attributes());
+                let _effect = read_ignoring_poison(&self.effect);
+                let holds = !self.owner_store.is_purged(key, entry.store_attributes());
                 // an entry that was filled in the meantime is newer
                 if holds && self.get_from_memory(key, now).is_none() {
                     self.memory.insert(*key, entry);
@@ -212,10 +212,10 @@ impl Owner {
                 holds
             });
         let Some(entry) = entry else {
-            count(&self.counters.misses);
+            increment_counter(&self.counters.misses);
             return None;
         };
-        count(&self.counters.store_hits);
+        increment_counter(&self.counters.store_hits);
         Some(OwnerEntry {
             is_to_be_stored: entry.is_to_be_stored(),
             kept: entry,
@@ -227,14 +227,14 @@ impl Owner {
     ///
     /// # Errors
     /// The entry, if it was filled in the meantime: no lease is needed.
-    pub fn lease(
+    pub fn acquire_lease(
         &self,
         key: &Key,
         process: &ProcessName,
         time: u64,
         now: CallTime,
-    ) -> Result<Lease, OwnerEntry> {
-        let mut shared = locked(&self.shared);
+    ) -> Result<LeaseDecision, OwnerEntry> {
+        let mut shared = lock_ignoring_poison(&self.shared);
         // a fill inserts its entry before it ends the lease
         if let Some(entry) = self.get_from_memory(key, now) {
             return Err(OwnerEntry {
@@ -242,17 +242,17 @@ impl Owner {
                 is_to_be_stored: false,
             });
         }
-        let ended = shared.leases.expire(now.monotonic);
+        let ended = shared.leases.expire_leases(now.monotonic);
         shared.notify_waiters(ended, |key| self.get_from_memory(key, now).is_some());
         let ends = now.monotonic.saturating_add(time);
-        Ok(shared.leases.acquire(*key, process, ends))
+        Ok(shared.leases.acquire_lease(*key, process, ends))
     }
 
     /// Ends the lease of `key` that `process` has and does not use, so that another process may
     /// fetch.
     pub fn release_lease(&self, key: &Key, process: &ProcessName, now: CallTime) {
-        let mut shared = locked(&self.shared);
-        let ended = shared.leases.release(key, process);
+        let mut shared = lock_ignoring_poison(&self.shared);
+        let ended = shared.leases.release_key_lease(key, process);
         shared.notify_waiters(ended, |key| self.get_from_memory(key, now).is_some());
     }
 
@@ -264,10 +264,10 @@ impl Owner {
 
     /// Whether no purge covers the entry. An entry that is covered is removed from memory.
     fn survives_purges(&self, key: &Key, entry: &Arc<MemoryEntry>) -> bool {
-        let newest = self.disk.generation();
-        let is_purged = entry.is_purged(newest, |about| self.disk.is_purged(key, about));
+        let newest = self.owner_store.purge_generation();
+        let is_purged = entry.is_purged(newest, |about| self.owner_store.is_purged(key, about));
         if is_purged {
-            self.memory.remove_same(key, entry);
+            self.memory.remove_if_same(key, entry);
         }
         !is_purged
     }
@@ -275,7 +275,7 @@ impl Owner {
     /// Whether an entry of `length` bytes fits into memory, so that [`put`](Self::put) does not
     /// wait for a disk.
     pub fn has_room_for(&self, length: usize) -> bool {
-        self.memory.fits(length)
+        self.memory.fits_entry(length)
     }
 
     /// Creates an entry for [`put`](Self::put) that is fresh for `fresh` milliseconds from `now`
@@ -296,7 +296,7 @@ impl Owner {
     ///
     /// # Errors
     /// [`PutRejection`]. A lease of `process` ends nevertheless.
-    pub fn put(
+    pub fn put_entry(
         &self,
         key: &Key,
         entry: &Arc<MemoryEntry>,
@@ -304,18 +304,18 @@ impl Owner {
         now: CallTime,
     ) -> Result<bool, PutRejection> {
         let put = self.insert_or_store(key, entry, now);
-        let mut shared = locked(&self.shared);
+        let mut shared = lock_ignoring_poison(&self.shared);
         if put.is_ok() && entry.observe_dependency() {
             // before any process receives the entry
-            self.publish_chain(&mut shared, &entry.attributes().namespace);
+            self.publish_chain(&mut shared, &entry.store_attributes().namespace);
         }
         let ended = match &put {
-            Ok(_) => shared.leases.end(key),
-            Err(_) => process.and_then(|process| shared.leases.release(key, process)),
+            Ok(_) => shared.leases.end_lease(key),
+            Err(_) => process.and_then(|process| shared.leases.release_key_lease(key, process)),
         };
         // even if it is evicted at once: waiters must look it up
         shared.notify_waiters(ended, |_| put.is_ok());
-        count(match &put {
+        increment_counter(match &put {
             Ok(_) => &self.counters.fills,
             Err(_) => &self.counters.refused,
         });
@@ -328,11 +328,11 @@ impl Owner {
         entry: &Arc<MemoryEntry>,
         now: CallTime,
     ) -> Result<bool, PutRejection> {
-        let may_be_stored = entry.attributes().class.may_be_on_disk();
+        let may_be_stored = entry.store_attributes().class.may_be_on_disk();
         {
-            let _effect = read(&self.effect);
-            if entry.attributes().generation > self.disk.generation()
-                || self.disk.is_purged(key, entry.attributes())
+            let _effect = read_ignoring_poison(&self.effect);
+            if entry.store_attributes().generation > self.owner_store.purge_generation()
+                || self.owner_store.is_purged(key, entry.store_attributes())
             {
                 return Err(PutRejection::Purged);
             }
@@ -341,8 +341,8 @@ impl Owner {
             }
             if self.memory.insert(*key, entry) {
                 // a stored entry must not outlive the newer one
-                let is_known =
-                    may_be_stored && (self.disk.record_fill(key, now) || self.disk.may_have(key));
+                let is_known = may_be_stored
+                    && (self.owner_store.record_fill(key, now) || self.owner_store.may_have(key));
                 return Ok(is_known && entry.is_to_be_stored());
             }
         }
@@ -351,7 +351,7 @@ impl Owner {
         if !may_be_stored {
             return Err(PutRejection::TooLong);
         }
-        match self.store(key, entry, now) {
+        match self.write_to_store(key, entry, now) {
             Ok(()) => Ok(false),
             Err(StoreError::TooLarge) => Err(PutRejection::TooLong),
             Err(StoreError::Purged) => Err(PutRejection::Purged),
@@ -363,14 +363,21 @@ impl Owner {
     ///
     /// # Errors
     /// [`StoreError`]: the entry is offered to the store again on its next request.
-    pub fn store(&self, key: &Key, entry: &MemoryEntry, now: CallTime) -> Result<(), StoreError> {
+    pub fn write_to_store(
+        &self,
+        key: &Key,
+        entry: &MemoryEntry,
+        now: CallTime,
+    ) -> Result<(), StoreError> {
         let header = RecordHeader {
-            about: entry.attributes().clone(),
-            stored_at: now.unix.saturating_sub(entry.age(now)),
+            about: entry.store_attributes().clone(),
+            stored_at: now.unix.saturating_sub(entry.age_ms(now)),
             expires_at: now.unix.saturating_add(entry.remaining_ttl(now)),
         };
-        let put = self.disk.put(key, &header, entry.body());
-        count(match put {
+        let put = self
+            .owner_store
+            .put_entry(key, &header, entry.encoded_bytes());
+        increment_counter(match put {
             Ok(()) => &self.counters.stored,
             Err(_) => &self.counters.not_stored,
         });
@@ -388,29 +395,34 @@ impl Owner {
     ///
     /// # Errors
     /// [`StoreError`]: the purge is in effect until this owner ends, and must be repeated.
-    pub fn purge(&self, scope: &PurgeScope, now: impl Fn() -> CallTime) -> Result<u64, StoreError> {
+    pub fn purge_entries(
+        &self,
+        scope: &PurgeScope,
+        now: impl Fn() -> CallTime,
+    ) -> Result<u64, StoreError> {
         // in the order of their generations: an acknowledgement of one purge covers those before it
-        let _order = locked(&self.purging);
-        let purged = self.disk.purge(scope);
+        let _order = lock_ignoring_poison(&self.purging);
+        let purged = self.owner_store.purge_entries(scope);
         let generation = match &purged {
             Ok(generation) => *generation,
-            Err(_) => self.disk.generation(),
+            Err(_) => self.owner_store.purge_generation(),
         };
         let key = match scope {
             PurgeScope::Key(key) => Some(*key),
             _ => None,
         };
-        locked(&self.shared)
+        lock_ignoring_poison(&self.shared)
             .processes
-            .purge(generation, key, now().monotonic);
+            .begin_purge(generation, key, now().monotonic);
         purged
     }
 
     /// Removes the entries that a purge with this generation covers from memory, entry by entry,
     /// and returns their number. Takes milliseconds per 10,000 entries in memory.
-    pub fn sweep(&self, scope: &PurgeScope, generation: u64) -> u64 {
+    pub fn sweep_purged_entries(&self, scope: &PurgeScope, generation: u64) -> u64 {
         let is_about = |key: &Key, entry: &MemoryEntry| {
-            entry.attributes().generation < generation && scope.covers(key, entry.attributes())
+            entry.store_attributes().generation < generation
+                && scope.covers_entry(key, entry.store_attributes())
         };
         match scope {
             PurgeScope::Key(key) => {
@@ -418,7 +430,7 @@ impl Owner {
                 let taken = forms.map(|key| self.memory.remove_if(&key, is_about));
                 taken.into_iter().map(u64::from).sum()
             }
-            _ => self.memory.sweep(is_about),
+            _ => self.memory.remove_matching(is_about),
         }
     }
 
@@ -426,15 +438,19 @@ impl Owner {
     ///
     /// # Errors
     /// [`NoSuchPurge`].
-    pub fn acknowledge(&self, process: &ProcessName, generation: u64) -> Result<(), NoSuchPurge> {
-        locked(&self.shared)
+    pub fn acknowledge_purges(
+        &self,
+        process: &ProcessName,
+        generation: u64,
+    ) -> Result<(), NoSuchPurge> {
+        lock_ignoring_poison(&self.shared)
             .processes
-            .acknowledge(process, generation)
+            .acknowledge_purges(process, generation)
     }
 
     /// Records that the owner is reachable from `now` on, and was not before.
     pub fn start_listening(&self, now: CallTime) {
-        locked(&self.shared)
+        lock_ignoring_poison(&self.shared)
             .processes
             .start_listening(now.monotonic);
     }
@@ -443,19 +459,19 @@ impl Owner {
     ///
     /// # Errors
     /// [`TooManyProcesses`].
-    pub fn connect(
+    pub fn open_event_stream(
         &self,
         process: &ProcessName,
         now: CallTime,
     ) -> Result<EventStreamId, TooManyProcesses> {
-        let mut shared = locked(&self.shared);
+        let mut shared = lock_ignoring_poison(&self.shared);
         let ended = match shared.processes.has_stream(process) {
             true => shared.leases.release_all_of(process),
             false => Vec::new(),
         };
-        let stream = shared.processes.connect(process, now.monotonic);
-        for (namespace, chain) in self.chains.all() {
-            let state = Box::new(chain.state());
+        let stream = shared.processes.open_stream(process, now.monotonic);
+        for (namespace, chain) in self.chains.all_chains() {
+            let state = Box::new(chain.last_known_state());
             shared
                 .processes
                 .publish_to(process, OwnerEvent::Chain { namespace, state });
@@ -465,23 +481,25 @@ impl Owner {
     }
 
     /// Closes an event stream, and releases the leases of its process.
-    pub fn disconnect(&self, stream: EventStreamId, now: CallTime) {
-        let mut shared = locked(&self.shared);
-        if let Some(process) = shared.processes.disconnect(stream) {
+    pub fn close_event_stream(&self, stream: EventStreamId, now: CallTime) {
+        let mut shared = lock_ignoring_poison(&self.shared);
+        if let Some(process) = shared.processes.close_stream(stream) {
             let ended = shared.leases.release_all_of(&process);
             shared.notify_waiters(ended, |key| self.get_from_memory(key, now).is_some());
         }
     }
 
     /// Takes the next action on the event stream of a process, see [`Processes::next`].
-    pub fn next(&self, stream: EventStreamId, now: CallTime) -> StreamAction {
-        locked(&self.shared).processes.next(stream, now.monotonic)
+    pub fn next_stream_action(&self, stream: EventStreamId, now: CallTime) -> StreamAction {
+        lock_ignoring_poison(&self.shared)
+            .processes
+            .next_action(stream, now.monotonic)
     }
 
     /// Takes the event streams and leases for which something has happened since the last call.
-    pub fn take_notifications(&self) -> Notifications {
-        let mut shared = locked(&self.shared);
-        Notifications {
+    pub fn take_notifications(&self) -> OwnerNotifications {
+        let mut shared = lock_ignoring_poison(&self.shared);
+        OwnerNotifications {
             streams: shared.processes.take_notified_streams(),
             leases: std::mem::take(&mut shared.ended),
         }
@@ -489,18 +507,21 @@ impl Owner {
 
     /// Ends leases and completes purges that are due at `now` or were acknowledged, and returns the
     /// generations of the completed purges.
-    pub fn tick(&self, now: CallTime) -> Vec<u64> {
-        let mut shared = locked(&self.shared);
-        let ended = shared.leases.expire(now.monotonic);
+    pub fn expire_due(&self, now: CallTime) -> Vec<u64> {
+        let mut shared = lock_ignoring_poison(&self.shared);
+        let ended = shared.leases.expire_leases(now.monotonic);
         shared.notify_waiters(ended, |key| self.get_from_memory(key, now).is_some());
         shared.processes.complete_purges(now.monotonic)
     }
 
     /// Time at which [`tick`](Self::tick) has something to do next, in monotonic milliseconds;
     /// `None` if nothing is due.
-    pub fn next_tick(&self) -> Option<u64> {
-        let shared = locked(&self.shared);
-        let ends = [shared.leases.next_end(), shared.processes.next_settlement()];
+    pub fn next_due_time(&self) -> Option<u64> {
+        let shared = lock_ignoring_poison(&self.shared);
+        let ends = [
+            shared.leases.next_end(),
+            shared.processes.next_purge_deadline(),
+        ];
         ends.into_iter().flatten().min()
     }
 
@@ -509,12 +530,12 @@ impl Owner {
     ///
     /// # Errors
     /// [`StoreError`].
-    pub fn close(&self, now: CallTime) -> Result<(), StoreError> {
-        for (key, entry) in self.memory.not_stored(now) {
-            let mut put = self.store(&key, &entry, now);
+    pub fn store_remaining_entries(&self, now: CallTime) -> Result<(), StoreError> {
+        for (key, entry) in self.memory.unstored_entries(now) {
+            let mut put = self.write_to_store(&key, &entry, now);
             if put == Err(StoreError::Busy) {
-                self.disk.flush()?;
-                put = self.store(&key, &entry, now);
+                self.owner_store.flush()?;
+                put = self.write_to_store(&key, &entry, now);
             }
             // an entry that the store rejects does not keep the others from being stored
             match put {
@@ -522,31 +543,31 @@ impl Owner {
                 Err(error) => return Err(error),
             }
         }
-        self.disk.flush()
+        self.owner_store.flush()
     }
 
     /// The figures of memory, store, processes, leases and chains as JSON, as the owner protocol
     /// defines it.
-    pub fn status(&self) -> Value {
+    pub fn status_json(&self) -> Value {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counters = &self.counters;
-        let shared = locked(&self.shared);
+        let shared = lock_ignoring_poison(&self.shared);
         let processes: Vec<&str> = shared
             .processes
             .connected_processes()
             .map(ProcessName::as_str)
             .collect();
         json!({
-            "generation": shared.processes.generation(),
+            "generation": shared.processes.purge_generation(),
             "processes": processes,
-            "leases": shared.leases.count(),
-            "suspended": locked(&self.suspended).len(),
+            "leases": shared.leases.lease_count(),
+            "suspended": lock_ignoring_poison(&self.suspended).len(),
             "purges_waiting": shared.processes.pending_purge_count(),
             "memory": {
-                "entries": self.memory.count(),
-                "bytes": self.memory.bytes(),
-                "capacity": self.memory.capacity(),
-                "evicted": self.memory.evictions(),
+                "entries": self.memory.entry_count(),
+                "bytes": self.memory.total_weight(),
+                "capacity": self.memory.max_weight(),
+                "evicted": self.memory.eviction_count(),
             },
             "lookups": {
                 "memory": load(&counters.memory_hits),
@@ -559,13 +580,13 @@ impl Owner {
                 "entries": load(&counters.recompressed),
                 "saved": load(&counters.saved),
             },
-            "store": self.disk.status(),
+            "store": self.owner_store.store_status(),
         })
     }
 
     /// The store on disk, for reads and writes that are not of entries.
-    pub fn disk(&self) -> &dyn OwnerStore {
-        &*self.disk
+    pub fn owner_store(&self) -> &dyn OwnerStore {
+        &*self.owner_store
     }
 
     /// Removes entries that no process has requested for the inactivity period, in memory and, more
@@ -577,20 +598,22 @@ impl Owner {
         };
         self.memory
             .expire_requested_before(now.monotonic.saturating_sub(inactive));
-        self.disk.drop_older_than(
-            quarters(inactive, DROP_AGE_QUARTERS),
-            quarters(inactive, RENEW_AGE_QUARTERS),
+        self.owner_store.drop_older_than(
+            quarter_multiple(inactive, DROP_AGE_QUARTERS),
+            quarter_multiple(inactive, RENEW_AGE_QUARTERS),
             now,
         );
     }
 
     /// Whether a purge waits for processes that may still send entries it covers.
-    pub fn is_waiting(&self, generation: u64) -> bool {
-        locked(&self.shared).processes.is_purge_pending(generation)
+    pub fn is_purge_incomplete(&self, generation: u64) -> bool {
+        lock_ignoring_poison(&self.shared)
+            .processes
+            .is_purge_pending(generation)
     }
 }
 
-impl Shared {
+impl OwnerTables {
     /// Notifies the waiters of ended leases whether the entry is present.
     fn notify_waiters(
         &mut self,
@@ -612,7 +635,7 @@ impl Shared {
     }
 }
 
-fn count(counter: &AtomicU64) {
+fn increment_counter(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 

@@ -13,7 +13,7 @@ use crate::cache::store::{
     self, AdmissionFilter, Store, StoreError, StoreHealthChange, StoreStatus, WriteError,
 };
 use crate::cache::{Key, Namespace};
-use crate::lock::locked;
+use crate::lock::lock_ignoring_poison;
 
 /// Maximum number of keys that are remembered as filled once, and their maximum age in
 /// milliseconds.
@@ -44,7 +44,7 @@ impl StoreDisk {
     /// The row keys of all chain records, and a failure if some may be missing.
     fn record_keys(&self) -> (Vec<Vec<u8>>, Option<store::rocks::RocksError>) {
         let mut keys = Vec::new();
-        for prefix in record::PREFIXES {
+        for prefix in record::ROW_PREFIXES {
             match self.store.control_keys(prefix) {
                 Ok(found) => keys.extend(found),
                 Err(failure) => return (keys, Some(failure)),
@@ -61,7 +61,7 @@ impl StoreDisk {
             let text = "the chain's record in the store is damaged";
             StoreError::Off(WriteError::Failed(text.into()))
         };
-        row.map(|row| record::read(&row).ok_or_else(unreadable))
+        row.map(|row| record::parse_row(&row).ok_or_else(unreadable))
             .transpose()
     }
 }
@@ -76,8 +76,8 @@ fn pin_entry(stored: store::StoredEntry) -> DiskEntry {
 }
 
 impl OwnerStore for StoreDisk {
-    fn generation(&self) -> u64 {
-        self.store.generation()
+    fn purge_generation(&self) -> u64 {
+        self.store.purge_generation()
     }
 
     fn get(&self, key: &Key, now: CallTime) -> Option<DiskEntry> {
@@ -93,26 +93,26 @@ impl OwnerStore for StoreDisk {
         self.store.may_contain(key)
     }
 
-    fn put(&self, key: &Key, header: &RecordHeader, body: &[u8]) -> Result<(), StoreError> {
-        self.store.put(key, header, body)
+    fn put_entry(&self, key: &Key, header: &RecordHeader, body: &[u8]) -> Result<(), StoreError> {
+        self.store.put_entry(key, header, body)
     }
 
-    fn purge(&self, scope: &PurgeScope) -> Result<u64, StoreError> {
+    fn purge_entries(&self, scope: &PurgeScope) -> Result<u64, StoreError> {
         let (keys, unread) = match scope {
-            PurgeScope::Namespace(namespace) => (record::keys(namespace).into(), None),
+            PurgeScope::Namespace(namespace) => (record::row_keys(namespace).into(), None),
             PurgeScope::Everything => self.record_keys(),
             _ => (Vec::new(), None),
         };
         // the purge is in effect, whatever could not be read
-        let purged = self.store.purge_with(scope, keys)?;
+        let purged = self.store.purge_with_owner_rows(scope, keys)?;
         match unread {
             Some(failure) => Err(StoreError::Off(WriteError::from(&failure))),
             None => Ok(purged),
         }
     }
 
-    fn chain(&self, namespace: &Namespace) -> Result<tracker::ChainRecord, StoreError> {
-        let [chain, last] = record::keys(namespace);
+    fn read_chain_record(&self, namespace: &Namespace) -> Result<tracker::ChainRecord, StoreError> {
+        let [chain, last] = record::row_keys(namespace);
         Ok(tracker::ChainRecord {
             identity: self.read_record(&chain)?,
             mark: self.read_record(&last)?,
@@ -124,8 +124,8 @@ impl OwnerStore for StoreDisk {
         namespace: &Namespace,
         identity: &ChainIdentity,
     ) -> Result<(), StoreError> {
-        let [chain, last] = record::keys(namespace);
-        let row = record::write(identity);
+        let [chain, last] = record::row_keys(namespace);
+        let row = record::serialize_row(identity);
         self.store
             .put_durable(&[(&chain, Some(&row)), (&last, None)])
     }
@@ -135,17 +135,17 @@ impl OwnerStore for StoreDisk {
         namespace: &Namespace,
         mark: Option<&FinalityMark>,
     ) -> Result<(), StoreError> {
-        let [_, last] = record::keys(namespace);
-        let row = mark.map(record::write);
+        let [_, last] = record::row_keys(namespace);
+        let row = mark.map(record::serialize_row);
         self.store.put_with_next_flush(&last, row.as_deref())
     }
 
     fn is_purged(&self, key: &Key, about: &StoreAttributes) -> bool {
-        self.store.refuses(key, about)
+        self.store.is_entry_purged(key, about)
     }
 
     fn record_fill(&self, key: &Key, now: CallTime) -> bool {
-        locked(&self.admission).admit(key, now.monotonic)
+        lock_ignoring_poison(&self.admission).record_request(key, now.monotonic)
     }
 
     fn flush(&self) -> Result<(), StoreError> {
@@ -157,15 +157,15 @@ impl OwnerStore for StoreDisk {
         drop(self.store.drop_expired_files(goes, renews, now.unix));
     }
 
-    fn next_event(&self) -> Option<String> {
-        Some(match self.store.next_event()? {
+    fn next_log_line(&self) -> Option<String> {
+        Some(match self.store.next_health_change()? {
             StoreHealthChange::StoringOff(reason) => format!("disk writes stopped: {reason}"),
             StoreHealthChange::StoringOn => "disk writes resumed".into(),
         })
     }
 
-    fn status(&self) -> StoreStatus {
-        self.store.status()
+    fn store_status(&self) -> StoreStatus {
+        self.store.store_status()
     }
 }
 
@@ -186,11 +186,11 @@ mod tests {
     }
 
     fn open(config: &StoreConfig) -> StoreDisk {
-        let (store, _) = Store::open(config, NOW.unix).unwrap();
+        let (store, _) = Store::open_store(config, NOW.unix).unwrap();
         StoreDisk::new(store, NOW)
     }
 
-    fn put(disk: &StoreDisk, n: u64) {
+    fn put_test_entry(disk: &StoreDisk, n: u64) {
         let header = RecordHeader {
             about: StoreAttributes {
                 class: Class::Immutable,
@@ -201,7 +201,7 @@ mod tests {
             stored_at: NOW.unix,
             expires_at: NOW.unix + 1_000,
         };
-        disk.put(&key(n), &header, b"body").unwrap();
+        disk.put_entry(&key(n), &header, b"body").unwrap();
     }
 
     #[test]
@@ -211,7 +211,7 @@ mod tests {
         let mut disk = open(&config);
         for _ in 0..2 {
             for n in 0..1_000 {
-                put(&disk, n);
+                put_test_entry(&disk, n);
             }
             assert!((0..1_000).all(|n| disk.may_have(&key(n))));
             disk.flush().unwrap();
@@ -233,7 +233,7 @@ mod tests {
             namespace: [1; 16],
             method: Some("eth_call".into()),
             block: Some(7),
-            generation: disk.generation(),
+            generation: disk.purge_generation(),
             ..StoreAttributes::default()
         };
         let header = RecordHeader {
@@ -241,7 +241,7 @@ mod tests {
             stored_at: NOW.unix,
             expires_at: NOW.unix + 1_000,
         };
-        disk.put(&key(1), &header, b"body").unwrap();
+        disk.put_entry(&key(1), &header, b"body").unwrap();
         let found = disk.get(&key(1), NOW).unwrap();
         assert_eq!(
             (found.header, found.body.as_ref()),
@@ -252,10 +252,10 @@ mod tests {
             namespace: None,
             method: "eth_call".into(),
         };
-        assert_eq!(disk.purge(&scope), Ok(about.generation + 1));
+        assert_eq!(disk.purge_entries(&scope), Ok(about.generation + 1));
         assert!(disk.is_purged(&key(1), &about));
         assert_eq!(disk.get(&key(1), NOW), None);
-        let again = disk.put(&key(1), &header, b"body");
+        let again = disk.put_entry(&key(1), &header, b"body");
         assert_eq!(again, Err(StoreError::Purged));
     }
 
@@ -266,7 +266,7 @@ mod tests {
         let mut disk = open(&config);
         let (one, other) = ([1; 16], [0xff; 16]);
         let none = tracker::ChainRecord::default();
-        assert_eq!(disk.chain(&one).unwrap(), none);
+        assert_eq!(disk.read_chain_record(&one).unwrap(), none);
         let record = |hash: BlockHash| tracker::ChainRecord {
             identity: Some(ChainIdentity {
                 chain_id: Some(5),
@@ -277,35 +277,35 @@ mod tests {
         let keep = |disk: &StoreDisk, namespace, record: &tracker::ChainRecord| {
             disk.record_identity(&namespace, &record.identity.unwrap())
                 .unwrap();
-            assert_eq!(disk.chain(&namespace).unwrap().mark, None);
+            assert_eq!(disk.read_chain_record(&namespace).unwrap().mark, None);
             disk.record_mark(&namespace, record.mark.as_ref()).unwrap();
         };
         keep(&disk, one, &record([7; 32]));
         keep(&disk, other, &record([8; 32]));
         // a mark is not flushed on its own; an entry flushes it too
-        put(&disk, 1);
+        put_test_entry(&disk, 1);
         disk.flush().unwrap();
         drop(disk);
         disk = open(&config);
-        assert_eq!(disk.chain(&one).unwrap(), record([7; 32]));
-        assert_eq!(disk.chain(&other).unwrap(), record([8; 32]));
+        assert_eq!(disk.read_chain_record(&one).unwrap(), record([7; 32]));
+        assert_eq!(disk.read_chain_record(&other).unwrap(), record([8; 32]));
         let blocks = PurgeScope::Blocks {
             namespace: one,
             from: 0,
             to: u64::MAX,
         };
-        disk.purge(&blocks).unwrap();
-        assert_eq!(disk.chain(&one).unwrap(), record([7; 32]));
+        disk.purge_entries(&blocks).unwrap();
+        assert_eq!(disk.read_chain_record(&one).unwrap(), record([7; 32]));
         disk.record_mark(&one, None).unwrap();
-        assert_eq!(disk.chain(&one).unwrap().mark, None);
-        disk.purge(&PurgeScope::Namespace(one)).unwrap();
-        assert_eq!(disk.chain(&one).unwrap(), none);
-        assert_eq!(disk.chain(&other).unwrap(), record([8; 32]));
+        assert_eq!(disk.read_chain_record(&one).unwrap().mark, None);
+        disk.purge_entries(&PurgeScope::Namespace(one)).unwrap();
+        assert_eq!(disk.read_chain_record(&one).unwrap(), none);
+        assert_eq!(disk.read_chain_record(&other).unwrap(), record([8; 32]));
         keep(&disk, one, &record([7; 32]));
-        disk.purge(&PurgeScope::Everything).unwrap();
+        disk.purge_entries(&PurgeScope::Everything).unwrap();
         drop(disk);
         disk = open(&config);
-        assert_eq!(disk.chain(&one).unwrap(), none);
-        assert_eq!(disk.chain(&other).unwrap(), none);
+        assert_eq!(disk.read_chain_record(&one).unwrap(), none);
+        assert_eq!(disk.read_chain_record(&other).unwrap(), none);
     }
 }

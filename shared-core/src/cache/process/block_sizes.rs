@@ -4,30 +4,30 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use crate::cache::Namespace;
-use crate::jsonrpc::plausible::{BlockName, BlockSize};
-use crate::lock::locked;
+use crate::jsonrpc::plausible::{BlockIdentifier, BlockTransactionCount};
+use crate::lock::lock_ignoring_poison;
 
 /// Maximum number of blocks; the table takes 80 KiB.
-const MOST: usize = 1024;
+const MAX_RECORDED_BLOCKS: usize = 1024;
 
 /// A bounded table of the transaction counts of the blocks that responses have shown, by namespace
 /// and block. Any number of threads may use it.
 #[derive(Debug, Default)]
-pub struct BlockSizes(Mutex<VecDeque<(Namespace, BlockSize)>>);
+pub struct BlockSizes(Mutex<VecDeque<(Namespace, BlockTransactionCount)>>);
 
 impl BlockSizes {
     /// Records the transaction count of a block in a namespace. If it was recorded before, the
     /// larger size is kept.
-    pub fn record(&self, namespace: &Namespace, size: BlockSize) {
-        let mut blocks = locked(&self.0);
-        let is_it = |known: &&mut (Namespace, BlockSize)| {
+    pub fn record_block(&self, namespace: &Namespace, size: BlockTransactionCount) {
+        let mut blocks = lock_ignoring_poison(&self.0);
+        let is_it = |known: &&mut (Namespace, BlockTransactionCount)| {
             (&known.0, &known.1.hash) == (namespace, &size.hash)
         };
         if let Some((_, known)) = blocks.iter_mut().rfind(is_it) {
             known.transactions = known.transactions.max(size.transactions);
             return;
         }
-        if blocks.len() >= MOST {
+        if blocks.len() >= MAX_RECORDED_BLOCKS {
             blocks.pop_front();
         }
         if blocks.try_reserve(1).is_ok() {
@@ -37,13 +37,13 @@ impl BlockSizes {
 
     /// Returns the transaction count of a block in a namespace, or `None` if it was not recorded or
     /// has been dropped. Of several blocks with one number the latest one counts.
-    pub fn transactions(&self, namespace: &Namespace, block: BlockName) -> Option<u64> {
-        let blocks = locked(&self.0);
-        let is_it = |known: &&(Namespace, BlockSize)| {
+    pub fn transaction_count(&self, namespace: &Namespace, block: BlockIdentifier) -> Option<u64> {
+        let blocks = lock_ignoring_poison(&self.0);
+        let is_it = |known: &&(Namespace, BlockTransactionCount)| {
             known.0 == *namespace
                 && match block {
-                    BlockName::Hash(hash) => known.1.hash == hash,
-                    BlockName::Number(number) => known.1.number == number,
+                    BlockIdentifier::Hash(hash) => known.1.hash == hash,
+                    BlockIdentifier::Number(number) => known.1.number == number,
                 }
         };
         let found = blocks.iter().rfind(is_it);
@@ -53,15 +53,15 @@ impl BlockSizes {
 
 #[cfg(test)]
 mod tests {
-    use super::{BlockName, BlockSize, BlockSizes, MOST};
+    use super::{BlockIdentifier, BlockSizes, BlockTransactionCount, MAX_RECORDED_BLOCKS};
 
     const MAIN: [u8; 16] = [1; 16];
     const OTHER: [u8; 16] = [2; 16];
 
-    fn size(number: u64, hash: u64, transactions: u64) -> BlockSize {
+    fn size(number: u64, hash: u64, transactions: u64) -> BlockTransactionCount {
         let mut bytes = [0; 32];
         bytes[..8].copy_from_slice(&hash.to_le_bytes());
-        BlockSize {
+        BlockTransactionCount {
             number,
             hash: bytes,
             transactions,
@@ -71,24 +71,30 @@ mod tests {
     #[test]
     fn block_is_found_by_hash_and_by_number_in_its_namespace() {
         let sizes = BlockSizes::default();
-        sizes.record(&MAIN, size(7, 1, 3));
-        sizes.record(&MAIN, size(7, 2, 5));
-        sizes.record(&MAIN, size(7, 2, 4));
-        let of = |namespace, block| sizes.transactions(&namespace, block);
-        assert_eq!(of(MAIN, BlockName::Hash(size(0, 1, 0).hash)), Some(3));
-        assert_eq!(of(MAIN, BlockName::Hash(size(0, 2, 0).hash)), Some(5));
-        assert_eq!(of(MAIN, BlockName::Number(7)), Some(5));
-        assert_eq!(of(MAIN, BlockName::Number(8)), None);
-        assert_eq!(of(OTHER, BlockName::Number(7)), None);
+        sizes.record_block(&MAIN, size(7, 1, 3));
+        sizes.record_block(&MAIN, size(7, 2, 5));
+        sizes.record_block(&MAIN, size(7, 2, 4));
+        let of = |namespace, block| sizes.transaction_count(&namespace, block);
+        assert_eq!(of(MAIN, BlockIdentifier::Hash(size(0, 1, 0).hash)), Some(3));
+        assert_eq!(of(MAIN, BlockIdentifier::Hash(size(0, 2, 0).hash)), Some(5));
+        assert_eq!(of(MAIN, BlockIdentifier::Number(7)), Some(5));
+        assert_eq!(of(MAIN, BlockIdentifier::Number(8)), None);
+        assert_eq!(of(OTHER, BlockIdentifier::Number(7)), None);
     }
 
     #[test]
     fn oldest_block_is_forgotten() {
         let sizes = BlockSizes::default();
-        for number in 0..=MOST as u64 {
-            sizes.record(&MAIN, size(number, number, 1));
+        for number in 0..=MAX_RECORDED_BLOCKS as u64 {
+            sizes.record_block(&MAIN, size(number, number, 1));
         }
-        assert_eq!(sizes.transactions(&MAIN, BlockName::Number(0)), None);
-        assert_eq!(sizes.transactions(&MAIN, BlockName::Number(1)), Some(1));
+        assert_eq!(
+            sizes.transaction_count(&MAIN, BlockIdentifier::Number(0)),
+            None
+        );
+        assert_eq!(
+            sizes.transaction_count(&MAIN, BlockIdentifier::Number(1)),
+            Some(1)
+        );
     }
 }

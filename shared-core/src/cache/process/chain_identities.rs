@@ -15,7 +15,7 @@ use std::sync::Mutex;
 
 use crate::cache::chain::{ChainState, HeightKind};
 use crate::cache::Namespace;
-use crate::lock::locked;
+use crate::lock::lock_ignoring_poison;
 
 /// Maximum number of namespaces whose facts are recorded.
 const MAX_NAMESPACES: usize = 256;
@@ -68,7 +68,7 @@ impl ChainFact {
     }
 
     /// Returns the fact's name for log lines.
-    pub fn name(&self) -> String {
+    pub fn fact_name(&self) -> String {
         match self {
             Self::ChainId(_) => "eth_chainId".into(),
             Self::NetworkId(_) => "net_version".into(),
@@ -89,7 +89,7 @@ impl ChainFact {
             (Self::Genesis(found), HeightKind::Blocks)
             | (Self::ValidatorsRoot(found), HeightKind::Slots) => {
                 let known = followed.genesis.filter(|known| *known != found)?;
-                Some((short_hash(&known), short_hash(&found)))
+                Some((hash_prefix(&known), hash_prefix(&found)))
             }
             _ => None,
         }
@@ -129,26 +129,26 @@ impl ChainIdentities {
     ///
     /// # Errors
     /// Returns a description of the contradiction if the fact contradicts a recorded one.
-    pub fn observe(
+    pub fn record_fact(
         &self,
         namespace: &Namespace,
         generation: u64,
         fact: ChainFact,
     ) -> Result<(), String> {
-        self.with(namespace, generation, |known| known.observe(fact))
+        self.update_facts(namespace, generation, |known| known.merge_fact(fact))
     }
 
     /// Whether a request with these headers may be answered from the cache: the node has answered
     /// one with the same headers.
     pub fn is_verified(&self, namespace: &Namespace, generation: u64, selector: u64) -> bool {
-        self.with(namespace, generation, |known| {
+        self.update_facts(namespace, generation, |known| {
             known.selectors.len() >= MAX_SELECTORS || known.selectors.contains(&selector)
         })
     }
 
     /// Records that the node has answered a request with these headers without a contradiction.
-    pub fn verify(&self, namespace: &Namespace, generation: u64, selector: u64) {
-        self.with(namespace, generation, |known| {
+    pub fn mark_verified(&self, namespace: &Namespace, generation: u64, selector: u64) {
+        self.update_facts(namespace, generation, |known| {
             if known.selectors.len() < MAX_SELECTORS && known.selectors.try_reserve(1).is_ok() {
                 known.selectors.insert(selector);
             }
@@ -157,13 +157,13 @@ impl ChainIdentities {
 
     /// Applies an update to the recorded facts of a namespace, which are cleared first if they are
     /// of another purge generation.
-    fn with<T>(
+    fn update_facts<T>(
         &self,
         namespace: &Namespace,
         generation: u64,
         update: impl FnOnce(&mut RecordedFacts) -> T,
     ) -> T {
-        let mut all = locked(&self.known);
+        let mut all = lock_ignoring_poison(&self.known);
         if all.len() >= MAX_NAMESPACES && !all.contains_key(namespace) {
             // clients may invent names of namespaces
             all.clear();
@@ -181,15 +181,15 @@ impl ChainIdentities {
 
     /// Suspends a namespace: this process does not store or send its responses any more. Returns
     /// `false` if it was suspended already.
-    pub fn suspend(&self, namespace: &Namespace) -> bool {
-        let is_news = locked(&self.suspended).insert(*namespace);
+    pub fn suspend_namespace(&self, namespace: &Namespace) -> bool {
+        let is_news = lock_ignoring_poison(&self.suspended).insert(*namespace);
         self.has_suspended.store(true, Ordering::Release);
         is_news
     }
 
     /// Whether the namespace is suspended.
     pub fn is_suspended(&self, namespace: &Namespace) -> bool {
-        self.has_suspended() && locked(&self.suspended).contains(namespace)
+        self.has_suspended() && lock_ignoring_poison(&self.suspended).contains(namespace)
     }
 
     /// Whether any namespace is suspended.
@@ -199,13 +199,13 @@ impl ChainIdentities {
 }
 
 impl RecordedFacts {
-    fn observe(&mut self, fact: ChainFact) -> Result<(), String> {
-        let name = || fact.name();
+    fn merge_fact(&mut self, fact: ChainFact) -> Result<(), String> {
+        let name = || fact.fact_name();
         match fact {
-            ChainFact::ChainId(id) => number(name, &mut self.chain_id, id),
-            ChainFact::NetworkId(id) => number(name, &mut self.network_id, id),
-            ChainFact::Genesis(found) => hash(name, &mut self.genesis, found),
-            ChainFact::ValidatorsRoot(found) => hash(name, &mut self.validators_root, found),
+            ChainFact::ChainId(id) => merge_number(name, &mut self.chain_id, id),
+            ChainFact::NetworkId(id) => merge_number(name, &mut self.network_id, id),
+            ChainFact::Genesis(found) => merge_hash(name, &mut self.genesis, found),
+            ChainFact::ValidatorsRoot(found) => merge_hash(name, &mut self.validators_root, found),
             ChainFact::Final {
                 number,
                 hash: found,
@@ -215,7 +215,7 @@ impl RecordedFacts {
                 self.finals.retain(|(.., known)| *known == epoch);
                 let mut finals = self.finals.iter();
                 if let Some((_, known, _)) = finals.find(|(known, ..)| *known == number) {
-                    return hash(name, &mut Some(*known), found);
+                    return merge_hash(name, &mut Some(*known), found);
                 }
                 if self.finals.len() == MAX_BLOCKS {
                     self.finals.pop_front();
@@ -227,7 +227,7 @@ impl RecordedFacts {
     }
 }
 
-fn number(
+fn merge_number(
     name: impl FnOnce() -> String,
     known: &mut Option<u64>,
     found: u64,
@@ -238,7 +238,7 @@ fn number(
     }
 }
 
-fn hash(
+fn merge_hash(
     name: impl FnOnce() -> String,
     known: &mut Option<[u8; 32]>,
     found: [u8; 32],
@@ -247,12 +247,12 @@ fn hash(
     if known == found {
         return Ok(());
     }
-    let (known, found) = (short_hash(&known), short_hash(&found));
+    let (known, found) = (hash_prefix(&known), hash_prefix(&found));
     Err(format!("{} was {known}, now {found}", name()))
 }
 
 /// Returns the first bytes of a hash as hex digits, for log lines.
-fn short_hash(hash: &[u8; 32]) -> String {
+fn hash_prefix(hash: &[u8; 32]) -> String {
     let mut text = String::from("0x");
     for byte in &hash[..4] {
         let _ = write!(text, "{byte:02x}");
@@ -289,7 +289,7 @@ mod tests {
     fn contradictions_are_found_within_a_namespace_and_a_generation() {
         let identities = ChainIdentities::default();
         let observe = |namespace, generation, fact| {
-            let observed = identities.observe(&namespace, generation, fact);
+            let observed = identities.record_fact(&namespace, generation, fact);
             observed.err().unwrap_or_default()
         };
         for (one, other, text) in [
@@ -332,7 +332,7 @@ mod tests {
                 hash: [hash; 32],
                 epoch,
             };
-            identities.observe(&MAIN, 0, fact).is_ok()
+            identities.record_fact(&MAIN, 0, fact).is_ok()
         };
         assert!(observe(5, 1, 1) && observe(6, 2, 1) && observe(5, 1, 1));
         assert!(!observe(5, 2, 1));
@@ -346,7 +346,7 @@ mod tests {
     #[test]
     fn chain_facts_are_compared_with_the_facts_of_the_followed_node() {
         let followed = |heights, chain_id, genesis| {
-            let mut state = ChainState::unknown(heights, 0);
+            let mut state = ChainState::without_known_blocks(heights, 0);
             state.chain_id = chain_id;
             state.genesis = genesis;
             state
@@ -375,7 +375,7 @@ mod tests {
         let identities = ChainIdentities::default();
         for selector in 0..MAX_SELECTORS as u64 {
             assert!(!identities.is_verified(&MAIN, 0, selector));
-            identities.verify(&MAIN, 0, selector);
+            identities.mark_verified(&MAIN, 0, selector);
             assert!(identities.is_verified(&MAIN, 0, selector));
         }
         assert!(identities.is_verified(&MAIN, 0, 1_000));
@@ -386,7 +386,7 @@ mod tests {
     fn namespace_is_suspended_once() {
         let identities = ChainIdentities::default();
         assert!(!identities.has_suspended() && !identities.is_suspended(&MAIN));
-        assert!(identities.suspend(&MAIN) && !identities.suspend(&MAIN));
+        assert!(identities.suspend_namespace(&MAIN) && !identities.suspend_namespace(&MAIN));
         assert!(identities.is_suspended(&MAIN) && !identities.is_suspended(&OTHER));
     }
 }

@@ -12,7 +12,7 @@
 use std::sync::Mutex;
 
 use crate::cache::Key;
-use crate::lock::locked;
+use crate::lock::lock_ignoring_poison;
 use crate::time_constants::confirmation_delay;
 
 /// Number of buckets; a power of two. With [`BUCKET_SIZE`] the table takes about 330 KiB.
@@ -52,25 +52,25 @@ impl ReportedResult {
     }
 
     /// Whether both results are equal, with no purge and no reorganisation between them.
-    fn agrees(&self, other: &Self) -> bool {
+    fn matches_result(&self, other: &Self) -> bool {
         self.digest == other.digest
             && self.generation == other.generation
             && self.epoch == other.epoch
     }
 }
 
-type Bucket = [Option<(Key, ReportedResult)>; BUCKET_SIZE];
+type ResultBucket = [Option<(Key, ReportedResult)>; BUCKET_SIZE];
 
 /// A table of a bounded number of keys, each with the first result of a node that has to be
 /// confirmed by a second fetch.
 #[derive(Debug, Default)]
-pub struct Confirmations(Mutex<Vec<Bucket>>);
+pub struct ResultConfirmations(Mutex<Vec<ResultBucket>>);
 
-impl Confirmations {
+impl ResultConfirmations {
     /// Whether the node returned the same result for `key` some time before. If it returned another
     /// one or none is recorded, `reported` is recorded as the first.
     pub fn is_confirmed(&self, key: &Key, reported: ReportedResult) -> bool {
-        let mut places = locked(&self.0);
+        let mut places = lock_ignoring_poison(&self.0);
         if places.is_empty() {
             if places.try_reserve_exact(BUCKETS).is_err() {
                 return false;
@@ -82,7 +82,7 @@ impl Confirmations {
             return false;
         };
         match place.iter_mut().flatten().find(|(known, _)| known == key) {
-            Some((_, first)) if first.agrees(&reported) => {
+            Some((_, first)) if first.matches_result(&reported) => {
                 if reported.requested_at < first.requested_at {
                     first.requested_at = reported.requested_at;
                 }
@@ -106,7 +106,7 @@ impl Confirmations {
 
 #[cfg(test)]
 mod tests {
-    use super::{Confirmations, ReportedResult, BUCKETS, BUCKET_SIZE};
+    use super::{ReportedResult, ResultConfirmations, BUCKETS, BUCKET_SIZE};
 
     const LATER: u64 = 10_000;
 
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn result_is_confirmed_by_the_same_result_after_a_delay() {
-        let repeated = Confirmations::default();
+        let repeated = ResultConfirmations::default();
         let key = [7; 32];
         assert!(!repeated.is_confirmed(&key, reported("a", 1_000)));
         assert!(!repeated.is_confirmed(&key, reported("a", 999 + LATER)));
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn different_result_restarts_the_confirmation() {
-        let repeated = Confirmations::default();
+        let repeated = ResultConfirmations::default();
         let key = [7; 32];
         assert!(!repeated.is_confirmed(&key, reported("a", 0)));
         assert!(!repeated.is_confirmed(&key, reported("b", LATER)));
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn purge_or_reorganisation_restarts_the_confirmation() {
-        let repeated = Confirmations::default();
+        let repeated = ResultConfirmations::default();
         let key = [7; 32];
         let mut now = 0;
         for (generation, epoch) in [(1, 1), (2, 1), (2, 2)] {
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn table_does_not_grow_with_more_keys() {
-        let repeated = Confirmations::default();
+        let repeated = ResultConfirmations::default();
         let mut key = [0; 32];
         for n in 0..4 * BUCKETS as u64 {
             key[2..10].copy_from_slice(&n.to_le_bytes());

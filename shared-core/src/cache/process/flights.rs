@@ -28,12 +28,12 @@ use std::sync::{Arc, Mutex};
 use super::wake::Waiter;
 use crate::cache::entry::CacheEntry;
 use crate::cache::Key;
-use crate::lock::locked;
+use crate::lock::lock_ignoring_poison;
 
 /// The task of a request for a key that is not cached: it fetches the key, or waits for the request
 /// that does.
 #[derive(Debug)]
-pub enum Role {
+pub enum CoalescingRole {
     /// Fetch the key, then [`finish`](Flights::finish) or [`hand_over`](Flights::hand_over).
     Leader(Leadership),
     /// Wait for a wakeup, then [`claim`](Flights::claim) it.
@@ -48,12 +48,12 @@ pub struct Leadership(Key);
 
 impl Leadership {
     /// Whether this is the leadership of the flight that fetches `key`.
-    pub fn is_for(&self, key: &Key) -> bool {
+    pub fn is_for_key(&self, key: &Key) -> bool {
         self.0 == *key
     }
 
     /// Returns the key of the flight.
-    pub fn key(&self) -> &Key {
+    pub fn flight_key(&self) -> &Key {
         &self.0
     }
 }
@@ -70,7 +70,7 @@ pub enum FlightOutcome {
 
 /// The action that a woken follower must take.
 #[derive(Debug)]
-pub enum Wakeup {
+pub enum FollowerWakeup {
     /// Use the outcome of the flight, which has ended.
     Response(FlightOutcome),
     /// Lead: the leader has handed the flight over.
@@ -80,14 +80,14 @@ pub enum Wakeup {
 /// The table of all fetches that requests of this process have in flight, with their leaders and
 /// followers.
 #[derive(Debug, Default)]
-pub struct Flights(Mutex<State>);
+pub struct Flights(Mutex<FlightTable>);
 
 /// The flights and the waiting requests of a process, behind one lock.
 #[derive(Debug, Default)]
-struct State {
+struct FlightTable {
     flights: HashMap<Key, Flight>,
     /// Wakeups that were not claimed yet.
-    turns: HashMap<Waiter, Wakeup>,
+    turns: HashMap<Waiter, FollowerWakeup>,
     /// Number of followers of all flights, without batches.
     following: usize,
     /// Number of followers and batches that have ever joined a flight.
@@ -129,28 +129,28 @@ struct BatchWait {
 impl Flights {
     /// Makes a request the leader of a new flight of `key`, or `waiter` a follower of the present
     /// one. Returns `None` if memory is refused: the request is sent to the node without a flight.
-    pub fn join_flight(&self, key: Key, waiter: Waiter) -> Option<Role> {
-        let mut state = locked(&self.0);
+    pub fn join_flight(&self, key: Key, waiter: Waiter) -> Option<CoalescingRole> {
+        let mut state = lock_ignoring_poison(&self.0);
         state.flights.try_reserve(1).ok()?;
         if let hash_map::Entry::Vacant(vacant) = state.flights.entry(key) {
             vacant.insert(Flight::default());
-            return Some(Role::Leader(Leadership(key)));
+            return Some(CoalescingRole::Leader(Leadership(key)));
         }
-        state.follow(&key, waiter)?;
-        Some(Role::Follower)
+        state.add_follower(&key, waiter)?;
+        Some(CoalescingRole::Follower)
     }
 
     /// Makes `waiter`, a request for the same key, a follower of the flight that the caller
     /// leads. Returns `None` if memory is refused, and
     /// `waiter` does not follow.
-    pub fn follow(&self, token: &Leadership, waiter: Waiter) -> Option<()> {
-        locked(&self.0).follow(&token.0, waiter)
+    pub fn follow_own_flight(&self, token: &Leadership, waiter: Waiter) -> Option<()> {
+        lock_ignoring_poison(&self.0).add_follower(&token.0, waiter)
     }
 
     /// Begins a flight of `key` without a waiter, with the caller as its leader. Returns `None` if
     /// the key is in flight already, or if memory is refused.
-    pub fn lead(&self, key: Key) -> Option<Leadership> {
-        let mut state = locked(&self.0);
+    pub fn begin_flight(&self, key: Key) -> Option<Leadership> {
+        let mut state = lock_ignoring_poison(&self.0);
         state.flights.try_reserve(1).ok()?;
         match state.flights.entry(key) {
             hash_map::Entry::Vacant(vacant) => {
@@ -164,16 +164,18 @@ impl Flights {
     /// Makes `waiter` wait until the flights of all these keys have ended; it leads none of them.
     /// Returns `false` if one of the keys is not in flight or memory is refused; `waiter` then
     /// waits for none.
-    pub fn follow_all(&self, mut keys: Vec<Key>, waiter: Waiter) -> bool {
+    pub fn follow_flights(&self, mut keys: Vec<Key>, waiter: Waiter) -> bool {
         keys.sort_unstable();
         keys.dedup();
-        locked(&self.0).follow_all(keys, waiter).is_some()
+        lock_ignoring_poison(&self.0)
+            .add_batch(keys, waiter)
+            .is_some()
     }
 
     /// Returns the shared responses of the flights that `waiter` waited for. It does not wait for
     /// the others any longer.
-    pub fn claim_all(&self, waiter: Waiter) -> Vec<(Key, Arc<CacheEntry>)> {
-        let mut state = locked(&self.0);
+    pub fn claim_batch_responses(&self, waiter: Waiter) -> Vec<(Key, Arc<CacheEntry>)> {
+        let mut state = lock_ignoring_poison(&self.0);
         state.released.retain(|other| *other != waiter);
         let Some(batch) = state.batches.remove(&waiter) else {
             return Vec::new();
@@ -191,40 +193,40 @@ impl Flights {
     /// Returns the batches whose last flight ended without a response since the last call. The
     /// caller wakes them.
     pub fn take_released_batches(&self) -> Vec<Waiter> {
-        std::mem::take(&mut locked(&self.0).released)
+        std::mem::take(&mut lock_ignoring_poison(&self.0).released)
     }
 
     /// Records that the owner has granted the lease of `key`, to be returned if the flight ends
     /// without a response. Returns `false` if the key is not in flight.
-    pub fn lease(&self, key: &Key) -> bool {
-        let mut state = locked(&self.0);
+    pub fn record_lease(&self, key: &Key) -> bool {
+        let mut state = lock_ignoring_poison(&self.0);
         let flight = state.flights.get_mut(key);
         flight.map(|flight| flight.leased = true).is_some()
     }
 
     /// Returns the leased keys whose flights ended without a response since the last call.
     pub fn take_ended_leases(&self) -> Vec<Key> {
-        std::mem::take(&mut locked(&self.0).over)
+        std::mem::take(&mut lock_ignoring_poison(&self.0).over)
     }
 
     /// Whether any request or batch of this process waits for the flight of this leadership.
     pub fn is_followed(&self, token: &Leadership) -> bool {
-        let state = locked(&self.0);
+        let state = lock_ignoring_poison(&self.0);
         let flight = state.flights.get(&token.0);
         flight.is_some_and(|it| !(it.followers.is_empty() && it.batches.is_empty()))
     }
 
     /// Returns the follower that joined the flight of this leadership last, batches excluded.
     pub fn last_follower(&self, token: &Leadership) -> Option<Waiter> {
-        let state = locked(&self.0);
+        let state = lock_ignoring_poison(&self.0);
         let last = state.flights.get(&token.0)?.followers.back();
         last.map(|joined| joined.waiter)
     }
 
     /// Ends a flight because its leader has a response or none can be shared, and assigns the
     /// outcome to the followers. The caller wakes the returned waiters in this order.
-    pub fn finish(&self, token: Leadership, outcome: FlightOutcome) -> Vec<Waiter> {
-        let mut state = locked(&self.0);
+    pub fn finish_flight(&self, token: Leadership, outcome: FlightOutcome) -> Vec<Waiter> {
+        let mut state = lock_ignoring_poison(&self.0);
         let Some(flight) = state.flights.remove(&token.0) else {
             return Vec::new();
         };
@@ -236,21 +238,21 @@ impl Flights {
 
     /// Number of followers and batches that have ever joined a flight, as a mark for
     /// [`finish_for`](Self::finish_for).
-    pub fn joined(&self) -> u64 {
-        locked(&self.0).joined
+    pub fn join_count(&self) -> u64 {
+        lock_ignoring_poison(&self.0).joined
     }
 
     /// Shares a response with the followers that were among the first `joined` of all; the caller
     /// wakes the returned waiters in this order. For later followers the response is too old: they
     /// keep waiting for the returned leadership. It is `None` if there are none, and the flight has
     /// ended.
-    pub fn finish_for(
+    pub fn share_with_earlier_followers(
         &self,
         token: Leadership,
         entry: &Arc<CacheEntry>,
         joined: u64,
     ) -> (Vec<Waiter>, Option<Leadership>) {
-        let mut state = locked(&self.0);
+        let mut state = lock_ignoring_poison(&self.0);
         let Some(flight) = state.flights.get_mut(&token.0) else {
             return (Vec::new(), None);
         };
@@ -274,22 +276,22 @@ impl Flights {
     /// failed. The caller wakes the returned follower, which leads from now on. Without followers
     /// the flight ends.
     pub fn hand_over(&self, token: Leadership) -> Option<Waiter> {
-        locked(&self.0).hand_on(token)
+        lock_ignoring_poison(&self.0).transfer_leadership(token)
     }
 
     /// Takes the wakeup that was assigned to `waiter`, or returns `None` if it was not woken.
-    pub fn claim(&self, waiter: Waiter) -> Option<Wakeup> {
-        locked(&self.0).turns.remove(&waiter)
+    pub fn claim_wakeup(&self, waiter: Waiter) -> Option<FollowerWakeup> {
+        lock_ignoring_poison(&self.0).turns.remove(&waiter)
     }
 
     /// Removes a follower whose client has disconnected or whose wait has timed out. If it had been
     /// handed the leadership and has not claimed it, the returned follower leads instead; the
     /// caller wakes it.
     pub fn remove_follower(&self, key: &Key, waiter: Waiter) -> Option<Waiter> {
-        let mut state = locked(&self.0);
+        let mut state = lock_ignoring_poison(&self.0);
         match state.turns.remove(&waiter) {
-            Some(Wakeup::Lead(token)) => state.hand_on(token),
-            Some(Wakeup::Response(_)) => None,
+            Some(FollowerWakeup::Lead(token)) => state.transfer_leadership(token),
+            Some(FollowerWakeup::Response(_)) => None,
             None => {
                 if let Some(flight) = state.flights.get_mut(key) {
                     let before = flight.followers.len();
@@ -303,19 +305,19 @@ impl Flights {
     }
 
     /// Number of requests and batches of this process that wait for a flight to end.
-    pub fn waiting(&self) -> usize {
-        let state = locked(&self.0);
+    pub fn waiter_count(&self) -> usize {
+        let state = lock_ignoring_poison(&self.0);
         state.following + state.batches.len()
     }
 
     /// Number of keys that requests of this process are fetching.
-    pub fn count(&self) -> usize {
-        locked(&self.0).flights.len()
+    pub fn flight_count(&self) -> usize {
+        lock_ignoring_poison(&self.0).flights.len()
     }
 }
 
-impl State {
-    fn follow(&mut self, key: &Key, waiter: Waiter) -> Option<()> {
+impl FlightTable {
+    fn add_follower(&mut self, key: &Key, waiter: Waiter) -> Option<()> {
         let followers = &mut self.flights.get_mut(key)?.followers;
         followers.try_reserve(1).ok()?;
         // room for its wakeup is reserved now, so that none is lost later
@@ -327,7 +329,7 @@ impl State {
         Some(())
     }
 
-    fn follow_all(&mut self, keys: Vec<Key>, waiter: Waiter) -> Option<()> {
+    fn add_batch(&mut self, keys: Vec<Key>, waiter: Waiter) -> Option<()> {
         let mut answers = Vec::new();
         answers.try_reserve_exact(keys.len()).ok()?;
         self.batches.try_reserve(1).ok()?;
@@ -364,7 +366,7 @@ impl State {
         let followers = Vec::from(followers).into_iter();
         let mut woken: Vec<Waiter> = followers.map(|it| it.waiter).collect();
         for follower in &woken {
-            let turn = Wakeup::Response(outcome.clone());
+            let turn = FollowerWakeup::Response(outcome.clone());
             self.turns.insert(*follower, turn);
         }
         for batch in batches {
@@ -393,7 +395,7 @@ impl State {
         batch.left == 0
     }
 
-    fn hand_on(&mut self, token: Leadership) -> Option<Waiter> {
+    fn transfer_leadership(&mut self, token: Leadership) -> Option<Waiter> {
         let flight = self.flights.get_mut(&token.0)?;
         let Some(next) = flight.followers.pop_front() else {
             if flight.leased {
@@ -409,7 +411,7 @@ impl State {
             return None;
         };
         self.following -= 1;
-        self.turns.insert(next.waiter, Wakeup::Lead(token));
+        self.turns.insert(next.waiter, FollowerWakeup::Lead(token));
         Some(next.waiter)
     }
 }
@@ -418,43 +420,45 @@ impl State {
 mod tests {
     use std::sync::Arc;
 
-    use super::{locked, FlightOutcome, Flights, Leadership, Role, Wakeup};
-    use crate::cache::entry::{CacheEntry, EntryMeta, Envelope, Payload};
+    use super::{
+        lock_ignoring_poison, CoalescingRole, FlightOutcome, Flights, FollowerWakeup, Leadership,
+    };
+    use crate::cache::entry::{CacheEntry, EntryMeta, EntryPayload, EnvelopeBytes};
     use crate::cache::process::wake::{EventLoop, Waiter};
 
     const KEY: [u8; 32] = [7; 32];
 
     fn entry() -> Arc<CacheEntry> {
-        let payload = Payload::Raw(b"\"0x1\"".to_vec().into());
+        let payload = EntryPayload::Raw(b"\"0x1\"".to_vec().into());
         Arc::new(CacheEntry::new(
-            Envelope::none(),
+            EnvelopeBytes::for_whole_body(),
             payload,
             EntryMeta::default(),
         ))
     }
 
     fn at(id: usize) -> Waiter {
-        EventLoop::default().waiter(id)
+        EventLoop::default().waiter_with_id(id)
     }
 
     fn follow(flights: &Flights, waiters: &[usize]) {
         for waiter in waiters {
             assert!(matches!(
                 flights.join_flight(KEY, at(*waiter)),
-                Some(Role::Follower)
+                Some(CoalescingRole::Follower)
             ));
         }
     }
 
     fn claim_lead(flights: &Flights, waiter: usize) -> Leadership {
-        match flights.claim(at(waiter)) {
-            Some(Wakeup::Lead(token)) => token,
+        match flights.claim_wakeup(at(waiter)) {
+            Some(FollowerWakeup::Lead(token)) => token,
             other => panic!("{waiter}: {other:?}"),
         }
     }
 
     fn is_left_clean(flights: &Flights) -> bool {
-        let state = locked(&flights.0);
+        let state = lock_ignoring_poison(&flights.0);
         state.flights.is_empty()
             && state.turns.is_empty()
             && state.following == 0
@@ -466,36 +470,42 @@ mod tests {
     fn batch_is_woken_when_its_last_flight_has_ended() {
         let flights = Flights::default();
         let other = [8; 32];
-        assert!(!flights.follow_all(vec![KEY], at(9)));
-        let one = flights.lead(KEY).unwrap();
-        assert!(flights.lead(KEY).is_none());
+        assert!(!flights.follow_flights(vec![KEY], at(9)));
+        let one = flights.begin_flight(KEY).unwrap();
+        assert!(flights.begin_flight(KEY).is_none());
         // the batch would have to fetch the other key itself
-        assert!(!flights.follow_all(vec![KEY, other], at(9)));
-        let two = flights.lead(other).unwrap();
-        assert!(flights.follow_all(vec![KEY, other, KEY], at(9)));
+        assert!(!flights.follow_flights(vec![KEY, other], at(9)));
+        let two = flights.begin_flight(other).unwrap();
+        assert!(flights.follow_flights(vec![KEY, other, KEY], at(9)));
         follow(&flights, &[2]);
-        assert_eq!(flights.waiting(), 2);
+        assert_eq!(flights.waiter_count(), 2);
         let answer = entry();
-        assert_eq!(flights.finish(one, FlightOutcome::Answer(answer)), [at(2)]);
-        assert_eq!(flights.finish(two, FlightOutcome::NotShareable), [at(9)]);
+        assert_eq!(
+            flights.finish_flight(one, FlightOutcome::Answer(answer)),
+            [at(2)]
+        );
+        assert_eq!(
+            flights.finish_flight(two, FlightOutcome::NotShareable),
+            [at(9)]
+        );
         let shared: Vec<_> = flights
-            .claim_all(at(9))
+            .claim_batch_responses(at(9))
             .iter()
             .map(|(key, _)| *key)
             .collect();
         assert_eq!(shared, [KEY]);
-        assert!(flights.claim(at(2)).is_some());
+        assert!(flights.claim_wakeup(at(2)).is_some());
         assert!(is_left_clean(&flights));
     }
 
     #[test]
     fn flight_is_followed_while_it_has_a_follower_or_a_batch() {
         let flights = Flights::default();
-        let token = flights.lead(KEY).unwrap();
+        let token = flights.begin_flight(KEY).unwrap();
         assert!(!flights.is_followed(&token));
-        assert!(flights.follow_all(vec![KEY], at(2)));
+        assert!(flights.follow_flights(vec![KEY], at(2)));
         assert!(flights.is_followed(&token));
-        flights.claim_all(at(2));
+        flights.claim_batch_responses(at(2));
         assert!(!flights.is_followed(&token));
         follow(&flights, &[3]);
         assert!(flights.is_followed(&token));
@@ -507,26 +517,26 @@ mod tests {
     #[test]
     fn batch_is_released_without_leadership_when_the_last_leader_fails() {
         let flights = Flights::default();
-        let token = flights.lead(KEY).unwrap();
-        assert!(flights.follow_all(vec![KEY], at(9)));
+        let token = flights.begin_flight(KEY).unwrap();
+        assert!(flights.follow_flights(vec![KEY], at(9)));
         follow(&flights, &[2]);
         assert_eq!(flights.hand_over(token), Some(at(2)));
         assert!(flights.take_released_batches().is_empty());
         let token = claim_lead(&flights, 2);
         assert_eq!(flights.hand_over(token), None);
         assert_eq!(flights.take_released_batches(), [at(9)]);
-        assert!(flights.claim_all(at(9)).is_empty());
+        assert!(flights.claim_batch_responses(at(9)).is_empty());
         assert!(is_left_clean(&flights));
     }
 
     #[test]
     fn batch_is_not_woken_after_it_has_left() {
         let flights = Flights::default();
-        let token = flights.lead(KEY).unwrap();
-        assert!(flights.follow_all(vec![KEY], at(9)));
-        assert!(flights.claim_all(at(9)).is_empty());
+        let token = flights.begin_flight(KEY).unwrap();
+        assert!(flights.follow_flights(vec![KEY], at(9)));
+        assert!(flights.claim_batch_responses(at(9)).is_empty());
         assert!(flights
-            .finish(token, FlightOutcome::Answer(entry()))
+            .finish_flight(token, FlightOutcome::Answer(entry()))
             .is_empty());
         assert!(is_left_clean(&flights));
     }
@@ -540,7 +550,7 @@ mod tests {
 
         /// A step for one of two keys; `Claim` picks one of all woken waiters.
         #[derive(Clone, Debug)]
-        enum Step {
+        enum FlightStep {
             Begin(usize),
             Finish(usize, bool),
             FinishFor(usize, u64),
@@ -549,21 +559,21 @@ mod tests {
             Claim(usize),
         }
 
-        fn step() -> impl Strategy<Value = Step> {
+        fn step() -> impl Strategy<Value = FlightStep> {
             let key = 0..2usize;
             prop_oneof![
-                6 => key.clone().prop_map(Step::Begin),
-                1 => (key.clone(), any::<bool>()).prop_map(|(key, shares)| Step::Finish(key, shares)),
-                1 => (key.clone(), 0..3u64).prop_map(|(key, late)| Step::FinishFor(key, late)),
-                2 => key.clone().prop_map(Step::HandOn),
-                2 => (key, any::<usize>()).prop_map(|(key, which)| Step::Leave(key, which)),
-                3 => any::<usize>().prop_map(Step::Claim),
+                6 => key.clone().prop_map(FlightStep::Begin),
+                1 => (key.clone(), any::<bool>()).prop_map(|(key, shares)| FlightStep::Finish(key, shares)),
+                1 => (key.clone(), 0..3u64).prop_map(|(key, late)| FlightStep::FinishFor(key, late)),
+                2 => key.clone().prop_map(FlightStep::HandOn),
+                2 => (key, any::<usize>()).prop_map(|(key, which)| FlightStep::Leave(key, which)),
+                3 => any::<usize>().prop_map(FlightStep::Claim),
             ]
         }
 
         /// The reason for which a waiter was woken.
         #[derive(Clone, Debug, PartialEq)]
-        enum Woken {
+        enum WakeReason {
             Lead(usize),
             Answer,
             Alone,
@@ -571,20 +581,21 @@ mod tests {
 
         /// A slow model of the flights of two keys.
         #[derive(Default)]
-        struct Model {
+        struct FlightModel {
             /// Whether a request leads, or has been handed the leadership.
             leads: [bool; 2],
             followers: [VecDeque<Waiter>; 2],
             /// Followers in the order in which they joined.
             joining_order: Vec<Waiter>,
-            woken: BTreeMap<Waiter, Woken>,
+            woken: BTreeMap<Waiter, WakeReason>,
         }
 
-        impl Model {
+        impl FlightModel {
             fn hand_on(&mut self, key: usize) -> Option<Waiter> {
                 let next = self.followers[key].pop_front();
                 self.leads[key] = next.is_some();
-                self.woken.extend(next.map(|next| (next, Woken::Lead(key))));
+                self.woken
+                    .extend(next.map(|next| (next, WakeReason::Lead(key))));
                 next
             }
         }
@@ -598,82 +609,82 @@ mod tests {
             fn followers_are_woken_in_joining_order(steps in prop::collection::vec(step(), 0..80)) {
                 let flights = Flights::default();
                 let answer = entry();
-                let mut model = Model::default();
+                let mut model = FlightModel::default();
                 let mut tokens: [Option<Leadership>; 2] = [None, None];
                 for (n, step) in steps.into_iter().enumerate() {
                     match step {
-                        Step::Begin(key) => match flights.join_flight(KEYS[key], at(n)).unwrap() {
-                            Role::Leader(token) => {
-                                prop_assert!(!model.leads[key] && token.is_for(&KEYS[key]));
+                        FlightStep::Begin(key) => match flights.join_flight(KEYS[key], at(n)).unwrap() {
+                            CoalescingRole::Leader(token) => {
+                                prop_assert!(!model.leads[key] && token.is_for_key(&KEYS[key]));
                                 model.leads[key] = true;
                                 tokens[key] = Some(token);
                             }
-                            Role::Follower => {
+                            CoalescingRole::Follower => {
                                 prop_assert!(model.leads[key]);
                                 model.followers[key].push_back(at(n));
                                 model.joining_order.push(at(n));
                             }
                         },
-                        Step::Finish(key, shares) => if let Some(token) = tokens[key].take() {
+                        FlightStep::Finish(key, shares) => if let Some(token) = tokens[key].take() {
                             let (outcome, woken) = match shares {
-                                true => (FlightOutcome::Answer(Arc::clone(&answer)), Woken::Answer),
-                                false => (FlightOutcome::NotShareable, Woken::Alone),
+                                true => (FlightOutcome::Answer(Arc::clone(&answer)), WakeReason::Answer),
+                                false => (FlightOutcome::NotShareable, WakeReason::Alone),
                             };
                             model.leads[key] = false;
                             let all = std::mem::take(&mut model.followers[key]);
-                            prop_assert_eq!(flights.finish(token, outcome), Vec::from(all.clone()));
+                            prop_assert_eq!(flights.finish_flight(token, outcome), Vec::from(all.clone()));
                             model.woken.extend(all.into_iter().map(|waiter| (waiter, woken.clone())));
                         },
-                        Step::FinishFor(key, late) => if let Some(token) = tokens[key].take() {
-                            prop_assert_eq!(flights.joined(), model.joining_order.len() as u64);
-                            let joined = flights.joined().saturating_sub(late);
+                        FlightStep::FinishFor(key, late) => if let Some(token) = tokens[key].take() {
+                            prop_assert_eq!(flights.join_count(), model.joining_order.len() as u64);
+                            let joined = flights.join_count().saturating_sub(late);
                             let early = &model.joining_order[..usize::try_from(joined).unwrap()];
                             let all = std::mem::take(&mut model.followers[key]);
                             let (first, rest): (Vec<_>, Vec<_>) =
                                 all.into_iter().partition(|waiter| early.contains(waiter));
                             model.leads[key] = !rest.is_empty();
                             model.followers[key] = rest.into();
-                            let (woken, rest) = flights.finish_for(token, &answer, joined);
+                            let (woken, rest) = flights.share_with_earlier_followers(token, &answer, joined);
                             prop_assert_eq!(&woken, &first);
                             prop_assert_eq!(rest.is_some(), model.leads[key]);
                             tokens[key] = rest;
-                            model.woken.extend(first.into_iter().map(|waiter| (waiter, Woken::Answer)));
+                            model.woken.extend(first.into_iter().map(|waiter| (waiter, WakeReason::Answer)));
                         },
-                        Step::HandOn(key) => if let Some(token) = tokens[key].take() {
+                        FlightStep::HandOn(key) => if let Some(token) = tokens[key].take() {
                             prop_assert_eq!(flights.hand_over(token), model.hand_on(key));
                         },
-                        Step::Leave(key, which) => {
+                        FlightStep::Leave(key, which) => {
                             let following = model.followers[key].iter();
                             let all: Vec<_> = following.chain(model.woken.keys()).copied().collect();
                             let Some(gone) = all.get(which % all.len().max(1)) else { continue };
                             model.followers[key].retain(|waiter| waiter != gone);
                             let next = match model.woken.remove(gone) {
-                                Some(Woken::Lead(key)) => model.hand_on(key),
+                                Some(WakeReason::Lead(key)) => model.hand_on(key),
                                 _ => None,
                             };
                             prop_assert_eq!(flights.remove_follower(&KEYS[key], *gone), next);
                         }
-                        Step::Claim(which) => {
+                        FlightStep::Claim(which) => {
                             let at = which % model.woken.len().max(1);
                             let Some(waiter) = model.woken.keys().nth(at).copied() else { continue };
-                            let woken = match flights.claim(waiter) {
-                                Some(Wakeup::Lead(token)) => {
-                                    let key = usize::from(token.is_for(&KEYS[1]));
+                            let woken = match flights.claim_wakeup(waiter) {
+                                Some(FollowerWakeup::Lead(token)) => {
+                                    let key = usize::from(token.is_for_key(&KEYS[1]));
                                     tokens[key] = Some(token);
-                                    Some(Woken::Lead(key))
+                                    Some(WakeReason::Lead(key))
                                 }
-                                Some(Wakeup::Response(FlightOutcome::Answer(entry))) => {
+                                Some(FollowerWakeup::Response(FlightOutcome::Answer(entry))) => {
                                     prop_assert!(Arc::ptr_eq(&entry, &answer));
-                                    Some(Woken::Answer)
+                                    Some(WakeReason::Answer)
                                 }
-                                Some(Wakeup::Response(FlightOutcome::NotShareable)) => Some(Woken::Alone),
+                                Some(FollowerWakeup::Response(FlightOutcome::NotShareable)) => Some(WakeReason::Alone),
                                 None => None,
                             };
                             prop_assert_eq!(woken, model.woken.remove(&waiter));
-                            prop_assert!(flights.claim(waiter).is_none());
+                            prop_assert!(flights.claim_wakeup(waiter).is_none());
                         }
                     }
-                    let state = locked(&flights.0);
+                    let state = lock_ignoring_poison(&flights.0);
                     let leads = model.leads.iter().filter(|leads| **leads).count();
                     let following: usize = model.followers.iter().map(VecDeque::len).sum();
                     prop_assert_eq!((state.flights.len(), state.following), (leads, following));

@@ -13,16 +13,16 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 
 #[cfg(feature = "ffi")]
-use crate::allocator::with_spares;
+use crate::allocator::with_spare_allocations;
 use crate::cache::entry::CacheEntry;
 use crate::cache::Key;
-use crate::lock::locked;
+use crate::lock::lock_ignoring_poison;
 
 /// The entries in the memory of this process by key, within a number of bytes.
 #[derive(Debug)]
 pub struct HotTier {
-    cache: Cache<PrehashedKey, WeighedEntry, ByWeight, RandomState, Evictions>,
-    evictions: Evictions,
+    cache: Cache<PrehashedKey, WeighedEntry, SlotWeighter, RandomState, EvictionCounter>,
+    evictions: EvictionCounter,
     max_entry: u64,
     /// Current age of the tier; entries of another age are not returned.
     age: AtomicU32,
@@ -53,9 +53,9 @@ struct WeighedEntry {
 
 /// The accounting of slots by their recorded weight in bytes.
 #[derive(Clone)]
-struct ByWeight;
+struct SlotWeighter;
 
-impl Weighter<PrehashedKey, WeighedEntry> for ByWeight {
+impl Weighter<PrehashedKey, WeighedEntry> for SlotWeighter {
     fn weight(&self, _: &PrehashedKey, slot: &WeighedEntry) -> u64 {
         slot.weight.into()
     }
@@ -67,17 +67,17 @@ const TYPICAL_WEIGHT: u64 = 16 << 10;
 
 /// A counter of entries that were evicted from a cache because others needed their space.
 #[derive(Clone, Debug, Default)]
-pub(in crate::cache) struct Evictions(Arc<AtomicU64>);
+pub(in crate::cache) struct EvictionCounter(Arc<AtomicU64>);
 
-impl Evictions {
+impl EvictionCounter {
     /// Number of evictions since the counter was created.
-    pub(in crate::cache) fn count(&self) -> u64 {
+    pub(in crate::cache) fn eviction_count(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 
     /// Returns the number of evictions since the last call.
-    fn take(&self) -> u64 {
-        match self.count() {
+    fn take_count(&self) -> u64 {
+        match self.eviction_count() {
             // the usual case
             0 => 0,
             _ => self.0.swap(0, Ordering::Relaxed),
@@ -85,7 +85,7 @@ impl Evictions {
     }
 }
 
-impl<K, V> Lifecycle<K, V> for Evictions {
+impl<K, V> Lifecycle<K, V> for EvictionCounter {
     /// Evicted values, which are dropped after the shard's lock is released.
     type RequestState = <DefaultLifecycle<K, V> as Lifecycle<K, V>>::RequestState;
 
@@ -101,12 +101,12 @@ impl<K, V> Lifecycle<K, V> for Evictions {
 
 /// Creates a cache that evicts entries beyond `capacity` as `by` weighs them, has `shards` shards,
 /// and counts in `evictions`.
-pub(in crate::cache) fn bounded<K, V, W>(
+pub(in crate::cache) fn new_bounded_cache<K, V, W>(
     capacity: u64,
     shards: usize,
     by: W,
-    evictions: Evictions,
-) -> Cache<K, V, W, RandomState, Evictions>
+    evictions: EvictionCounter,
+) -> Cache<K, V, W, RandomState, EvictionCounter>
 where
     K: Eq + Hash,
     V: Clone,
@@ -147,9 +147,9 @@ impl HotTier {
         // a power of two, as the cache would choose, but not rounded up
         let shards = 1usize << wanted.min(most).min(1 << 16).ilog2();
         let shard = capacity / shards as u64;
-        let evictions = Evictions::default();
+        let evictions = EvictionCounter::default();
         Self {
-            cache: bounded(capacity, shards, ByWeight, evictions.clone()),
+            cache: new_bounded_cache(capacity, shards, SlotWeighter, evictions.clone()),
             evictions,
             max_entry: max_entry.min(shard / 10 * 9).min(u32::MAX.into()),
             age: AtomicU32::new(0),
@@ -158,11 +158,11 @@ impl HotTier {
     }
 
     /// Returns the entry of `key`, fresh or stale.
-    pub fn get_any(&self, key: &Key) -> Option<Arc<CacheEntry>> {
-        self.slot(key).map(|slot| slot.entry)
+    pub fn get_fresh_or_stale(&self, key: &Key) -> Option<Arc<CacheEntry>> {
+        self.get_slot(key).map(|slot| slot.entry)
     }
 
-    fn slot(&self, key: &Key) -> Option<WeighedEntry> {
+    fn get_slot(&self, key: &Key) -> Option<WeighedEntry> {
         let slot = self.cache.get(&PrehashedKey(*key))?;
         if slot.age != self.age.load(Ordering::Acquire) {
             self.remove_if_same(key, &slot.entry);
@@ -174,14 +174,14 @@ impl HotTier {
     /// Returns the entry of `key` if it is fresh at `now`, in milliseconds of the caller's clock. A
     /// stale entry that may not be served any more is removed.
     pub fn get(&self, key: &Key, now: u64) -> Option<Arc<CacheEntry>> {
-        let slot = self.slot(key)?;
+        let slot = self.get_slot(key)?;
         if !slot.entry.is_fresh(now) {
             if !slot.entry.is_usable_stale(now) {
                 self.remove_if_same(key, &slot.entry);
             }
             return None;
         }
-        if slot.entry.weight() != u64::from(slot.weight) {
+        if slot.entry.memory_weight() != u64::from(slot.weight) {
             self.update_weight(key, &slot.entry);
         }
         Some(slot.entry)
@@ -190,9 +190,9 @@ impl HotTier {
     /// Inserts an entry, and replaces the former one of `key`. Returns `false` if the entry is too
     /// large or memory is refused; `key` then has no entry.
     pub fn insert(&self, key: Key, entry: Arc<CacheEntry>) -> bool {
-        let weight = entry.weight();
+        let weight = entry.memory_weight();
         let age = self.age.load(Ordering::Acquire);
-        let _writing = locked(&self.writing);
+        let _writing = lock_ignoring_poison(&self.writing);
         let slot = u32::try_from(weight).map(|weight| WeighedEntry { entry, weight, age });
         let is_there =
             weight <= self.max_entry && slot.is_ok_and(|slot| self.insert_into_table(key, slot));
@@ -208,7 +208,7 @@ impl HotTier {
     fn insert_into_table(&self, key: Key, slot: WeighedEntry) -> bool {
         let used = self.cache.memory_used();
         let twice = |table: usize| table.saturating_mul(2).saturating_add(4096);
-        with_spares([twice(used.entries), twice(used.map)], || {
+        with_spare_allocations([twice(used.entries), twice(used.map)], || {
             self.cache.insert(PrehashedKey(key), slot);
         })
         .is_some()
@@ -226,18 +226,18 @@ impl HotTier {
     /// an entry that is not requested again is accounted with its compressed form only. An entry
     /// that would be too large in both codings keeps one of them.
     pub fn update_weight(&self, key: &Key, entry: &Arc<CacheEntry>) {
-        let _writing = locked(&self.writing);
+        let _writing = lock_ignoring_poison(&self.writing);
         let Some(slot) = self.cache.peek(&PrehashedKey(*key)) else {
             return;
         };
         if !Arc::ptr_eq(&slot.entry, entry) {
             return;
         }
-        if entry.weight() > self.max_entry {
+        if entry.memory_weight() > self.max_entry {
             entry.drop_identity();
         }
         // not above `max_entry` any more
-        let weight = u32::try_from(entry.weight()).unwrap_or(u32::MAX);
+        let weight = u32::try_from(entry.memory_weight()).unwrap_or(u32::MAX);
         if weight != slot.weight {
             let slot = WeighedEntry { weight, ..slot };
             // fails only if the entry was evicted meanwhile
@@ -273,17 +273,17 @@ impl HotTier {
     }
 
     /// Weight of all entries in bytes, at most the capacity.
-    pub fn bytes(&self) -> u64 {
+    pub fn total_weight(&self) -> u64 {
         self.cache.weight()
     }
 
     /// Returns the number of evictions since the last call.
     pub fn take_evictions(&self) -> u64 {
-        self.evictions.take()
+        self.evictions.take_count()
     }
 
     /// Number of entries, including stale and invalidated ones.
-    pub fn count(&self) -> usize {
+    pub fn entry_count(&self) -> usize {
         self.cache.len()
     }
 }
@@ -293,7 +293,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::{HotTier, Key};
-    use crate::cache::entry::{CacheEntry, CompressionGate, EntryMeta, Envelope, Payload};
+    use crate::cache::entry::{
+        CacheEntry, CompressionGate, EntryMeta, EntryPayload, EnvelopeBytes,
+    };
 
     fn key(n: u64) -> Key {
         let mut key = [0; 32];
@@ -309,8 +311,12 @@ mod tests {
     }
 
     fn raw(length: usize, expires_at: u64) -> Arc<CacheEntry> {
-        let payload = Payload::Raw(vec![b'1'; length].into());
-        Arc::new(CacheEntry::new(Envelope::none(), payload, meta(expires_at)))
+        let payload = EntryPayload::Raw(vec![b'1'; length].into());
+        Arc::new(CacheEntry::new(
+            EnvelopeBytes::for_whole_body(),
+            payload,
+            meta(expires_at),
+        ))
     }
 
     fn compressed(length: usize) -> Arc<CacheEntry> {
@@ -320,7 +326,13 @@ mod tests {
         };
         let result = vec![b'1'; length];
         Arc::new(
-            CacheEntry::compress_payload(Envelope::none(), &result, gate, meta(u64::MAX)).unwrap(),
+            CacheEntry::compress_payload(
+                EnvelopeBytes::for_whole_body(),
+                &result,
+                gate,
+                meta(u64::MAX),
+            )
+            .unwrap(),
         )
     }
 
@@ -331,9 +343,12 @@ mod tests {
         assert!(hot.insert(key(1), Arc::clone(&entry)));
         assert!(Arc::ptr_eq(&hot.get(&key(1), 4999).unwrap(), &entry));
         assert!(hot.get(&key(2), 0).is_none());
-        assert_eq!((hot.count(), hot.bytes()), (1, entry.weight()));
+        assert_eq!(
+            (hot.entry_count(), hot.total_weight()),
+            (1, entry.memory_weight())
+        );
         assert!(hot.get(&key(1), 5000).is_none());
-        assert_eq!((hot.count(), hot.bytes()), (0, 0));
+        assert_eq!((hot.entry_count(), hot.total_weight()), (0, 0));
     }
 
     #[test]
@@ -343,18 +358,22 @@ mod tests {
             hot.insert(key(n), raw(100, 9));
         }
         assert!(hot.remove(&key(3)).is_some() && hot.remove(&key(3)).is_none());
-        assert_eq!(hot.count(), 9);
+        assert_eq!(hot.entry_count(), 9);
         let late = hot.get(&key(4), 0).unwrap();
         hot.invalidate_all();
         // the number of entries does not matter
-        assert_eq!(hot.count(), 9);
+        assert_eq!(hot.entry_count(), 9);
         hot.update_weight(&key(4), &late);
         assert!(hot.insert(key(5), raw(100, 9)));
         for n in 0..10 {
-            let is_there = [hot.get(&key(n), 0), hot.get_any(&key(n))].map(|entry| entry.is_some());
+            let is_there =
+                [hot.get(&key(n), 0), hot.get_fresh_or_stale(&key(n))].map(|entry| entry.is_some());
             assert_eq!(is_there, [n == 5; 2], "{n}");
         }
-        assert_eq!((hot.count(), hot.bytes()), (1, raw(100, 9).weight()));
+        assert_eq!(
+            (hot.entry_count(), hot.total_weight()),
+            (1, raw(100, 9).memory_weight())
+        );
     }
 
     #[test]
@@ -368,12 +387,12 @@ mod tests {
         hot.remove(&key(3));
         assert!(hot.get(&key(4), 9).is_none());
         // replaced, removed and stale entries are not counted
-        assert_eq!((hot.take_evictions(), hot.count()), (0, 8));
+        assert_eq!((hot.take_evictions(), hot.entry_count()), (0, 8));
         for n in 10..1000 {
             hot.insert(key(n), raw(10_000, 9));
         }
         let evicted = hot.take_evictions();
-        assert_eq!(evicted, 998 - hot.count() as u64);
+        assert_eq!(evicted, 998 - hot.entry_count() as u64);
         assert_eq!(hot.take_evictions(), 0);
     }
 
@@ -392,7 +411,7 @@ mod tests {
         }
         let there = (1000..1060).filter(|n| hot.get(&key(*n), 0).is_some());
         assert_eq!(there.count(), 60);
-        assert!(hot.bytes() <= capacity);
+        assert!(hot.total_weight() <= capacity);
     }
 
     #[test]
@@ -402,9 +421,17 @@ mod tests {
             let hot = HotTier::new(capacity, 100_000, threads);
             for n in 0..5000u64 {
                 hot.insert(key(n), raw((n * 7919 % 50_000) as usize, 9));
-                assert!(hot.bytes() <= capacity, "{} bytes", hot.bytes());
+                assert!(
+                    hot.total_weight() <= capacity,
+                    "{} bytes",
+                    hot.total_weight()
+                );
             }
-            assert!(hot.bytes() > capacity / 2, "{} bytes", hot.bytes());
+            assert!(
+                hot.total_weight() > capacity / 2,
+                "{} bytes",
+                hot.total_weight()
+            );
         }
     }
 
@@ -413,7 +440,7 @@ mod tests {
         let hot = HotTier::new(1 << 20, 10_000, 1);
         assert!(hot.insert(key(1), raw(9000, 9)));
         assert!(!hot.insert(key(1), raw(10_000, 9)));
-        assert!(hot.count() == 0);
+        assert!(hot.entry_count() == 0);
         // the whole tier is smaller than the largest entry
         let hot = HotTier::new(10_000, 1 << 20, 8);
         assert!(!hot.insert(key(1), raw(9500, 9)));
@@ -439,28 +466,28 @@ mod tests {
     fn cached_identity_bytes_are_added_to_the_weight() {
         let hot = HotTier::new(1 << 20, 300_000, 1);
         let entry = compressed(200_000);
-        let light = entry.weight();
+        let light = entry.memory_weight();
         hot.insert(key(1), Arc::clone(&entry));
         hot.insert(key(2), raw(50_000, 9));
         for _ in 0..2 {
-            assert_eq!(entry.inflates(), 200_000);
-            entry.identity(b"").unwrap();
+            assert_eq!(entry.bytes_to_decode(), 200_000);
+            entry.response_for_identity_client(b"").unwrap();
         }
-        assert_eq!(entry.inflates(), 0);
-        assert_eq!(entry.weight(), light + 200_000);
-        let before = hot.bytes();
+        assert_eq!(entry.bytes_to_decode(), 0);
+        assert_eq!(entry.memory_weight(), light + 200_000);
+        let before = hot.total_weight();
         hot.update_weight(&key(1), &entry);
-        assert_eq!(hot.bytes(), before + 200_000);
+        assert_eq!(hot.total_weight(), before + 200_000);
         hot.update_weight(&key(1), &entry);
-        assert_eq!(hot.bytes(), before + 200_000);
+        assert_eq!(hot.total_weight(), before + 200_000);
         // a lookup updates the weight too
         let other = compressed(200_000);
         hot.insert(key(3), Arc::clone(&other));
-        other.identity(b"").unwrap();
-        other.identity(b"").unwrap();
-        let before = hot.bytes();
+        other.response_for_identity_client(b"").unwrap();
+        other.response_for_identity_client(b"").unwrap();
+        let before = hot.total_weight();
         assert!(hot.get(&key(3), 0).is_some());
-        assert_eq!(hot.bytes(), before + 200_000);
+        assert_eq!(hot.total_weight(), before + 200_000);
     }
 
     #[test]
@@ -471,29 +498,39 @@ mod tests {
         for (n, entry) in entries.iter().enumerate() {
             hot.insert(key(n as u64), Arc::clone(entry));
         }
-        assert_eq!(hot.count(), 100);
+        assert_eq!(hot.entry_count(), 100);
         for (n, entry) in entries.iter().enumerate() {
-            entry.identity(b"").unwrap();
-            entry.identity(b"").unwrap();
+            entry.response_for_identity_client(b"").unwrap();
+            entry.response_for_identity_client(b"").unwrap();
             hot.update_weight(&key(n as u64), entry);
-            assert!(hot.bytes() <= capacity, "{} bytes", hot.bytes());
+            assert!(
+                hot.total_weight() <= capacity,
+                "{} bytes",
+                hot.total_weight()
+            );
         }
-        assert!(hot.count() < 100);
+        assert!(hot.entry_count() < 100);
     }
 
     #[test]
     fn entry_too_large_in_both_codings_keeps_one() {
         let hot = HotTier::new(1 << 20, 100_000, 1);
         let entry = compressed(200_000);
-        let light = entry.weight();
+        let light = entry.memory_weight();
         hot.insert(key(1), Arc::clone(&entry));
         for _ in 0..5 {
-            assert_eq!(entry.identity(b"").unwrap().length(), 200_000);
+            assert_eq!(
+                entry
+                    .response_for_identity_client(b"")
+                    .unwrap()
+                    .byte_length(),
+                200_000
+            );
             hot.update_weight(&key(1), &entry);
         }
         assert!(hot.get(&key(1), 0).is_some());
-        assert_eq!((hot.bytes(), entry.weight()), (light, light));
-        assert_eq!(entry.inflates(), 200_000);
+        assert_eq!((hot.total_weight(), entry.memory_weight()), (light, light));
+        assert_eq!(entry.bytes_to_decode(), 200_000);
     }
 
     #[test]
@@ -502,12 +539,15 @@ mod tests {
         let (old, new) = (compressed(200_000), raw(100, 9));
         hot.insert(key(1), Arc::clone(&old));
         hot.insert(key(1), Arc::clone(&new));
-        old.identity(b"").unwrap();
-        old.identity(b"").unwrap();
+        old.response_for_identity_client(b"").unwrap();
+        old.response_for_identity_client(b"").unwrap();
         hot.update_weight(&key(1), &old);
         hot.update_weight(&key(2), &old);
         assert!(Arc::ptr_eq(&hot.get(&key(1), 0).unwrap(), &new));
-        assert_eq!((hot.count(), hot.bytes()), (1, new.weight()));
+        assert_eq!(
+            (hot.entry_count(), hot.total_weight()),
+            (1, new.memory_weight())
+        );
     }
 
     #[test]
@@ -516,12 +556,15 @@ mod tests {
         hot.insert(key(1), compressed(200_000));
         let bodies = {
             let entry = hot.get(&key(1), 0).unwrap();
-            [entry.gzip(b"").unwrap(), entry.identity(b"").unwrap()]
+            [
+                entry.response_for_gzip_client(b"").unwrap(),
+                entry.response_for_identity_client(b"").unwrap(),
+            ]
         };
         hot.remove(&key(1));
         let [gzip, identity] = bodies;
         assert_eq!(
-            crate::gzip::inflate::gunzip(&gzip.to_vec(), 200_000).unwrap(),
+            crate::gzip::inflate::gunzip_reserved(&gzip.to_vec(), 200_000).unwrap(),
             identity.to_vec()
         );
     }
@@ -538,7 +581,7 @@ mod tests {
                         let key = key((n * 31 + thread) % 200);
                         match hot.get(&key, n % 10) {
                             Some(entry) => {
-                                entry.identity(b"").unwrap();
+                                entry.response_for_identity_client(b"").unwrap();
                                 hot.update_weight(&key, &entry);
                             }
                             None if n % 3 == 0 => {
@@ -555,9 +598,9 @@ mod tests {
                 });
             }
         });
-        assert!(hot.bytes() <= capacity);
+        assert!(hot.total_weight() <= capacity);
         let weights = (0..200).filter_map(|n| hot.remove(&key(n)));
         drop(weights.collect::<Vec<_>>());
-        assert_eq!((hot.count(), hot.bytes()), (0, 0));
+        assert_eq!((hot.entry_count(), hot.total_weight()), (0, 0));
     }
 }

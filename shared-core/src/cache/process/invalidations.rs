@@ -20,26 +20,26 @@ const SLOTS: usize = 1 << 14;
 const NUMBER_BITS: u32 = 40;
 
 /// Target bits of a slot that several targets share.
-const SHARED: u64 = 0;
+const SHARED_SLOT: u64 = 0;
 
 /// A table of fixed size of the targets that PUT, POST, PATCH or DELETE requests have invalidated
 /// in this process.
 #[derive(Debug, Default)]
 pub struct Invalidations {
-    last: AtomicU64,
+    last_number: AtomicU64,
     /// Table of slots, allocated at the first invalidation: most nodes see none.
     places: OnceLock<Box<[AtomicU64]>>,
 }
 
 impl Invalidations {
     /// Number of the last invalidation; 0 if there was none.
-    pub fn last(&self) -> u64 {
-        self.last.load(Ordering::Acquire)
+    pub fn last_number(&self) -> u64 {
+        self.last_number.load(Ordering::Acquire)
     }
 
     /// Records an invalidation of `target` in `namespace`: entries of requests that were sent to
     /// the node before are not sent any more.
-    pub fn add(&self, namespace: &[u8], target: &[u8]) {
+    pub fn record_invalidation(&self, namespace: &[u8], target: &[u8]) {
         let places = self.places.get_or_init(|| {
             let mut places = Vec::new();
             // without memory there are no slots, and later invalidations cover all targets
@@ -48,13 +48,16 @@ impl Invalidations {
             }
             places.into()
         });
-        let number = self.last.fetch_add(1, Ordering::AcqRel) + 1;
+        let number = self.last_number.fetch_add(1, Ordering::AcqRel) + 1;
         let (at, own) = slot_for(namespace, target);
         if let Some(place) = places.get(at) {
             let changed = |known: u64| {
                 let is_own = known == 0 || known >> NUMBER_BITS == own;
-                let whose = if is_own { own } else { SHARED };
-                Some(whose << NUMBER_BITS | number_in(known).max(number_in(number)))
+                let whose = if is_own { own } else { SHARED_SLOT };
+                Some(
+                    whose << NUMBER_BITS
+                        | invalidation_number(known).max(invalidation_number(number)),
+                )
             };
             // the closure always returns a value
             let _ = place.fetch_update(Ordering::AcqRel, Ordering::Acquire, changed);
@@ -63,21 +66,21 @@ impl Invalidations {
 
     /// Whether an entry of `target` in `namespace` is invalid: the target was invalidated after
     /// invalidation `number`, the last one before the entry's request.
-    pub fn is_changed_since(&self, number: u64, namespace: &[u8], target: &[u8]) -> bool {
+    pub fn is_invalidated_since(&self, number: u64, namespace: &[u8], target: &[u8]) -> bool {
         let Some(places) = self.places.get() else {
             return false;
         };
         let (at, own) = slot_for(namespace, target);
         let Some(place) = places.get(at) else {
-            return self.last() > number;
+            return self.last_number() > number;
         };
         let known = place.load(Ordering::Acquire);
         let whose = known >> NUMBER_BITS;
-        (whose == own || whose == SHARED) && number_in(known) > number
+        (whose == own || whose == SHARED_SLOT) && invalidation_number(known) > number
     }
 }
 
-fn number_in(place: u64) -> u64 {
+fn invalidation_number(place: u64) -> u64 {
     place & ((1 << NUMBER_BITS) - 1)
 }
 
@@ -101,14 +104,14 @@ mod tests {
     #[test]
     fn entry_from_before_an_invalidation_of_its_target_is_outdated() {
         let changes = Invalidations::default();
-        let is_changed = |number, target| changes.is_changed_since(number, b"here", target);
+        let is_changed = |number, target| changes.is_invalidated_since(number, b"here", target);
         assert!(!is_changed(0, b"/a"));
-        changes.add(b"here", b"/a");
-        let after = changes.last();
+        changes.record_invalidation(b"here", b"/a");
+        let after = changes.last_number();
         assert!(is_changed(0, b"/a") && !is_changed(after, b"/a"));
         assert!(!is_changed(0, b"/b"));
-        assert!(!changes.is_changed_since(0, b"there", b"/a"));
-        changes.add(b"here", b"/b");
+        assert!(!changes.is_invalidated_since(0, b"there", b"/a"));
+        changes.record_invalidation(b"here", b"/b");
         assert!(!is_changed(after, b"/a") && is_changed(after, b"/b"));
     }
 
@@ -118,11 +121,11 @@ mod tests {
     fn other_targets_stay_valid_after_few_invalidations() {
         let changes = Invalidations::default();
         for number in 0..400 {
-            changes.add(b"here", format!("/config/{number}").as_bytes());
+            changes.record_invalidation(b"here", format!("/config/{number}").as_bytes());
         }
         let lost = (0..10_000)
             .filter(|number| {
-                changes.is_changed_since(0, b"here", format!("/test/{number}").as_bytes())
+                changes.is_invalidated_since(0, b"here", format!("/test/{number}").as_bytes())
             })
             .count();
         assert!(lost < 20, "{lost}");
@@ -132,14 +135,14 @@ mod tests {
     fn invalidation_is_remembered_when_targets_share_a_slot() {
         let changes = Invalidations::default();
         for number in 0..40_000 {
-            changes.add(b"here", format!("/{number}").as_bytes());
+            changes.record_invalidation(b"here", format!("/{number}").as_bytes());
         }
-        let last = changes.last();
+        let last = changes.last_number();
         assert_eq!(last, 40_000);
         for number in 0..40_000 {
             let target = format!("/{number}");
-            assert!(changes.is_changed_since(0, b"here", target.as_bytes()));
-            assert!(!changes.is_changed_since(last, b"here", target.as_bytes()));
+            assert!(changes.is_invalidated_since(0, b"here", target.as_bytes()));
+            assert!(!changes.is_invalidated_since(last, b"here", target.as_bytes()));
         }
     }
 }

@@ -14,8 +14,8 @@ use std::sync::{Arc, MutexGuard, Weak};
 
 use foldhash::fast::RandomState;
 
-use super::per_loop::PerLoop;
-use crate::cache::freshness::{Lifetimes, Prospect};
+use super::per_loop::PerEventLoop;
+use crate::cache::freshness::{CallProspect, Lifetimes};
 use crate::cache::Key;
 
 /// Number of buckets; a power of two.
@@ -48,7 +48,7 @@ pub struct RawCall<'a> {
 }
 
 impl RawCall<'_> {
-    fn length(&self) -> usize {
+    fn raw_length(&self) -> usize {
         self.scope.bytes.len() + self.before.len() + self.after.len()
     }
 }
@@ -60,7 +60,7 @@ pub struct CachedCall {
     /// Key of the call.
     pub key: Key,
     /// Lifetime rules of the response.
-    pub prospect: Prospect,
+    pub prospect: CallProspect,
     /// Range of the method's name.
     pub method: Range<usize>,
     /// Range of the params, if there are any.
@@ -69,7 +69,7 @@ pub struct CachedCall {
 
 /// A cached call with the bytes that identify it.
 #[derive(Debug)]
-struct Slot {
+struct CallSlot {
     hash: u64,
     /// Lifetimes that the prospect was made with. The weak reference keeps their address from being
     /// reused.
@@ -81,8 +81,8 @@ struct Slot {
     known: CachedCall,
 }
 
-impl Slot {
-    fn is(&self, valid: &Arc<Lifetimes>, call: &RawCall<'_>) -> bool {
+impl CallSlot {
+    fn matches_call(&self, valid: &Arc<Lifetimes>, call: &RawCall<'_>) -> bool {
         let (before, rest) = self.text.split_at(self.before);
         let (after, scope) = rest.split_at(self.after);
         self.valid.as_ptr() == Arc::as_ptr(valid)
@@ -96,7 +96,7 @@ impl Slot {
 /// not parsed again.
 #[derive(Debug, Default)]
 pub struct KeyCache {
-    slots: PerLoop<Vec<[Option<Slot>; BUCKET_SIZE]>>,
+    slots: PerEventLoop<Vec<[Option<CallSlot>; BUCKET_SIZE]>>,
     hasher: RandomState,
 }
 
@@ -108,7 +108,7 @@ impl KeyCache {
     }
 
     /// Returns a vary key with its hash for this table.
-    pub fn hashed<'a>(&self, scope: &'a [u8]) -> HashedVaryKey<'a> {
+    pub fn hash_vary_key<'a>(&self, scope: &'a [u8]) -> HashedVaryKey<'a> {
         let mut hasher = self.hasher.build_hasher();
         hasher.write(scope);
         HashedVaryKey {
@@ -118,9 +118,9 @@ impl KeyCache {
     }
 
     /// Locks this event loop's table.
-    pub fn lock(&self) -> Locked<'_> {
-        Locked {
-            slots: self.slots.lock(),
+    pub fn lock_loop_table(&self) -> LockedKeyCache<'_> {
+        LockedKeyCache {
+            slots: self.slots.lock_loop_table(),
             hasher: &self.hasher,
         }
     }
@@ -128,13 +128,13 @@ impl KeyCache {
 
 /// The key cache of one event loop, locked for the calls of one request.
 #[derive(Debug)]
-pub struct Locked<'a> {
-    slots: MutexGuard<'a, Vec<[Option<Slot>; BUCKET_SIZE]>>,
+pub struct LockedKeyCache<'a> {
+    slots: MutexGuard<'a, Vec<[Option<CallSlot>; BUCKET_SIZE]>>,
     hasher: &'a RandomState,
 }
 
-impl Locked<'_> {
-    fn hash(&self, call: &RawCall<'_>) -> u64 {
+impl LockedKeyCache<'_> {
+    fn hash_call(&self, call: &RawCall<'_>) -> u64 {
         let mut hasher = self.hasher.build_hasher();
         hasher.write(call.before);
         hasher.write(call.after);
@@ -144,22 +144,22 @@ impl Locked<'_> {
 
     /// Returns the cached facts of a call, or `None` if it is not cached or was cached under other
     /// `valid` lifetimes.
-    pub fn find(&self, valid: &Arc<Lifetimes>, call: &RawCall<'_>) -> Option<&CachedCall> {
+    pub fn find_call(&self, valid: &Arc<Lifetimes>, call: &RawCall<'_>) -> Option<&CachedCall> {
         if self.slots.is_empty() {
             return None;
         }
-        let hash = self.hash(call);
-        let slots = self.slots.get(place(hash))?.iter().flatten();
+        let hash = self.hash_call(call);
+        let slots = self.slots.get(bucket_index(hash))?.iter().flatten();
         slots
             .filter(|slot| slot.hash == hash)
-            .find(|slot| slot.is(valid, call))
+            .find(|slot| slot.matches_call(valid, call))
             .map(|slot| &slot.known)
     }
 
     /// Caches the facts of a call that was a hit, in place of an older call, unless it is too long
     /// or memory is refused.
     pub fn insert_call(&mut self, valid: &Arc<Lifetimes>, call: &RawCall<'_>, known: CachedCall) {
-        let length = call.length();
+        let length = call.raw_length();
         let mut text = Vec::new();
         if length > MAX_CALL_LENGTH || text.try_reserve_exact(length).is_err() {
             return;
@@ -173,9 +173,9 @@ impl Locked<'_> {
         for part in [call.before, call.after, call.scope.bytes] {
             text.extend_from_slice(part);
         }
-        let hash = self.hash(call);
-        if let Some([newer, older]) = self.slots.get_mut(place(hash)) {
-            let slot = Slot {
+        let hash = self.hash_call(call);
+        if let Some([newer, older]) = self.slots.get_mut(bucket_index(hash)) {
+            let slot = CallSlot {
                 hash,
                 valid: Arc::downgrade(valid),
                 text: text.into(),
@@ -188,7 +188,7 @@ impl Locked<'_> {
     }
 }
 
-fn place(hash: u64) -> usize {
+fn bucket_index(hash: u64) -> usize {
     // far below 2^32 buckets
     hash as usize % BUCKETS
 }
@@ -197,9 +197,11 @@ fn place(hash: u64) -> usize {
 mod tests {
     use std::sync::Arc;
 
-    use super::{CachedCall, KeyCache, Locked, RawCall, BUCKETS, BUCKET_SIZE, MAX_CALL_LENGTH};
+    use super::{
+        CachedCall, KeyCache, LockedKeyCache, RawCall, BUCKETS, BUCKET_SIZE, MAX_CALL_LENGTH,
+    };
     use crate::cache::class::Class;
-    use crate::cache::freshness::{Lifetimes, Prospect};
+    use crate::cache::freshness::{CallProspect, Lifetimes};
 
     fn raw_call<'a>(
         memo: &KeyCache,
@@ -208,7 +210,7 @@ mod tests {
         after: &'a str,
     ) -> RawCall<'a> {
         RawCall {
-            scope: memo.hashed(scope.as_bytes()),
+            scope: memo.hash_vary_key(scope.as_bytes()),
             before: before.as_bytes(),
             after: after.as_bytes(),
         }
@@ -217,14 +219,14 @@ mod tests {
     fn known(n: u8) -> CachedCall {
         CachedCall {
             key: [n; 32],
-            prospect: Prospect::for_call(b"eth_chainId", None, &Lifetimes::default()).unwrap(),
+            prospect: CallProspect::for_call(b"eth_chainId", None, &Lifetimes::default()).unwrap(),
             method: 0..0,
             params: None,
         }
     }
 
-    fn found(memo: &Locked<'_>, valid: &Arc<Lifetimes>, call: &RawCall<'_>) -> Option<u8> {
-        memo.find(valid, call).map(|known| known.key[0])
+    fn found(memo: &LockedKeyCache<'_>, valid: &Arc<Lifetimes>, call: &RawCall<'_>) -> Option<u8> {
+        memo.find_call(valid, call).map(|known| known.key[0])
     }
 
     #[test]
@@ -232,9 +234,9 @@ mod tests {
         let memo = KeyCache::default();
         let valid = Arc::new(Lifetimes::default());
         let call = raw_call(&memo, "scope", "before", "after");
-        assert_eq!(found(&memo.lock(), &valid, &call), None);
-        memo.lock().insert_call(&valid, &call, known(7));
-        assert_eq!(found(&memo.lock(), &valid, &call), Some(7));
+        assert_eq!(found(&memo.lock_loop_table(), &valid, &call), None);
+        memo.lock_loop_table().insert_call(&valid, &call, known(7));
+        assert_eq!(found(&memo.lock_loop_table(), &valid, &call), Some(7));
         for other in [
             raw_call(&memo, "scope", "before", "after "),
             raw_call(&memo, "scope", "before", ""),
@@ -244,11 +246,14 @@ mod tests {
             raw_call(&memo, "", "before", "afterscope"),
             raw_call(&memo, "other", "before", "after"),
         ] {
-            let memo = memo.lock();
+            let memo = memo.lock_loop_table();
             assert_eq!(found(&memo, &valid, &other), None, "{other:?}");
             // regardless of the hash
             let mut slots = memo.slots.iter().flatten().flatten();
-            assert!(slots.all(|slot| !slot.is(&valid, &other)), "{other:?}");
+            assert!(
+                slots.all(|slot| !slot.matches_call(&valid, &other)),
+                "{other:?}"
+            );
         }
     }
 
@@ -261,11 +266,11 @@ mod tests {
             .iter()
             .map(|text| raw_call(&memo, "", text, ""))
             .collect();
-        let mut memo = memo.lock();
-        let place = super::place(memo.hash(&calls[0]));
+        let mut memo = memo.lock_loop_table();
+        let place = super::bucket_index(memo.hash_call(&calls[0]));
         let others = calls[1..]
             .iter()
-            .filter(|call| super::place(memo.hash(call)) == place);
+            .filter(|call| super::bucket_index(memo.hash_call(call)) == place);
         let others: Vec<_> = others.copied().take(BUCKET_SIZE).collect();
         memo.insert_call(&valid, &calls[0], known(0));
         memo.insert_call(&valid, &others[0], known(1));
@@ -282,18 +287,18 @@ mod tests {
         let memo = KeyCache::default();
         let mut valid = Arc::new(Lifetimes::default());
         let call = raw_call(&memo, "", "a", "b");
-        memo.lock().insert_call(&valid, &call, known(1));
+        memo.lock_loop_table().insert_call(&valid, &call, known(1));
         let other = Arc::new(Lifetimes::default());
-        assert_eq!(found(&memo.lock(), &other, &call), None);
-        assert_eq!(found(&memo.lock(), &valid, &call), Some(1));
+        assert_eq!(found(&memo.lock_loop_table(), &other, &call), None);
+        assert_eq!(found(&memo.lock_loop_table(), &valid, &call), Some(1));
         // changed in place: the cached prospect was made with the old lifetimes
         let _ = Arc::make_mut(&mut valid).set_class(Class::Immutable, 0);
-        assert_eq!(found(&memo.lock(), &valid, &call), None);
+        assert_eq!(found(&memo.lock_loop_table(), &valid, &call), None);
         // freed: no new lifetimes can be allocated at the same address
         drop(valid);
         for _ in 0..1000 {
             let next = Arc::new(Lifetimes::default());
-            assert_eq!(found(&memo.lock(), &next, &call), None);
+            assert_eq!(found(&memo.lock_loop_table(), &next, &call), None);
         }
     }
 
@@ -304,13 +309,13 @@ mod tests {
         for n in 0..4 * BUCKETS {
             let after = format!("[{n}]");
             let call = raw_call(&memo, "scope", "eth_call", &after);
-            memo.lock().insert_call(&valid, &call, known(2));
-            assert_eq!(found(&memo.lock(), &valid, &call), Some(2));
+            memo.lock_loop_table().insert_call(&valid, &call, known(2));
+            assert_eq!(found(&memo.lock_loop_table(), &valid, &call), Some(2));
         }
-        assert_eq!(memo.lock().slots.len(), BUCKETS);
+        assert_eq!(memo.lock_loop_table().slots.len(), BUCKETS);
         let long = "1".repeat(MAX_CALL_LENGTH);
         let call = raw_call(&memo, "", "m", &long);
-        memo.lock().insert_call(&valid, &call, known(3));
-        assert_eq!(found(&memo.lock(), &valid, &call), None);
+        memo.lock_loop_table().insert_call(&valid, &call, known(3));
+        assert_eq!(found(&memo.lock_loop_table(), &valid, &call), None);
     }
 }

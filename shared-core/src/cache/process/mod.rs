@@ -30,36 +30,36 @@ use std::sync::{Arc, OnceLock};
 
 use self::block_sizes::BlockSizes;
 use self::chain_identities::ChainIdentities;
-use self::confirmations::Confirmations;
+use self::confirmations::ResultConfirmations;
 use self::flights::{FlightOutcome, Flights, Leadership};
 use self::hot::HotTier;
 use self::invalidations::Invalidations;
 use self::key_cache::KeyCache;
 use self::owner_client::{OwnerClient, PendingPublish};
-use self::reported::Reported;
-use self::unreadable::Unreadable;
+use self::reported::ReportedNamespaces;
+use self::unreadable::UnreadableKeys;
 use self::upstream_errors::UpstreamErrors;
 use self::vary_table::VaryTable;
-use self::verification::Verifications;
+use self::verification::HitVerifications;
 use self::wake::{EventLoop, Waiter, Wake, Wakers};
 use super::resource::other_format_key;
 use super::Key;
-use crate::memory::Budget;
+use crate::memory::MemoryBudget;
 
 /// A handle to the memory budget and the state that all exchanges of one process share. It is cheap
 /// to clone, and any number of threads may use it.
 #[derive(Clone, Debug, Default)]
-pub struct Process {
+pub struct ProcessHandle {
     /// Memory budget of buffered bodies.
-    pub budget: Budget,
+    pub budget: MemoryBudget,
     /// Number of long responses that may be transcoded at a time; not bytes.
-    pub transcodings: Budget,
+    pub transcodings: MemoryBudget,
     /// The cache and the flights.
-    pub shared: Arc<Shared>,
+    pub shared: Arc<ProcessState>,
 }
 
-impl From<Budget> for Process {
-    fn from(budget: Budget) -> Self {
+impl From<MemoryBudget> for ProcessHandle {
+    fn from(budget: MemoryBudget) -> Self {
         Self {
             budget,
             ..Self::default()
@@ -70,9 +70,9 @@ impl From<Budget> for Process {
 /// The cache state that all exchanges of one process share: the hot tier, the flights, and what is
 /// known of keys, chains and nodes.
 #[derive(Debug, Default)]
-pub struct Shared {
-    hot: OnceLock<HotTier>,
-    owner: OnceLock<Arc<dyn OwnerClient>>,
+pub struct ProcessState {
+    hot_tier: OnceLock<HotTier>,
+    owner_client: OnceLock<Arc<dyn OwnerClient>>,
     /// Coalesced requests.
     pub flights: Flights,
     /// Headers on which responses depend.
@@ -82,19 +82,19 @@ pub struct Shared {
     /// Keys of calls that were hits.
     pub memo: KeyCache,
     /// Results that are cached after a confirmation only.
-    pub repeated: Confirmations,
+    pub repeated: ResultConfirmations,
     /// Keys for which no request waits.
     pub unkept: negative_cache::NegativeCache,
     /// Keys of entries that were stored and failed the strict check.
-    pub unreadable: Unreadable,
+    pub unreadable: UnreadableKeys,
     /// Results of hit verification.
-    pub verified: Verifications,
+    pub verified: HitVerifications,
     /// Numbers of transactions of the blocks that were seen.
     pub block_sizes: BlockSizes,
     /// Properties of chains that responses have shown.
     pub identities: ChainIdentities,
     /// Namespaces that receive requests of an API whose chain they do not follow.
-    pub other_api: Reported,
+    pub other_api: ReportedNamespaces,
     /// Failed upstream requests and JSON-RPC errors.
     pub upstream_errors: UpstreamErrors,
     wakers: Wakers,
@@ -102,14 +102,14 @@ pub struct Shared {
     invalid: AtomicU64,
 }
 
-impl Shared {
+impl ProcessState {
     /// Counts an entry that the owner sent and that can't be sent to a client.
     pub fn count_invalid_entry(&self) {
         self.invalid.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Takes the number of invalid entries of the owner that were counted since the last call.
-    pub fn take_invalid(&self) -> u64 {
+    pub fn take_invalid_count(&self) -> u64 {
         match self.invalid.load(Ordering::Relaxed) {
             // the usual case
             0 => 0,
@@ -120,8 +120,8 @@ impl Shared {
     /// Creates the hot tier, of at most `bytes`, with entries of at most `max_entry` bytes, for
     /// `event_loops` event loops; a larger `max_entry` leads to fewer shards. A host that forks
     /// calls it after the fork. Only the first call has an effect.
-    pub fn start(&self, bytes: u64, max_entry: u64, event_loops: usize) {
-        self.hot
+    pub fn start_hot_tier(&self, bytes: u64, max_entry: u64, event_loops: usize) {
+        self.hot_tier
             .get_or_init(|| HotTier::new(bytes, max_entry, event_loops));
         self.set_event_loops(event_loops);
     }
@@ -135,92 +135,95 @@ impl Shared {
 
     /// Returns the hot tier, or `None` before [`start`](Self::start). A host without memory of its
     /// own has none, and sends the owner's entries without storing them.
-    pub fn hot(&self) -> Option<&HotTier> {
-        self.hot.get()
+    pub fn hot_tier(&self) -> Option<&HotTier> {
+        self.hot_tier.get()
     }
 
     /// Whether responses are stored anywhere: here, or by an owner.
     pub fn has_storage(&self) -> bool {
-        self.hot().is_some() || self.owner().is_some()
+        self.hot_tier().is_some() || self.owner_client().is_some()
     }
 
     /// Connects the process to an owner, whose client is used by all exchanges from then on. Only
     /// the first call has an effect.
-    pub fn join(&self, owner: Arc<dyn OwnerClient>) {
+    pub fn join_owner(&self, owner: Arc<dyn OwnerClient>) {
         // a second call does not replace the owner
-        let _ = self.owner.set(owner);
+        let _ = self.owner_client.set(owner);
     }
 
     /// Returns the client of the owner, or `None` if the process has not [joined](Self::join) one.
-    pub fn owner(&self) -> Option<&dyn OwnerClient> {
-        self.owner.get().map(|owner| &**owner)
+    pub fn owner_client(&self) -> Option<&dyn OwnerClient> {
+        self.owner_client.get().map(|owner| &**owner)
     }
 
     /// Whether entries in memory may be sent at `monotonic`, in milliseconds of `CLOCK_MONOTONIC`.
     /// They may not while a purge may be in effect in other processes already.
     pub fn may_send_from_memory(&self, monotonic: u64) -> bool {
-        self.owner().is_none_or(|owner| owner.may_send(monotonic))
+        self.owner_client()
+            .is_none_or(|owner| owner.permits_sending(monotonic))
     }
 
     /// Whether a request may wait for the fetch of another request of this process, see
     /// [`OwnerClient::may_wait`].
-    pub fn may_follow(&self) -> bool {
-        self.owner().is_none_or(OwnerClient::may_wait)
+    pub fn may_follow_flights(&self) -> bool {
+        self.owner_client()
+            .is_none_or(OwnerClient::may_follow_flights)
     }
 
     /// Whether a fetched response may be sent to all followers at `monotonic`, see
     /// [`may_send_from_memory`](Self::may_send_from_memory).
     pub fn may_share_response(&self, monotonic: u64) -> bool {
-        self.owner().is_none_or(|owner| owner.may_share(monotonic))
+        self.owner_client()
+            .is_none_or(|owner| owner.permits_sharing(monotonic))
     }
 
     /// Generation of the last purge that is in effect here.
-    pub fn generation(&self) -> u64 {
-        self.owner().map_or(0, OwnerClient::generation)
+    pub fn purge_generation(&self) -> u64 {
+        self.owner_client().map_or(0, OwnerClient::purge_generation)
     }
 
     /// Whether a shared response may be sent to a follower that began to wait under this purge
     /// generation.
     pub fn is_valid_since(&self, generation: u64) -> bool {
-        self.owner()
-            .is_none_or(|owner| owner.holds_since(generation))
+        self.owner_client()
+            .is_none_or(|owner| owner.is_unpurged_since(generation))
     }
 
     /// Ends a flight with [`Flights::finish`], and wakes its followers.
-    pub fn finish(&self, token: Leadership, outcome: FlightOutcome) {
-        self.wake(self.flights.finish(token, outcome));
-        self.give_back();
+    pub fn end_flight(&self, token: Leadership, outcome: FlightOutcome) {
+        self.wake_waiters(self.flights.finish_flight(token, outcome));
+        self.return_ended_leases();
     }
 
     /// Sends a fetched response to the followers of its flight, as soon as it is known to be valid.
     pub fn publish_to_followers(&self, landing: PendingPublish) {
-        let (token, outcome) = match self.owner() {
-            Some(owner) => match owner.publish(landing) {
+        let (token, outcome) = match self.owner_client() {
+            Some(owner) => match owner.publish_response(landing) {
                 Ok(()) => return,
                 Err(now) => now,
             },
             None => (landing.token, FlightOutcome::Answer(landing.entry)),
         };
-        self.finish(token, outcome);
+        self.end_flight(token, outcome);
     }
 
     /// Hands a flight over with [`Flights::hand_over`], and wakes the next leader.
-    pub fn hand_over(&self, token: Leadership) {
-        self.wake(self.flights.hand_over(token));
-        self.give_back();
+    pub fn hand_over_flight(&self, token: Leadership) {
+        self.wake_waiters(self.flights.hand_over(token));
+        self.return_ended_leases();
     }
 
     /// Removes a follower that waits no longer with [`Flights::remove_follower`], and wakes the
     /// next leader.
-    pub fn leave(&self, key: &Key, waiter: Waiter) {
-        self.wake(self.flights.remove_follower(key, waiter));
-        self.give_back();
+    pub fn leave_flight(&self, key: &Key, waiter: Waiter) {
+        self.wake_waiters(self.flights.remove_follower(key, waiter));
+        self.return_ended_leases();
     }
 
     /// Wakes released batches, and returns the leases of flights that ended without a response.
-    fn give_back(&self) {
-        self.wake(self.flights.take_released_batches());
-        if let Some(owner) = self.owner() {
+    fn return_ended_leases(&self) {
+        self.wake_waiters(self.flights.take_released_batches());
+        if let Some(owner) = self.owner_client() {
             for key in self.flights.take_ended_leases() {
                 owner.release_lease(key);
             }
@@ -229,7 +232,7 @@ impl Shared {
 
     /// Removes purged entries: both formats of `key`, or all entries if there is no key.
     pub fn purge_memory(&self, key: Option<Key>) {
-        match (self.hot(), key) {
+        match (self.hot_tier(), key) {
             (Some(hot), Some(key)) => {
                 for key in [key, other_format_key(&key)] {
                     drop(hot.remove(&key));
@@ -243,17 +246,17 @@ impl Shared {
     }
 
     /// Registers an event loop of the host, whose waiting requests `waker` resumes.
-    pub fn event_loop(&self, waker: Arc<dyn Wake>) -> EventLoop {
-        self.wakers.add(waker)
+    pub fn add_event_loop(&self, waker: Arc<dyn Wake>) -> EventLoop {
+        self.wakers.add_event_loop(waker)
     }
 
     /// Wakes waiting requests, which look up again: their response has arrived, or will not arrive.
-    pub fn wake(&self, waiters: impl IntoIterator<Item = Waiter>) {
+    pub fn wake_waiters(&self, waiters: impl IntoIterator<Item = Waiter>) {
         self.wakers.wake(waiters);
     }
 
     /// Removes a waiter that no longer waits and must not be woken.
-    pub fn forget(&self, waiter: Waiter) {
-        self.wakers.forget(waiter);
+    pub fn forget_waiter(&self, waiter: Waiter) {
+        self.wakers.cancel_wakeup(waiter);
     }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::cache::Key;
 
 /// Maximum number of remembered keys; a later key may replace an earlier one.
-const SLOTS: usize = 1024;
+const MAX_KEYS: usize = 1024;
 
 /// Default time for which a key is remembered, in milliseconds ([`NegativeCache::with_duration`]).
 const DEFAULT_DURATION: u32 = 1_000;
@@ -46,7 +46,7 @@ impl NegativeCache {
     /// Creates a negative cache that remembers each key for `lasts` milliseconds.
     pub fn with_duration(lasts: u32) -> Self {
         Self {
-            places: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(),
+            places: (0..MAX_KEYS).map(|_| AtomicU64::new(0)).collect(),
             clock: AtomicU64::new(0),
             lasts,
         }
@@ -61,19 +61,19 @@ impl NegativeCache {
     }
 
     /// Records that the last response to `key` was not stored, and which requests could use it.
-    pub fn remember(&self, key: &Key, unkept: Uncacheable) {
+    pub fn record_uncacheable(&self, key: &Key, unkept: Uncacheable) {
         let now = self.clock.load(Ordering::Relaxed);
-        let (place, tag) = self.place(key);
-        let until = u64::from(low(now).wrapping_add(self.lasts));
+        let (place, tag) = self.slot_for_key(key);
+        let until = u64::from(low_half(now).wrapping_add(self.lasts));
         let kind = u64::from(unkept == Uncacheable::Shareable) << 32;
         place.store(tag << 33 | kind | until, Ordering::Relaxed);
     }
 
     /// Returns the remembered kind of `key`, if its last response was not stored a moment ago.
     pub fn get(&self, key: &Key, now: u64) -> Option<Uncacheable> {
-        let (place, tag) = self.place(key);
+        let (place, tag) = self.slot_for_key(key);
         let known = place.load(Ordering::Relaxed);
-        let left = low(known).wrapping_sub(low(now));
+        let left = low_half(known).wrapping_sub(low_half(now));
         let is_known = known >> 33 == tag && (1..=self.lasts).contains(&left);
         is_known.then_some(match known >> 32 & 1 {
             0 => Uncacheable::RequesterOnly,
@@ -81,7 +81,7 @@ impl NegativeCache {
         })
     }
 
-    fn place(&self, key: &Key) -> (&AtomicU64, u64) {
+    fn slot_for_key(&self, key: &Key) -> (&AtomicU64, u64) {
         let [one, two, a, b, c, d, ..] = *key;
         let place = usize::from(u16::from_le_bytes([one, two])) % self.places.len();
         let tag = u64::from(u32::from_le_bytes([a, b, c, d]) >> 1);
@@ -90,7 +90,7 @@ impl NegativeCache {
 }
 
 /// Returns the lower half of a time; times are compared modulo 2^32.
-fn low(number: u64) -> u32 {
+fn low_half(number: u64) -> u32 {
     (number & u64::from(u32::MAX)) as u32
 }
 
@@ -104,8 +104,8 @@ mod tests {
             let keys = NegativeCache::default();
             let (one, two, other) = ([1; 32], [2; 32], [3; 32]);
             keys.advance_clock(start);
-            keys.remember(&one, Uncacheable::RequesterOnly);
-            keys.remember(&two, Uncacheable::Shareable);
+            keys.record_uncacheable(&one, Uncacheable::RequesterOnly);
+            keys.record_uncacheable(&two, Uncacheable::Shareable);
             for now in [start, start + 999] {
                 assert_eq!(
                     keys.get(&one, now),
@@ -124,9 +124,9 @@ mod tests {
         let keys = NegativeCache::default();
         let mut other = [1; 32];
         other[5] = 2;
-        keys.remember(&[1; 32], Uncacheable::RequesterOnly);
+        keys.record_uncacheable(&[1; 32], Uncacheable::RequesterOnly);
         assert_eq!(keys.get(&other, 0), None);
-        keys.remember(&other, Uncacheable::Shareable);
+        keys.record_uncacheable(&other, Uncacheable::Shareable);
         assert_eq!(keys.get(&[1; 32], 0), None);
         assert_eq!(keys.get(&other, 0), Some(Uncacheable::Shareable));
     }

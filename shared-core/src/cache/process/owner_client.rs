@@ -41,7 +41,7 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
 
     /// Whether a request of this process may wait for the fetch of another one instead of fetching
     /// the key itself.
-    fn may_wait(&self) -> bool {
+    fn may_follow_flights(&self) -> bool {
         true
     }
 
@@ -52,7 +52,7 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// Returns the token if the owner is not reachable now.
-    fn lookup(
+    fn lookup_at_owner(
         &self,
         key: Key,
         token: Leadership,
@@ -69,11 +69,11 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
 
     /// Takes the entries that [`lookup_all`](Self::lookup_all) has found for `waiter`, as long as
     /// no purge has arrived since; none if it waits no longer.
-    fn claim_all(&self, waiter: Waiter) -> Vec<(Key, Arc<CacheEntry>)>;
+    fn claim_entries(&self, waiter: Waiter) -> Vec<(Key, Arc<CacheEntry>)>;
 
     /// Sends an entry to the owner in the background, to be stored for all processes. It may be
     /// stored for longer `if_final`, which only the owner can decide.
-    fn store(
+    fn store_entry(
         &self,
         key: Key,
         entry: Arc<CacheEntry>,
@@ -87,7 +87,7 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// Returns the outcome with which the caller has to finish the flight now.
-    fn publish(&self, landing: PendingPublish) -> Result<(), (Leadership, FlightOutcome)> {
+    fn publish_response(&self, landing: PendingPublish) -> Result<(), (Leadership, FlightOutcome)> {
         Err((landing.token, FlightOutcome::Answer(landing.entry)))
     }
 
@@ -96,30 +96,30 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
 
     /// Whether entries in memory may be sent at `monotonic`, in milliseconds of `CLOCK_MONOTONIC`.
     /// They may not while a purge may be in effect in other processes already.
-    fn may_send(&self, monotonic: u64) -> bool;
+    fn permits_sending(&self, monotonic: u64) -> bool;
 
     /// Whether a fetched response may be sent to all followers of its flight at `monotonic`, see
     /// [`may_send`](Self::may_send).
-    fn may_share(&self, monotonic: u64) -> bool {
-        self.may_send(monotonic)
+    fn permits_sharing(&self, monotonic: u64) -> bool {
+        self.permits_sending(monotonic)
     }
 
     /// Generation of the last purge that is in effect here.
-    fn generation(&self) -> u64;
+    fn purge_generation(&self) -> u64;
 
     /// Whether no purge has come into effect since `generation`, so that a fetched response may be
     /// sent to earlier followers too.
-    fn holds_since(&self, generation: u64) -> bool {
-        self.generation() == generation
+    fn is_unpurged_since(&self, generation: u64) -> bool {
+        self.purge_generation() == generation
     }
 
     /// Returns the chains that the owner follows, as far as this process has received their states.
-    fn chains(&self) -> &Chains;
+    fn followed_chains(&self) -> &Chains;
 
     /// Returns the dispatch mark of a request that is sent to the node, or `None` if the chain of
     /// the namespace is not followed.
-    fn mark(&self, namespace: &Namespace, _now: u64) -> Option<DispatchMark> {
-        Some(self.chains().get(namespace)?.mark())
+    fn dispatch_mark(&self, namespace: &Namespace, _now: u64) -> Option<DispatchMark> {
+        Some(self.followed_chains().get(namespace)?.dispatch_mark())
     }
 
     /// Reports to the owner a block above the head that is about to be shown to a client; the owner
@@ -130,7 +130,7 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
     /// and `own` is the namespace if `query` names none. `waiter` is woken when the purge is in
     /// effect everywhere or has failed, and [claims](Self::claim_admin_reply) the reply. A reply
     /// that is known at once is returned.
-    fn purge(
+    fn purge_at_owner(
         &self,
         query: &[u8],
         own: Option<&[u8]>,

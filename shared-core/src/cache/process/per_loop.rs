@@ -8,20 +8,20 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
-use crate::lock::locked;
+use crate::lock::lock_ignoring_poison;
 
 thread_local! {
     /// Number of the thread, once it has one. It needs no memory of its own, and is not read with a
     /// single event loop.
-    static NUMBER: Cell<Option<usize>> = const { Cell::new(None) };
+    static THREAD_NUMBER: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
 /// Number of threads that have a number.
-static NUMBERED: AtomicUsize = AtomicUsize::new(0);
+static THREAD_COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// A table for each event loop, so that threads do not contend for one lock.
 #[derive(Debug, Default)]
-pub(super) struct PerLoop<T> {
+pub(super) struct PerEventLoop<T> {
     first: PaddedTable<T>,
     others: OnceLock<Box<[PaddedTable<T>]>>,
 }
@@ -31,7 +31,7 @@ pub(super) struct PerLoop<T> {
 #[repr(align(128))]
 struct PaddedTable<T>(Mutex<T>);
 
-impl<T: Default> PerLoop<T> {
+impl<T: Default> PerEventLoop<T> {
     /// Creates a table for each of `event_loops` event loops, which run on a thread each. Only the
     /// first call has an effect; without it all event loops share one table.
     pub(super) fn set_event_loops(&self, event_loops: usize) {
@@ -42,46 +42,46 @@ impl<T: Default> PerLoop<T> {
     }
 
     /// Locks the table of the event loop that runs on the calling thread.
-    pub(super) fn lock(&self) -> MutexGuard<'_, T> {
+    pub(super) fn lock_loop_table(&self) -> MutexGuard<'_, T> {
         let Some(others) = self.others.get() else {
-            return locked(&self.first.0);
+            return lock_ignoring_poison(&self.first.0);
         };
-        let at = number() % (others.len() + 1);
-        locked(&others.get(at).unwrap_or(&self.first).0)
+        let at = thread_number() % (others.len() + 1);
+        lock_ignoring_poison(&others.get(at).unwrap_or(&self.first).0)
     }
 
     /// Applies a change to all tables, one after another.
     pub(super) fn for_each_loop(&self, mut change: impl FnMut(&mut T)) {
         let others = self.others.get().into_iter().flatten();
         for table in others.chain([&self.first]) {
-            change(&mut locked(&table.0));
+            change(&mut lock_ignoring_poison(&table.0));
         }
     }
 }
 
 /// Returns the number of the calling thread, which it gets at its first call.
-fn number() -> usize {
-    NUMBER.get().unwrap_or_else(|| {
-        let number = NUMBERED.fetch_add(1, Ordering::Relaxed);
-        NUMBER.set(Some(number));
+fn thread_number() -> usize {
+    THREAD_NUMBER.get().unwrap_or_else(|| {
+        let number = THREAD_COUNT.fetch_add(1, Ordering::Relaxed);
+        THREAD_NUMBER.set(Some(number));
         number
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::PerLoop;
+    use super::PerEventLoop;
 
     #[test]
     fn event_loops_lock_different_tables() {
-        let own = PerLoop::<usize>::default();
+        let own = PerEventLoop::<usize>::default();
         own.set_event_loops(4);
         let own = &own;
-        let here = super::number() % 4;
-        let guard = own.lock();
+        let here = super::thread_number() % 4;
+        let guard = own.lock_loop_table();
         let locks_another = || {
-            let is_another = super::number() % 4 != here;
-            is_another.then(|| drop(own.lock())).is_some()
+            let is_another = super::thread_number() % 4 != here;
+            is_another.then(|| drop(own.lock_loop_table())).is_some()
         };
         // threads of other tests have numbers too, and the next one may share this thread's table
         let locked = || std::thread::scope(|scope| scope.spawn(locks_another).join().unwrap());
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn change_of_all_tables_is_visible_to_all_threads() {
         for event_loops in [0, 1, 3] {
-            let own = PerLoop::<Vec<usize>>::default();
+            let own = PerEventLoop::<Vec<usize>>::default();
             own.set_event_loops(event_loops);
             own.set_event_loops(7);
             let mut tables = 0;
@@ -105,7 +105,7 @@ mod tests {
             assert_eq!(tables, expected);
             std::thread::scope(|scope| {
                 for _ in 0..2 * tables {
-                    scope.spawn(|| assert_eq!(*own.lock(), [5]));
+                    scope.spawn(|| assert_eq!(*own.lock_loop_table(), [5]));
                 }
             });
         }

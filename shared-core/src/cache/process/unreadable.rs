@@ -7,44 +7,48 @@ use super::negative_cache::{NegativeCache, Uncacheable};
 use crate::cache::Key;
 
 /// Time for which keys are remembered, in milliseconds.
-const DURATION: u32 = 600_000;
+const KEY_DURATION: u32 = 600_000;
 
 /// A table of the keys whose stored entries failed the strict check, and whose next responses are
 /// checked strictly before they are stored. Any number of threads may use them.
 #[derive(Debug)]
-pub struct Unreadable(NegativeCache);
+pub struct UnreadableKeys(NegativeCache);
 
-impl Default for Unreadable {
+impl Default for UnreadableKeys {
     fn default() -> Self {
-        Self(NegativeCache::with_duration(DURATION))
+        Self(NegativeCache::with_duration(KEY_DURATION))
     }
 }
 
-impl Unreadable {
+impl UnreadableKeys {
     /// Remembers that the entry of `key` failed the strict check at `now`, in milliseconds of the
     /// lookups' clock.
-    pub fn remember(&self, key: &Key, now: u64) {
+    pub fn record_unreadable(&self, key: &Key, now: u64) {
         self.0.advance_clock(now);
-        self.0.remember(key, Uncacheable::RequesterOnly);
+        self.0.record_uncacheable(key, Uncacheable::RequesterOnly);
     }
 
     /// Whether the entry of `key` failed the strict check some time ago.
-    pub fn contains(&self, key: &Key, now: u64) -> bool {
+    pub fn is_unreadable(&self, key: &Key, now: u64) -> bool {
         self.0.get(key, now).is_some()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Unreadable, DURATION};
+    use super::{UnreadableKeys, KEY_DURATION};
 
     #[test]
     fn key_is_forgotten_after_some_time() {
-        let unreadable = Unreadable::default();
+        let unreadable = UnreadableKeys::default();
         let now = 5_000;
-        unreadable.remember(&[1; 32], now);
-        let last = now + u64::from(DURATION);
-        assert!(unreadable.contains(&[1; 32], now) && unreadable.contains(&[1; 32], last - 1));
-        assert!(!unreadable.contains(&[1; 32], last) && !unreadable.contains(&[2; 32], now));
+        unreadable.record_unreadable(&[1; 32], now);
+        let last = now + u64::from(KEY_DURATION);
+        assert!(
+            unreadable.is_unreadable(&[1; 32], now) && unreadable.is_unreadable(&[1; 32], last - 1)
+        );
+        assert!(
+            !unreadable.is_unreadable(&[1; 32], last) && !unreadable.is_unreadable(&[2; 32], now)
+        );
     }
 }

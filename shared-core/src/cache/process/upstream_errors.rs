@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::cache::freshness::is_revert;
 use crate::cache::use_stale::UpstreamFailure;
-use crate::jsonrpc::response::member;
+use crate::jsonrpc::response::first_object_member;
 
 named_enum! {
     /// The kind under which a failed upstream request or a JSON-RPC error is counted in the
@@ -37,7 +37,7 @@ named_enum! {
 }
 
 /// Number of kinds.
-pub const KINDS: usize = UpstreamError::ALL.len();
+pub const ERROR_KINDS: usize = UpstreamError::ALL.len();
 
 impl UpstreamError {
     /// Returns the kind under which a failed upstream request is counted, or `None` for a status
@@ -58,7 +58,8 @@ impl UpstreamError {
         if is_revert(error) {
             return Self::RpcRevert;
         }
-        let code = member(error, "code").and_then(|code| std::str::from_utf8(code).ok());
+        let code =
+            first_object_member(error, "code").and_then(|code| std::str::from_utf8(code).ok());
         match code.and_then(|code| code.parse::<i64>().ok()) {
             Some(-32601) => Self::RpcMethodNotFound,
             Some(-32700 | -32603..=-32600) => Self::RpcInvalid,
@@ -71,20 +72,20 @@ impl UpstreamError {
 /// The numbers of upstream errors by kind that were not added to the metrics yet.
 #[derive(Debug, Default)]
 pub struct UpstreamErrors {
-    counts: [AtomicU64; KINDS],
+    counts: [AtomicU64; ERROR_KINDS],
     has_counts: AtomicBool,
 }
 
 impl UpstreamErrors {
     /// Counts an upstream error of this kind.
-    pub fn record(&self, error: UpstreamError) {
+    pub fn count_error(&self, error: UpstreamError) {
         self.counts[error as usize].fetch_add(1, Ordering::Relaxed);
         self.has_counts.store(true, Ordering::Release);
     }
 
     /// Takes the numbers of errors since the last call, in the order of [`UpstreamError::ALL`], or
     /// returns `None` if there were none.
-    pub fn take_counts(&self) -> Option<[u64; KINDS]> {
+    pub fn take_counts(&self) -> Option<[u64; ERROR_KINDS]> {
         if !self.has_counts.load(Ordering::Relaxed) {
             return None;
         }
@@ -132,9 +133,9 @@ mod tests {
     fn error_counts_are_taken_once() {
         let errors = UpstreamErrors::default();
         assert_eq!(errors.take_counts(), None);
-        errors.record(UpstreamError::Connect);
-        errors.record(UpstreamError::RpcOther);
-        errors.record(UpstreamError::RpcOther);
+        errors.count_error(UpstreamError::Connect);
+        errors.count_error(UpstreamError::RpcOther);
+        errors.count_error(UpstreamError::RpcOther);
         let counts = errors.take_counts().unwrap();
         assert_eq!((counts[0], counts[10]), (1, 2));
         assert_eq!(errors.take_counts(), None);

@@ -2,8 +2,8 @@
 
 use crate::hash_keys::HashMap;
 
-use super::per_loop::PerLoop;
-use crate::cache::vary_key::{short_hash, HeaderNames, VaryKey, NAME_SEPARATOR};
+use super::per_loop::PerEventLoop;
+use crate::cache::vary_key::{truncated_blake3, HeaderNames, VaryKey, NAME_SEPARATOR};
 
 /// Maximum number of routes in the table. Beyond it each new route replaces the least recently used
 /// one. With [`MAX_NAMES_LENGTH`] for each of them the table takes 1.7 MB.
@@ -33,7 +33,7 @@ pub enum VaryUpdate {
 ///
 /// Each lookup reads the table and few change it: with several event loops each has a copy.
 #[derive(Debug, Default)]
-pub struct VaryTable(PerLoop<RouteTable>);
+pub struct VaryTable(PerEventLoop<RouteTable>);
 
 /// A table of fixed size. Clients choose the names of routes, so that many routes that are looked
 /// up once must not replace a route in use: the least recently used one is replaced.
@@ -90,29 +90,29 @@ impl VaryTable {
 
     /// Returns the names of the headers on which responses of the vary key's route depend, or
     /// `None` if none are recorded.
-    pub fn names(&self, scope: &VaryKey) -> Option<HeaderNames> {
-        let mut table = self.0.lock();
+    pub fn recorded_header_names(&self, scope: &VaryKey) -> Option<HeaderNames> {
+        let mut table = self.0.lock_loop_table();
         if table.places.is_empty() {
             return None;
         }
         table
-            .get_and_touch(&short_hash(scope.route_encoding()))
+            .get_and_touch(&truncated_blake3(scope.route_encoding()))
             .cloned()
     }
 
     /// Records that a response depends on the headers `names` (in lower case).
     pub fn record_vary_names(&self, scope: &VaryKey, names: &[String]) -> VaryUpdate {
-        if names.iter().all(|name| scope.covers(name)) {
+        if names.iter().all(|name| scope.covers_header(name)) {
             return VaryUpdate::Covered;
         }
-        let place = short_hash(scope.route_encoding());
+        let place = truncated_blake3(scope.route_encoding());
         // the names of the vary key are included: they may be forgotten here
         let had = scope
-            .names
+            .vary_header_names
             .iter()
             .flat_map(|names| names.split(NAME_SEPARATOR));
         let learnt: Vec<&str> = had.chain(names.iter().map(|name| &**name)).collect();
-        let known = self.0.lock().get(&place).cloned();
+        let known = self.0.lock_loop_table().get(&place).cloned();
         let all = merge_names(known.as_deref(), &learnt);
         if all.len() > MAX_NAMES_LENGTH {
             return VaryUpdate::TooMany;
@@ -149,7 +149,7 @@ mod tests {
     fn recorded_headers_distinguish_requests_of_their_route() {
         let varying = VaryTable::default();
         let place = scope(&["here"]);
-        assert_eq!(varying.names(&place), None);
+        assert_eq!(varying.recorded_header_names(&place), None);
         let learnt = VaryUpdate::New("origin".into());
         assert_eq!(
             varying.record_vary_names(&place, &["origin".into()]),
@@ -157,16 +157,25 @@ mod tests {
         );
         let of = |origin| {
             let mut scope = place.clone();
-            scope.vary(&fields(&[("Origin", origin)]), varying.names(&place));
+            scope.set_vary_headers(
+                &fields(&[("Origin", origin)]),
+                varying.recorded_header_names(&place),
+            );
             scope
         };
-        assert_ne!(of("https://a").encoding(), of("https://b").encoding());
-        assert_eq!(of("https://a").encoding(), of("https://a").encoding());
+        assert_ne!(
+            of("https://a").encoded_parts(),
+            of("https://b").encoded_parts()
+        );
+        assert_eq!(
+            of("https://a").encoded_parts(),
+            of("https://a").encoded_parts()
+        );
         assert_eq!(
             varying.record_vary_names(&of("x"), &["origin".into()]),
             VaryUpdate::Covered
         );
-        assert_eq!(varying.names(&scope(&["there"])), None);
+        assert_eq!(varying.recorded_header_names(&scope(&["there"])), None);
     }
 
     /// Two processes with one store recorded different headers of a route, and the response for a
@@ -178,19 +187,19 @@ mod tests {
             let varying = VaryTable::default();
             let mut scope = scope(&["here"]);
             varying.record_vary_names(&scope, &[name.to_string()]);
-            scope.vary(&request_headers, varying.names(&scope));
+            scope.set_vary_headers(&request_headers, varying.recorded_header_names(&scope));
             scope
         };
         let (tenant, lang) = (learnt("x-tenant"), learnt("x-lang"));
-        assert_ne!(tenant.encoding(), lang.encoding());
-        assert_ne!(tenant.encoding(), scope(&["here"]).encoding());
-        assert_ne!(tenant.encoding(), learnt("x-absent").encoding());
+        assert_ne!(tenant.encoded_parts(), lang.encoded_parts());
+        assert_ne!(tenant.encoded_parts(), scope(&["here"]).encoded_parts());
+        assert_ne!(tenant.encoded_parts(), learnt("x-absent").encoded_parts());
     }
 
     #[test]
     fn header_names_of_the_vary_key_are_recorded_again_when_forgotten() {
         let mut place = scope(&["here"]);
-        place.vary(&fields(&[]), Some("x-tenant".into()));
+        place.set_vary_headers(&fields(&[]), Some("x-tenant".into()));
         let learnt = VaryTable::default().record_vary_names(&place, &["x-lang".into()]);
         assert_eq!(learnt, VaryUpdate::New("x-lang\nx-tenant".into()));
     }
@@ -208,7 +217,7 @@ mod tests {
         });
         std::thread::scope(|scope| {
             for _ in 0..6 {
-                let names = || varying.names(&place);
+                let names = || varying.recorded_header_names(&place);
                 scope.spawn(move || {
                     let all = "origin\nx-lang\nx-tenant";
                     assert_eq!(names().as_deref(), Some(all));
@@ -226,7 +235,7 @@ mod tests {
             varying.record_vary_names(&place(number), &["origin".into()]);
         }
         let known = (0..MAX_ROUTES + 10)
-            .filter(|number| varying.names(&place(*number)).is_some())
+            .filter(|number| varying.recorded_header_names(&place(*number)).is_some())
             .count();
         assert_eq!(known, MAX_ROUTES);
     }
@@ -240,10 +249,14 @@ mod tests {
         }
         for number in 0..3 * MAX_ROUTES {
             varying.record_vary_names(&place("other", number), &["origin".into()]);
-            varying.names(&place("other", number));
-            varying.names(&place("own", number % 100));
+            varying.recorded_header_names(&place("other", number));
+            varying.recorded_header_names(&place("own", number % 100));
         }
-        let is_known = |number: usize| varying.names(&place("own", number)).is_some();
+        let is_known = |number: usize| {
+            varying
+                .recorded_header_names(&place("own", number))
+                .is_some()
+        };
         assert!((0..100).all(is_known));
     }
 

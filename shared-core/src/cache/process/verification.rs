@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Mutex;
 
-use crate::lock::locked;
+use crate::lock::lock_ignoring_poison;
 
 /// The result of comparing a cache hit with a new response of the node in the background.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum HitVerdict {
     /// The node's response is the same.
     Same,
     /// The node's response differs, and the entry was cached for a limited time because it may
@@ -20,12 +20,12 @@ pub enum Verdict {
     Unanswered,
 }
 
-impl Verdict {
+impl HitVerdict {
     /// All verdicts.
     pub const ALL: [Self; 4] = [Self::Same, Self::Changed, Self::Different, Self::Unanswered];
 
     /// Returns the verdict's name in metrics and logs.
-    pub const fn name(self) -> &'static str {
+    pub const fn verdict_name(self) -> &'static str {
         match self {
             Self::Same => "same",
             Self::Changed => "changed",
@@ -41,21 +41,21 @@ const MAX_LINES: usize = 16;
 /// The choice of the hits that a process verifies, the counts of verdicts, and the lines for the
 /// log.
 #[derive(Debug, Default)]
-pub struct Verifications {
+pub struct HitVerifications {
     /// Number of hits from which the share was taken.
     seen: AtomicU64,
     /// Verdicts that were not counted yet.
-    counts: [AtomicU64; Verdict::ALL.len()],
+    counts: [AtomicU64; HitVerdict::ALL.len()],
     /// Whether there are uncounted verdicts.
     has_counts: AtomicBool,
     lines: Mutex<VecDeque<String>>,
     has_lines: AtomicBool,
 }
 
-impl Verifications {
+impl HitVerifications {
     /// Whether one more hit has to be verified, at a rate of `rate` in a million. Due hits are
     /// scattered, so that clients with a regular pattern do not evade verification.
-    pub fn is_due(&self, rate: u32) -> bool {
+    pub fn is_verification_due(&self, rate: u32) -> bool {
         self.pick_due(1, rate).is_some()
     }
 
@@ -64,7 +64,7 @@ impl Verifications {
     pub fn pick_due(&self, hits: usize, rate: u32) -> Option<usize> {
         let first = self.seen.fetch_add(hits as u64, Ordering::Relaxed);
         let due = (0..hits).filter_map(|hit| {
-            let mixed = scatter(first.wrapping_add(hit as u64));
+            let mixed = splitmix_finalize(first.wrapping_add(hit as u64));
             let is_due = mixed % 1_000_000 < u64::from(rate);
             is_due.then_some((mixed / 1_000_000, hit))
         });
@@ -72,17 +72,17 @@ impl Verifications {
     }
 
     /// Counts a verdict, and queues a line for the operator's log if there is one.
-    pub fn record_verdict(&self, verdict: Verdict, line: Option<String>) {
+    pub fn record_verdict(&self, verdict: HitVerdict, line: Option<String>) {
         self.counts[verdict as usize].fetch_add(1, Ordering::Relaxed);
         self.has_counts.store(true, Ordering::Release);
         if let Some(line) = line {
-            self.log(line);
+            self.queue_log_line(line);
         }
     }
 
     /// Queues a line for the host's error log; beyond a maximum number it is dropped.
-    pub fn log(&self, line: String) {
-        let mut lines = locked(&self.lines);
+    pub fn queue_log_line(&self, line: String) {
+        let mut lines = lock_ignoring_poison(&self.lines);
         if lines.len() < MAX_LINES {
             lines.push_back(line);
             self.has_lines.store(true, Ordering::Release);
@@ -91,21 +91,21 @@ impl Verifications {
 
     /// Takes the numbers of verdicts since the last call, in the order of [`Verdict::ALL`], or
     /// returns `None` if there were none.
-    pub fn take_counts(&self) -> Option<[u64; Verdict::ALL.len()]> {
+    pub fn take_counts(&self) -> Option<[u64; HitVerdict::ALL.len()]> {
         if !self.has_counts.load(Ordering::Relaxed) {
             return None;
         }
         self.has_counts.store(false, Ordering::Relaxed);
-        let take = |verdict: Verdict| self.counts[verdict as usize].swap(0, Ordering::AcqRel);
-        Some(Verdict::ALL.map(take))
+        let take = |verdict: HitVerdict| self.counts[verdict as usize].swap(0, Ordering::AcqRel);
+        Some(HitVerdict::ALL.map(take))
     }
 
     /// Takes the oldest queued line for the host's error log.
-    pub fn take_line(&self) -> Option<String> {
+    pub fn take_log_line(&self) -> Option<String> {
         if !self.has_lines.load(Ordering::Acquire) {
             return None;
         }
-        let mut lines = locked(&self.lines);
+        let mut lines = lock_ignoring_poison(&self.lines);
         let line = lines.pop_front();
         self.has_lines.store(!lines.is_empty(), Ordering::Release);
         line
@@ -114,7 +114,7 @@ impl Verifications {
 
 /// Scatters a number with the finalizer of SplitMix64 (Steele, Lea, Flood: Fast Splittable
 /// Pseudorandom Number Generators).
-fn scatter(turn: u64) -> u64 {
+fn splitmix_finalize(turn: u64) -> u64 {
     let mut mixed = turn.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -123,7 +123,7 @@ fn scatter(turn: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Verdict, Verifications};
+    use super::{HitVerdict, HitVerifications};
 
     #[test]
     fn hits_are_due_at_the_rate() {
@@ -132,19 +132,21 @@ mod tests {
             (1_000_000, 100_000, 100_000),
             (10_000, 900, 1100),
         ] {
-            let verified = Verifications::default();
-            let due = (0..100_000).filter(|_| verified.is_due(rate)).count();
+            let verified = HitVerifications::default();
+            let due = (0..100_000)
+                .filter(|_| verified.is_verification_due(rate))
+                .count();
             assert!((least..=most).contains(&due), "{rate}: {due}");
         }
         // also among every tenth request
-        let verified = Verifications::default();
-        let due = (0..100_000).filter(|n| verified.is_due(100_000) && n % 10 == 3);
+        let verified = HitVerifications::default();
+        let due = (0..100_000).filter(|n| verified.is_verification_due(100_000) && n % 10 == 3);
         assert!((800..1200).contains(&due.count()));
     }
 
     #[test]
     fn hits_of_a_batch_are_all_picked_at_times() {
-        let verified = Verifications::default();
+        let verified = HitVerifications::default();
         let mut chosen = [0; 5];
         for _ in 0..1000 {
             chosen[verified.pick_due(5, 1_000_000).unwrap()] += 1;
@@ -159,16 +161,16 @@ mod tests {
 
     #[test]
     fn verdicts_and_log_lines_are_taken_once() {
-        let verified = Verifications::default();
+        let verified = HitVerifications::default();
         assert_eq!(verified.take_counts(), None);
-        verified.record_verdict(Verdict::Same, None);
-        verified.record_verdict(Verdict::Different, Some("a".into()));
+        verified.record_verdict(HitVerdict::Same, None);
+        verified.record_verdict(HitVerdict::Different, Some("a".into()));
         assert_eq!(verified.take_counts(), Some([1, 0, 1, 0]));
         assert_eq!(verified.take_counts(), None);
         for _ in 0..100 {
-            verified.record_verdict(Verdict::Different, Some("b".into()));
+            verified.record_verdict(HitVerdict::Different, Some("b".into()));
         }
-        assert_eq!(verified.take_line().as_deref(), Some("a"));
-        assert_eq!(std::iter::from_fn(|| verified.take_line()).count(), 15);
+        assert_eq!(verified.take_log_line().as_deref(), Some("a"));
+        assert_eq!(std::iter::from_fn(|| verified.take_log_line()).count(), 15);
     }
 }

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, RwLock};
 
-use crate::lock::{locked, read, write};
+use crate::lock::{lock_ignoring_poison, read_ignoring_poison, write_ignoring_poison};
 
 /// The function of a host that resumes waiting requests of one event loop. It is called on any
 /// thread while locks are taken: it queues the wakeup for its event loop, and must not call the
@@ -19,7 +19,7 @@ pub trait Wake: fmt::Debug + Send + Sync {
     fn wake(&self, id: usize);
 
     /// Cancels the wakeup of a waiter that no longer waits.
-    fn cancel(&self, id: usize);
+    fn cancel_wakeup(&self, id: usize);
 }
 
 /// An event loop of the process, by its number; the default is the first.
@@ -28,7 +28,7 @@ pub struct EventLoop(usize);
 
 impl EventLoop {
     /// Returns the waiter for the request that this event loop knows as `id`.
-    pub fn waiter(self, id: usize) -> Waiter {
+    pub fn waiter_with_id(self, id: usize) -> Waiter {
         Waiter {
             event_loop: self,
             id,
@@ -60,8 +60,8 @@ pub struct Wakers(RwLock<Vec<Arc<dyn Wake>>>);
 
 impl Wakers {
     /// Registers an event loop with its waker, for as long as the process lasts.
-    pub fn add(&self, waker: Arc<dyn Wake>) -> EventLoop {
-        let mut wakers = write(&self.0);
+    pub fn add_event_loop(&self, waker: Arc<dyn Wake>) -> EventLoop {
+        let mut wakers = write_ignoring_poison(&self.0);
         wakers.push(waker);
         EventLoop(wakers.len() - 1)
     }
@@ -71,7 +71,7 @@ impl Wakers {
         let mut waiters = waiters.into_iter().peekable();
         // most often there is none
         if waiters.peek().is_some() {
-            let wakers = read(&self.0);
+            let wakers = read_ignoring_poison(&self.0);
             for Waiter { event_loop, id } in waiters {
                 if let Some(waker) = wakers.get(event_loop.0) {
                     waker.wake(id);
@@ -81,10 +81,10 @@ impl Wakers {
     }
 
     /// Cancels the wakeup of a waiter, see [`Wake::cancel`].
-    pub fn forget(&self, Waiter { event_loop, id }: Waiter) {
-        let wakers = read(&self.0);
+    pub fn cancel_wakeup(&self, Waiter { event_loop, id }: Waiter) {
+        let wakers = read_ignoring_poison(&self.0);
         if let Some(waker) = wakers.get(event_loop.0) {
-            waker.cancel(id);
+            waker.cancel_wakeup(id);
         }
     }
 }
@@ -92,26 +92,26 @@ impl Wakers {
 /// A queue of woken requests for an event loop that polls it: their ids in order. A forgotten
 /// waiter is not woken, so that ids may be addresses.
 #[derive(Debug, Default)]
-pub struct Queue(Mutex<VecDeque<usize>>);
+pub struct WakeQueue(Mutex<VecDeque<usize>>);
 
-impl Queue {
+impl WakeQueue {
     /// Takes the id of the request that was woken first and not returned yet.
-    pub fn next(&self) -> Option<usize> {
-        locked(&self.0).pop_front()
+    pub fn next_woken(&self) -> Option<usize> {
+        lock_ignoring_poison(&self.0).pop_front()
     }
 }
 
-impl Wake for Queue {
+impl Wake for WakeQueue {
     fn wake(&self, id: usize) {
-        let mut woken = locked(&self.0);
+        let mut woken = lock_ignoring_poison(&self.0);
         // a waiter that is not woken resumes by itself after its timeout
         if woken.try_reserve(1).is_ok() {
             woken.push_back(id);
         }
     }
 
-    fn cancel(&self, id: usize) {
-        locked(&self.0).retain(|woken| *woken != id);
+    fn cancel_wakeup(&self, id: usize) {
+        lock_ignoring_poison(&self.0).retain(|woken| *woken != id);
     }
 }
 
@@ -119,20 +119,31 @@ impl Wake for Queue {
 mod tests {
     use std::sync::Arc;
 
-    use super::{EventLoop, Queue, Wakers};
+    use super::{EventLoop, WakeQueue, Wakers};
 
     #[test]
     fn waiters_are_woken_on_their_own_event_loop() {
         let wakers = Wakers::default();
-        let queues = [Arc::new(Queue::default()), Arc::new(Queue::default())];
-        let [one, two] = queues.each_ref().map(|queue| wakers.add(queue.clone()));
-        wakers.wake([two.waiter(7), one.waiter(7), two.waiter(5), two.waiter(6)]);
-        wakers.forget(one.waiter(6));
-        wakers.forget(two.waiter(5));
-        let woken = queues.map(|queue| std::iter::from_fn(|| queue.next()).collect::<Vec<_>>());
+        let queues = [
+            Arc::new(WakeQueue::default()),
+            Arc::new(WakeQueue::default()),
+        ];
+        let [one, two] = queues
+            .each_ref()
+            .map(|queue| wakers.add_event_loop(queue.clone()));
+        wakers.wake([
+            two.waiter_with_id(7),
+            one.waiter_with_id(7),
+            two.waiter_with_id(5),
+            two.waiter_with_id(6),
+        ]);
+        wakers.cancel_wakeup(one.waiter_with_id(6));
+        wakers.cancel_wakeup(two.waiter_with_id(5));
+        let woken =
+            queues.map(|queue| std::iter::from_fn(|| queue.next_woken()).collect::<Vec<_>>());
         assert_eq!(woken, [vec![7], vec![7, 6]]);
         // an unknown event loop has no waker
-        wakers.wake([EventLoop(2).waiter(1)]);
-        wakers.forget(EventLoop(2).waiter(1));
+        wakers.wake([EventLoop(2).waiter_with_id(1)]);
+        wakers.cancel_wakeup(EventLoop(2).waiter_with_id(1));
     }
 }

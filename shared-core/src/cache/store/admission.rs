@@ -22,7 +22,7 @@ pub struct AdmissionFilter {
 }
 
 /// Bits per key; with [`PROBES`] the filter has 0.8 % false positives.
-const BITS: usize = 10;
+const BITS_PER_KEY: usize = 10;
 const PROBES: usize = 7;
 
 impl AdmissionFilter {
@@ -32,36 +32,36 @@ impl AdmissionFilter {
     pub fn new(keys: usize, max_age: u64, now: u64) -> Self {
         let words = keys
             .clamp(64, 1 << 32)
-            .saturating_mul(BITS)
+            .saturating_mul(BITS_PER_KEY)
             .div_ceil(64)
             .next_power_of_two();
         Self {
             younger: vec![0; words].into(),
             elder: vec![0; words].into(),
             noted: 0,
-            keys: words * 64 / BITS,
+            keys: words * 64 / BITS_PER_KEY,
             max_age,
             since: now,
         }
     }
 
     /// Records `key`, and returns whether it was requested before.
-    pub fn admit(&mut self, key: &Key, now: u64) -> bool {
+    pub fn record_request(&mut self, key: &Key, now: u64) -> bool {
         // if the clock was set back, the filter is not old
         if self.noted >= self.keys || now.saturating_sub(self.since) > self.max_age {
-            self.rotate(now);
+            self.rotate_generations(now);
         }
-        let noted = contains(&self.younger, key);
+        let noted = filter_contains_key(&self.younger, key);
         if !noted {
-            for (word, bit) in places(&self.younger, key) {
+            for (word, bit) in probe_positions(&self.younger, key) {
                 self.younger[word] |= bit;
             }
             self.noted += 1;
         }
-        noted || contains(&self.elder, key)
+        noted || filter_contains_key(&self.elder, key)
     }
 
-    fn rotate(&mut self, now: u64) {
+    fn rotate_generations(&mut self, now: u64) {
         std::mem::swap(&mut self.younger, &mut self.elder);
         self.younger.fill(0);
         if now.saturating_sub(self.since) > self.max_age.saturating_mul(2) {
@@ -72,17 +72,17 @@ impl AdmissionFilter {
     }
 
     /// Memory of the filters in bytes.
-    pub fn memory(&self) -> usize {
+    pub fn memory_bytes(&self) -> usize {
         size_of_val(&*self.younger) + size_of_val(&*self.elder)
     }
 }
 
-fn contains(filter: &[u64], key: &Key) -> bool {
-    places(filter, key).all(|(word, bit)| filter[word] & bit != 0)
+fn filter_contains_key(filter: &[u64], key: &Key) -> bool {
+    probe_positions(filter, key).all(|(word, bit)| filter[word] & bit != 0)
 }
 
 /// Returns the probes of a key. Keys are hashes: their bytes are as random as any hash of them.
-fn places(filter: &[u64], key: &Key) -> impl Iterator<Item = (usize, u64)> {
+fn probe_positions(filter: &[u64], key: &Key) -> impl Iterator<Item = (usize, u64)> {
     let half = |at: usize| {
         let mut bytes = [0; 8];
         bytes.copy_from_slice(&key[at..at + 8]);
@@ -108,49 +108,49 @@ mod tests {
     #[test]
     fn key_is_admitted_on_its_second_request() {
         let mut admission = AdmissionFilter::new(1000, 1000, 0);
-        assert!(!admission.admit(&key(1), 0));
-        assert!(admission.admit(&key(1), 0));
-        assert!(admission.admit(&key(1), 1000));
-        assert!(!admission.admit(&key(2), 1000));
+        assert!(!admission.record_request(&key(1), 0));
+        assert!(admission.record_request(&key(1), 0));
+        assert!(admission.record_request(&key(1), 1000));
+        assert!(!admission.record_request(&key(2), 1000));
     }
 
     #[test]
     fn last_keys_are_remembered_with_few_false_positives() {
         let mut admission = AdmissionFilter::new(10_000, u64::MAX, 0);
-        let memory = admission.memory();
+        let memory = admission.memory_bytes();
         for round in 0..5u64 {
             let mut mistaken = 0;
             for n in 0..50_000 {
-                mistaken += u32::from(admission.admit(&key(round << 32 | n), 0));
+                mistaken += u32::from(admission.record_request(&key(round << 32 | n), 0));
             }
             assert!(mistaken < 1000, "{mistaken} of 50000");
             for n in 40_000..50_000 {
-                assert!(admission.admit(&key(round << 32 | n), 0), "{n}");
+                assert!(admission.record_request(&key(round << 32 | n), 0), "{n}");
             }
         }
-        assert_eq!(admission.memory(), memory);
+        assert_eq!(admission.memory_bytes(), memory);
         assert!(memory <= 10_000 * 5, "{memory}");
     }
 
     #[test]
     fn keys_older_than_the_maximum_age_are_forgotten() {
         let mut admission = AdmissionFilter::new(1000, 1000, 0);
-        admission.admit(&key(1), 0);
+        admission.record_request(&key(1), 0);
         // a key is remembered for twice the maximum age at most
-        assert!(admission.admit(&key(1), 1001));
+        assert!(admission.record_request(&key(1), 1001));
         let mut admission = AdmissionFilter::new(1000, 1000, 0);
-        admission.admit(&key(1), 0);
-        admission.admit(&key(2), 1001);
-        assert!(!admission.admit(&key(1), 2002));
+        admission.record_request(&key(1), 0);
+        admission.record_request(&key(2), 1001);
+        assert!(!admission.record_request(&key(1), 2002));
         let mut admission = AdmissionFilter::new(1000, 1000, 0);
-        admission.admit(&key(1), 0);
-        assert!(!admission.admit(&key(1), 5000));
+        admission.record_request(&key(1), 0);
+        assert!(!admission.record_request(&key(1), 5000));
     }
 
     #[test]
     fn filter_without_size_works_when_the_clock_is_set_back() {
         let mut admission = AdmissionFilter::new(0, 1000, 5000);
-        assert!(!admission.admit(&key(1), 5000));
-        assert!(admission.admit(&key(1), 0));
+        assert!(!admission.record_request(&key(1), 5000));
+        assert!(admission.record_request(&key(1), 0));
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::cache::class::Class;
 
-use super::rocks::Family;
+use super::rocks::FamilyOptions;
 
 /// The directory, the size and the buffer sizes of a store.
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ pub struct StoreConfig {
 pub const MIN_SIZE: u64 = 16 << 20;
 
 /// Number of the control family; families are numbered in the order of opening.
-pub(super) const CONTROL: usize = 0;
+pub(super) const CONTROL_FAMILY: usize = 0;
 
 /// A column family of entries. Entries with similar lifetimes share SST files, so that short-lived
 /// entries do not evict the others.
@@ -53,7 +53,7 @@ impl EntryFamily {
     }
 
     /// Returns the number of the column family, in the order of opening.
-    pub(super) fn family(self) -> usize {
+    pub(super) fn family_number(self) -> usize {
         1 + self as usize
     }
 }
@@ -81,15 +81,15 @@ impl StoreConfig {
     }
 
     /// Maximum size of the memtables in bytes, without RocksDB's overhead.
-    pub fn memory(&self) -> u64 {
+    pub fn max_memory(&self) -> u64 {
         // one set of memtables is filled while another is flushed
-        2 * self.memtable()
+        2 * self.max_memtable()
     }
 
     /// Maximum number of bytes that are written between two flushes. A flush begins at
     /// [`StoreConfig::write_buffer`], or as soon as the flush in progress has ended. At twice as
     /// many bytes writes are refused, except an entry, of any length, that begins below.
-    pub(super) fn memtable(&self) -> u64 {
+    pub(super) fn max_memtable(&self) -> u64 {
         2 * self.write_buffer + self.max_entry()
     }
 
@@ -110,44 +110,44 @@ impl StoreConfig {
     /// Bytes of SST files with entries. A file is written before the oldest is dropped, and others
     /// may wait for it; a compacted file is written before its inputs are dropped, and nothing is
     /// dropped meanwhile.
-    fn entries(&self) -> u64 {
+    fn max_entry_files(&self) -> u64 {
         let reserve = 8 * self.write_buffer + 2 * self.max_compacted_file();
         self.max_size.saturating_sub(reserve).max(self.max_size / 2)
     }
 
     /// Guaranteed bytes of a family, which the other one can't take.
-    fn share(&self, tables: EntryFamily) -> u64 {
+    fn guaranteed_share(&self, tables: EntryFamily) -> u64 {
         match tables {
-            EntryFamily::Immutable => self.entries() / 4 * 3,
-            EntryFamily::Aging => self.entries() / 4,
+            EntryFamily::Immutable => self.max_entry_files() / 4 * 3,
+            EntryFamily::Aging => self.max_entry_files() / 4,
         }
     }
 
     /// Returns the bytes that each of [`EntryFamily::ALL`] may keep if they use `used` bytes: the
     /// unused part of one share belongs to the other family until the first one grows.
-    pub(super) fn allocate(&self, used: [u64; 2]) -> [u64; 2] {
+    pub(super) fn allocate_space(&self, used: [u64; 2]) -> [u64; 2] {
         let margin = 2 * self.write_buffer;
-        let [immutable, aging] = EntryFamily::ALL.map(|tables| self.share(tables));
+        let [immutable, aging] = EntryFamily::ALL.map(|tables| self.guaranteed_share(tables));
         [
-            self.entries() - aging.min(used[1] + margin),
-            self.entries() - immutable.min(used[0] + margin),
+            self.max_entry_files() - aging.min(used[1] + margin),
+            self.max_entry_files() - immutable.min(used[0] + margin),
         ]
     }
 
-    pub(super) fn families(&self) -> [Family; 3] {
-        let family = |name, fifo_size| Family {
+    pub(super) fn family_options(&self) -> [FamilyOptions; 3] {
+        let family = |name, fifo_size| FamilyOptions {
             name,
             fifo_size,
             write_buffer: self.write_buffer,
             // with RocksDB's overhead
-            memtable: 2 * self.memtable() + (8 << 20),
+            memtable: 2 * self.max_memtable() + (8 << 20),
             joined: self.max_compacted_file(),
         };
         [
             family("default", 0),
             // until their use is known
-            family("immutable", self.entries()),
-            family("aging", self.entries()),
+            family("immutable", self.max_entry_files()),
+            family("aging", self.max_entry_files()),
         ]
     }
 }
@@ -159,16 +159,16 @@ mod tests {
     #[test]
     fn unused_share_of_a_family_belongs_to_the_other() {
         let config = StoreConfig::new("/", 1 << 30);
-        let (all, margin) = (config.entries(), 2 * config.write_buffer);
+        let (all, margin) = (config.max_entry_files(), 2 * config.write_buffer);
         assert!(all > (1 << 30) / 5 * 4);
-        assert_eq!(config.allocate([0, 0]), [all - margin, all - margin]);
+        assert_eq!(config.allocate_space([0, 0]), [all - margin, all - margin]);
         let (immutable, aging) = (all - all / 4, all - all / 4 * 3);
-        assert_eq!(config.allocate([all, 0]), [all - margin, aging]);
-        assert_eq!(config.allocate([0, all]), [immutable, all - margin]);
-        assert_eq!(config.allocate([all, all]), [immutable, aging]);
+        assert_eq!(config.allocate_space([all, 0]), [all - margin, aging]);
+        assert_eq!(config.allocate_space([0, all]), [immutable, all - margin]);
+        assert_eq!(config.allocate_space([all, all]), [immutable, aging]);
         // one family is full, and the other one grows
         for used in (0..all / 4).step_by(1 << 20) {
-            let [immutable, _] = config.allocate([all, used]);
+            let [immutable, _] = config.allocate_space([all, used]);
             assert!(immutable + used <= all, "{used}");
         }
     }

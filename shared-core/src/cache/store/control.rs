@@ -3,15 +3,15 @@
 
 use std::collections::BTreeMap;
 
-use super::config::CONTROL;
+use super::config::CONTROL_FAMILY;
 use super::marker::Marker;
 use super::purges::PurgeRecords;
 use super::rocks::{Rocks, RocksError};
 
-const NAME: &[u8] = b"name";
-pub(super) const SERIAL: &[u8] = b"serial";
-const PURGE: &[u8] = b"purge/";
-const OWNER: &[u8] = b"owner/";
+const NAME_ROW: &[u8] = b"name";
+pub(super) const SERIAL_ROW: &[u8] = b"serial";
+const PURGE_PREFIX: &[u8] = b"purge/";
+const OWNER_PREFIX: &[u8] = b"owner/";
 
 /// The rows that wait for a durable write, and the marker file that counts these writes; writes are
 /// made one at a time.
@@ -33,7 +33,7 @@ pub(super) struct ControlRows {
 }
 
 /// Reads all rows of the control family when the database is opened, so that damage shows at once.
-pub(super) fn read(rocks: &Rocks) -> Result<ControlRows, RocksError> {
+pub(super) fn read_control_rows(rocks: &Rocks) -> Result<ControlRows, RocksError> {
     let mut control = ControlRows {
         name: None,
         serial: 0,
@@ -41,16 +41,16 @@ pub(super) fn read(rocks: &Rocks) -> Result<ControlRows, RocksError> {
     };
     let mut purges = Vec::new();
     let mut sound = true;
-    let mut rows = rocks.rows(CONTROL, &[], &[0xff])?;
+    let mut rows = rocks.iterate_rows(CONTROL_FAMILY, &[], &[0xff])?;
     while let Some((key, value)) = rows.next_row()? {
-        if let Some(row) = key.strip_prefix(PURGE) {
+        if let Some(row) = key.strip_prefix(PURGE_PREFIX) {
             match value.try_into() {
                 Ok(generation) => purges.push((row.to_vec(), u64::from_be_bytes(generation))),
                 Err(_) => sound = false,
             }
-        } else if key == NAME {
+        } else if key == NAME_ROW {
             control.name = value.try_into().ok();
-        } else if key == SERIAL {
+        } else if key == SERIAL_ROW {
             control.serial = value.try_into().map_or(0, u64::from_be_bytes);
         }
     }
@@ -58,7 +58,7 @@ pub(super) fn read(rocks: &Rocks) -> Result<ControlRows, RocksError> {
         let rows = purges
             .iter()
             .map(|(row, generation)| (&row[..], *generation));
-        control.purges = PurgeRecords::load(rows);
+        control.purges = PurgeRecords::load_rows(rows);
     }
     Ok(control)
 }
@@ -66,12 +66,12 @@ pub(super) fn read(rocks: &Rocks) -> Result<ControlRows, RocksError> {
 /// Returns the rows of the control family of a new database: its name, serial and purges.
 pub(super) fn first_rows(name: &[u8; 16], purges: &PurgeRecords) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut rows = vec![
-        (NAME.to_vec(), name.to_vec()),
-        (SERIAL.to_vec(), 0u64.to_be_bytes().to_vec()),
+        (NAME_ROW.to_vec(), name.to_vec()),
+        (SERIAL_ROW.to_vec(), 0u64.to_be_bytes().to_vec()),
     ];
     rows.extend(
         purges
-            .rows()
+            .all_rows()
             .into_iter()
             .map(|(row, generation)| (purge_row(&row), generation.to_be_bytes().to_vec())),
     );
@@ -80,15 +80,15 @@ pub(super) fn first_rows(name: &[u8; 16], purges: &PurgeRecords) -> Vec<(Vec<u8>
 
 /// Returns the row key of a purge.
 pub(super) fn purge_row(row: &[u8]) -> Vec<u8> {
-    [PURGE, row].concat()
+    [PURGE_PREFIX, row].concat()
 }
 
 /// Returns the row key of a value of the owner.
 pub(super) fn owner_row(key: &[u8]) -> Vec<u8> {
-    [OWNER, key].concat()
+    [OWNER_PREFIX, key].concat()
 }
 
 /// Returns the owner's key of a row.
 pub(super) fn owner_key(row: &[u8]) -> Option<&[u8]> {
-    row.strip_prefix(OWNER)
+    row.strip_prefix(OWNER_PREFIX)
 }

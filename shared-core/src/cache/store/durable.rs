@@ -5,28 +5,32 @@
 
 use std::sync::atomic::Ordering;
 
-use super::config::CONTROL;
+use super::config::CONTROL_FAMILY;
 use super::control::{self, DurableWriter};
 use super::entries::{Store, StoreError};
 use super::rocks::{RocksError, Write};
 use crate::cache::entry::store_attributes::PurgeScope;
-use crate::faults::{die_if, Fault};
-use crate::lock::{locked, write};
+use crate::faults::{abort_if_injected, Fault};
+use crate::lock::{lock_ignoring_poison, write_ignoring_poison};
 
 impl Store {
     /// Purges the entries in `scope` that were requested from the node before. From this call on
     /// they are not found. If it returns `Ok`, the purge is durable. After an error it is in effect
     /// until this process ends: it must not be acknowledged, and may be retried. Returns the
     /// generation: matching entries of an older one are purged.
-    pub fn purge(&self, scope: &PurgeScope) -> Result<u64, StoreError> {
-        self.purge_with(scope, Vec::new())
+    pub fn purge_entries(&self, scope: &PurgeScope) -> Result<u64, StoreError> {
+        self.purge_with_owner_rows(scope, Vec::new())
     }
 
     /// Purges like [`purge`](Self::purge), and removes the owner's rows of `keys` in the same
     /// write.
-    pub fn purge_with(&self, scope: &PurgeScope, keys: Vec<Vec<u8>>) -> Result<u64, StoreError> {
-        let mut lasting = locked(&self.lasting);
-        let (generation, changes) = write(&self.purges).add(scope);
+    pub fn purge_with_owner_rows(
+        &self,
+        scope: &PurgeScope,
+        keys: Vec<Vec<u8>>,
+    ) -> Result<u64, StoreError> {
+        let mut lasting = lock_ignoring_poison(&self.lasting);
+        let (generation, changes) = write_ignoring_poison(&self.purges).add_purge(scope);
         for (row, generation) in changes {
             let value = generation.map(|at| at.to_be_bytes().to_vec());
             lasting.rows.insert(control::purge_row(&row), value);
@@ -41,7 +45,7 @@ impl Store {
     /// Stores or removes (`None`) values of the owner by key, all or none, and as durable as a
     /// purge.
     pub fn put_durable(&self, rows: &[(&[u8], Option<&[u8]>)]) -> Result<(), StoreError> {
-        let mut lasting = locked(&self.lasting);
+        let mut lasting = lock_ignoring_poison(&self.lasting);
         for (key, value) in rows {
             let value = value.map(<[u8]>::to_vec);
             lasting.rows.insert(control::owner_row(key), value);
@@ -52,18 +56,18 @@ impl Store {
     /// Stores or removes a value of the owner, as durable as an entry that is stored next: no crash
     /// keeps that entry and loses this value. It does not flush.
     pub fn put_with_next_flush(&self, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
-        let mut lasting = locked(&self.lasting);
+        let mut lasting = lock_ignoring_poison(&self.lasting);
         let key = control::owner_row(key);
         // a waiting older row must not be written later
         lasting.rows.remove(&key);
         let write = match value {
             Some(value) => Write::Put {
-                family: CONTROL,
+                family: CONTROL_FAMILY,
                 key: &key,
                 value: [value, &[]],
             },
             None => Write::Remove {
-                family: CONTROL,
+                family: CONTROL_FAMILY,
                 key: &key,
             },
         };
@@ -76,7 +80,9 @@ impl Store {
 
     /// Returns the owner's value of `key`.
     pub fn control_get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, RocksError> {
-        let value = self.rocks.get(CONTROL, &control::owner_row(key), false)?;
+        let value = self
+            .rocks
+            .get(CONTROL_FAMILY, &control::owner_row(key), false)?;
         Ok(value.map(|value| value.to_vec()))
     }
 
@@ -85,7 +91,7 @@ impl Store {
         let first = control::owner_row(prefix);
         let end = [&first[..], &[0xff; 40]].concat();
         let mut keys = Vec::new();
-        let mut rows = self.rocks.rows(CONTROL, &first, &end)?;
+        let mut rows = self.rocks.iterate_rows(CONTROL_FAMILY, &first, &end)?;
         while let Some((row, _)) = rows.next_row()? {
             keys.extend(control::owner_key(row).map(<[u8]>::to_vec));
         }
@@ -98,26 +104,26 @@ impl Store {
         let serial = lasting.marker.serial + 1;
         let number = serial.to_be_bytes();
         let mut writes = vec![Write::Put {
-            family: CONTROL,
-            key: control::SERIAL,
+            family: CONTROL_FAMILY,
+            key: control::SERIAL_ROW,
             value: [&number, &[]],
         }];
         writes.extend(lasting.rows.iter().map(|(key, value)| match value {
             Some(value) => Write::Put {
-                family: CONTROL,
+                family: CONTROL_FAMILY,
                 key,
                 value: [value, &[]],
             },
             None => Write::Remove {
-                family: CONTROL,
+                family: CONTROL_FAMILY,
                 key,
             },
         }));
         self.classify_write(self.rocks.write(&writes, false))?;
         self.unflushed.store(true, Ordering::SeqCst);
-        die_if(Fault::DieUnflushed);
+        abort_if_injected(Fault::DieUnflushed);
         self.flush_entries()?;
-        die_if(Fault::DieWritten);
+        abort_if_injected(Fault::DieWritten);
         // the database may be one write ahead of its marker, but not behind
         lasting.marker.serial = serial;
         let marker = lasting.marker.write(&self.config.path);

@@ -19,7 +19,7 @@ use super::store_health::{StoreHealth, StoreHealthChange, WriteError};
 use super::{open, record};
 use crate::cache::entry::store_attributes::StoreAttributes;
 use crate::cache::Key;
-use crate::lock::{locked, read};
+use crate::lock::{lock_ignoring_poison, read_ignoring_poison};
 
 /// An open store of cache entries in RocksDB, with its purges, its limits and its health.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ impl StoredEntry {
 }
 
 /// Returns the newer entry; a key may have been stored in both families.
-fn newer(one: Option<StoredEntry>, other: Option<StoredEntry>) -> Option<StoredEntry> {
+fn newer_entry(one: Option<StoredEntry>, other: Option<StoredEntry>) -> Option<StoredEntry> {
     let (Some(first), Some(second)) = (&one, &other) else {
         return one.or(other);
     };
@@ -122,8 +122,8 @@ impl Deref for StoredEntry {
 impl Store {
     /// Opens the store in `config.path`, and creates one if there is none or the present one is
     /// damaged. `now` is in milliseconds since 1970.
-    pub fn open(config: &StoreConfig, now: u64) -> Result<(Self, OpenOutcome), OpenError> {
-        let opened = open::open(config, now)?;
+    pub fn open_store(config: &StoreConfig, now: u64) -> Result<(Self, OpenOutcome), OpenError> {
+        let opened = open::open_database(config, now)?;
         let store = Self {
             rocks: Arc::new(opened.rocks),
             config: config.clone(),
@@ -145,24 +145,30 @@ impl Store {
             busy: AtomicU64::new(0),
         };
         // all entries are in SST files
-        store.note_flush(store.rocks.sequence());
+        store.record_flush(store.rocks.newest_sequence());
         store.update_file_stats();
         Ok((store, opened.opening))
     }
 
     /// Stores `body` under `key`, and replaces the former entry. It can be read at once, and
     /// survives a crash from the next flush on.
-    pub fn put(&self, key: &Key, header: &RecordHeader, body: &[u8]) -> Result<(), StoreError> {
+    pub fn put_entry(
+        &self,
+        key: &Key,
+        header: &RecordHeader,
+        body: &[u8],
+    ) -> Result<(), StoreError> {
         if body.len() as u64 > self.config.max_entry() {
             return Err(StoreError::TooLarge);
         }
-        if self.refuses(key, &header.about) {
+        if self.is_entry_purged(key, &header.about) {
             return Err(StoreError::Purged);
         }
-        let head = record::encode(key, header, self.rocks.sequence(), body.len());
+        let head =
+            record::encode_record_head(key, header, self.rocks.newest_sequence(), body.len());
         let head = head.ok_or(StoreError::TooLarge)?;
         let write = Write::Put {
-            family: EntryFamily::for_class(header.about.class).family(),
+            family: EntryFamily::for_class(header.about.class).family_number(),
             key,
             value: [&head, body],
         };
@@ -182,7 +188,8 @@ impl Store {
     /// Returns the entry of `key` if it is fresh at `now` (milliseconds since 1970). An unreadable
     /// entry is a miss, and counted.
     pub fn get(&self, key: &Key, now: u64) -> Option<StoredEntry> {
-        self.stale(key).filter(|stored| stored.is_fresh(now))
+        self.get_with_stale(key)
+            .filter(|stored| stored.is_fresh(now))
     }
 
     /// Returns the fresh entry of `key` from memory and the page cache. It never waits for the
@@ -192,42 +199,48 @@ impl Store {
     /// Returns [`WouldBlock`] if [`get`](Self::get) has to read the disk.
     pub fn get_nonblocking(&self, key: &Key, now: u64) -> Result<Option<StoredEntry>, WouldBlock> {
         let [one, other] = EntryFamily::ALL.map(|tables| {
-            match self.rocks.get(tables.family(), key, true) {
+            match self.rocks.get(tables.family_number(), key, true) {
                 // counted by the read that waits
                 Err(_) => Err(WouldBlock),
-                Ok(value) => Ok(value.and_then(|value| self.decode(key, tables, value))),
+                Ok(value) => Ok(value.and_then(|value| self.decode_entry(key, tables, value))),
             }
         });
-        Ok(newer(one?, other?).filter(|stored| stored.is_fresh(now)))
+        Ok(newer_entry(one?, other?).filter(|stored| stored.is_fresh(now)))
     }
 
     /// Whether `key` may have an entry. It reads memory only, and never waits for the disk; it
     /// answers most lookups of absent keys.
     pub fn may_contain(&self, key: &Key) -> bool {
-        let mut families = EntryFamily::ALL.map(EntryFamily::family).into_iter();
+        let mut families = EntryFamily::ALL.map(EntryFamily::family_number).into_iter();
         families.any(|family| self.rocks.may_contain(family, key))
     }
 
     /// Returns the entry of `key`, fresh or stale, unless it was purged.
-    pub fn stale(&self, key: &Key) -> Option<StoredEntry> {
-        let [one, other] =
-            EntryFamily::ALL.map(|tables| match self.rocks.get(tables.family(), key, false) {
-                Ok(value) => self.decode(key, tables, value?),
+    pub fn get_with_stale(&self, key: &Key) -> Option<StoredEntry> {
+        let [one, other] = EntryFamily::ALL.map(|tables| {
+            match self.rocks.get(tables.family_number(), key, false) {
+                Ok(value) => self.decode_entry(key, tables, value?),
                 Err(_) => {
                     self.read_errors.fetch_add(1, Ordering::Relaxed);
                     None
                 }
-            });
-        newer(one, other)
+            }
+        });
+        newer_entry(one, other)
     }
 
     /// Decodes an entry. Returns `None` if it was purged or is damaged.
-    fn decode(&self, key: &Key, tables: EntryFamily, value: PinnedValue) -> Option<StoredEntry> {
-        let Some((header, sequence, body)) = record::decode(key, &value) else {
+    fn decode_entry(
+        &self,
+        key: &Key,
+        tables: EntryFamily,
+        value: PinnedValue,
+    ) -> Option<StoredEntry> {
+        let Some((header, sequence, body)) = record::decode_record(key, &value) else {
             self.read_errors.fetch_add(1, Ordering::Relaxed);
             return None;
         };
-        if self.refuses(key, &header.about) {
+        if self.is_entry_purged(key, &header.about) {
             self.refused.fetch_add(1, Ordering::Relaxed);
             return None;
         }
@@ -243,18 +256,18 @@ impl Store {
     }
 
     /// Whether a purge covers the entry with these attributes under `key`.
-    pub fn refuses(&self, key: &Key, about: &StoreAttributes) -> bool {
-        read(&self.purges).is_purged(key, about)
+    pub fn is_entry_purged(&self, key: &Key, about: &StoreAttributes) -> bool {
+        read_ignoring_poison(&self.purges).is_purged(key, about)
     }
 
     /// Returns the [`StoreAttributes::generation`] of a request that is sent to the node now.
-    pub fn generation(&self) -> u64 {
-        read(&self.purges).generation()
+    pub fn purge_generation(&self) -> u64 {
+        read_ignoring_poison(&self.purges).newest_generation()
     }
 
     /// Flushes and closes the store. Dropping the last user flushes too, without a report of a
     /// failure.
-    pub fn close(self) -> Result<(), StoreError> {
+    pub fn flush_and_close(self) -> Result<(), StoreError> {
         self.flush()
     }
 
@@ -265,8 +278,11 @@ impl Store {
     pub fn power_cut(&self, to: &std::path::Path, synced_names: bool) -> io::Result<()> {
         // copied first: a marker that is newer than the database would count as a loss
         std::fs::create_dir_all(to)?;
-        marker::copy(&self.config.path, to)?;
-        if !self.rocks.power_cut(&to.join(open::DATABASE), synced_names) {
+        marker::copy_marker(&self.config.path, to)?;
+        if !self
+            .rocks
+            .power_cut(&to.join(open::DATABASE_FOLDER), synced_names)
+        {
             return Err(io::Error::other("no power cut was prepared, or it failed"));
         }
         Ok(())
@@ -274,15 +290,15 @@ impl Store {
 
     /// Takes the change of the store's health that has to be logged, or returns `None` if there is
     /// none.
-    pub fn next_event(&self) -> Option<StoreHealthChange> {
-        locked(&self.storing).next_event()
+    pub fn next_health_change(&self) -> Option<StoreHealthChange> {
+        lock_ignoring_poison(&self.storing).next_health_change()
     }
 
     /// Translates the result of a write, and updates the health of the store.
     pub(super) fn classify_write(&self, written: Result<(), RocksError>) -> Result<(), StoreError> {
         match written {
             Ok(()) => {
-                let mut storing = locked(&self.storing);
+                let mut storing = lock_ignoring_poison(&self.storing);
                 // a memtable may accept a write that the disk does not yet
                 if storing.off.is_some() && self.rocks.background_error().is_none() {
                     storing.off = None;
@@ -295,7 +311,7 @@ impl Store {
             }
             Err(failure) => {
                 let reason = WriteError::from(&failure);
-                locked(&self.storing).off = Some(reason.clone());
+                lock_ignoring_poison(&self.storing).off = Some(reason.clone());
                 Err(StoreError::Off(reason))
             }
         }

@@ -25,7 +25,7 @@ impl Store {
     ) -> Result<usize, StoreError> {
         let mut count = 0;
         for (place, family) in EntryFamily::ALL
-            .map(EntryFamily::family)
+            .map(EntryFamily::family_number)
             .into_iter()
             .enumerate()
         {
@@ -33,16 +33,16 @@ impl Store {
             let dropped = self.rocks.drop_before(family, before);
             count += *dropped.as_ref().unwrap_or(&0);
             self.classify_write(dropped.map(drop))?;
-            let tables = self.rocks.tables(family);
+            let tables = self.rocks.sst_files(family);
             let young = now.saturating_sub(renews) / 1_000;
-            let first = first_made(&tables, young, self.flushed.load(Ordering::Relaxed));
+            let first = first_sequence_since(&tables, young, self.flushed.load(Ordering::Relaxed));
             self.aged[place].store(first, Ordering::Relaxed);
         }
         Ok(count)
     }
 
     /// Records that the writes up to `sequence` are in SST files.
-    pub(super) fn note_flush(&self, sequence: u64) {
+    pub(super) fn record_flush(&self, sequence: u64) {
         self.flushed.store(sequence, Ordering::Relaxed);
     }
 }
@@ -50,7 +50,7 @@ impl Store {
 /// Returns the sequence number of the first entry in an SST file that was created at `young`
 /// (seconds since 1970) or later, or in a memtable, which has the entries from `flushed` on at
 /// least. An entry has the sequence number of the write before it.
-fn first_made(tables: &[SstFile], young: u64, flushed: u64) -> u64 {
+fn first_sequence_since(tables: &[SstFile], young: u64, flushed: u64) -> u64 {
     let young = tables.iter().filter(|table| table.made >= young);
     let first = young
         .map(|table| table.smallest_sequence.saturating_sub(1))
@@ -60,7 +60,7 @@ fn first_made(tables: &[SstFile], young: u64, flushed: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{first_made, SstFile};
+    use super::{first_sequence_since, SstFile};
 
     #[test]
     fn entry_in_a_young_file_or_in_memory_is_not_old() {
@@ -80,12 +80,16 @@ mod tests {
             // the flush of the newest file is not recorded yet
             (31, 190, 190),
         ] {
-            assert_eq!(first_made(&tables, young, flushed), first, "{young}");
+            assert_eq!(
+                first_sequence_since(&tables, young, flushed),
+                first,
+                "{young}"
+            );
         }
         // a compaction with the oldest file: its sequence numbers are 0
         let joined = [table(30, 0), table(10, 0)];
-        assert_eq!(first_made(&joined, 20, 300), 0);
-        assert_eq!(first_made(&joined, 31, 300), 300);
-        assert_eq!(first_made(&[], 0, 7), 7);
+        assert_eq!(first_sequence_since(&joined, 20, 300), 0);
+        assert_eq!(first_sequence_since(&joined, 31, 300), 300);
+        assert_eq!(first_sequence_since(&[], 0, 7), 7);
     }
 }

@@ -6,15 +6,15 @@ use super::config::{EntryFamily, FamilyLimits};
 use super::entries::{Store, StoreError};
 use super::rocks::{self, RocksError};
 use super::store_health::WriteError;
-use crate::faults::{injected_once, Fault};
-use crate::lock::locked;
+use crate::faults::{is_fault_injected_once, Fault};
+use crate::lock::lock_ignoring_poison;
 
 /// Overhead of a memtable row besides key and value, in bytes.
 const ROW_OVERHEAD: u64 = 64;
 
 /// Bytes that RocksDB writes besides SST files: with less free space no compaction begins, and a
 /// full disk is not tried again.
-const MIN_FREE: u64 = 8 << 20;
+const MIN_FREE_SPACE: u64 = 8 << 20;
 
 /// Upper bound of the bytes that RocksDB writes when its options are changed.
 const MAX_OPTIONS_FILE: u64 = 1 << 20;
@@ -69,14 +69,14 @@ impl Store {
     /// and more often while nothing is stored.
     pub fn flush(&self) -> Result<(), StoreError> {
         if let Some(failure) = self.rocks.background_error() {
-            self.resume(&failure)?;
+            self.resume_writes(&failure)?;
         }
-        if locked(&self.storing).off.is_some() {
+        if lock_ignoring_poison(&self.storing).off.is_some() {
             self.unflushed.store(true, Ordering::SeqCst);
         }
         self.flush_entries()?;
         self.update_file_stats();
-        let mut lasting = locked(&self.lasting);
+        let mut lasting = lock_ignoring_poison(&self.lasting);
         if !lasting.rows.is_empty() {
             self.write_durable(&mut lasting)?;
         }
@@ -84,46 +84,50 @@ impl Store {
     }
 
     /// Resumes writing after a background error.
-    fn resume(&self, failure: &RocksError) -> Result<(), StoreError> {
+    fn resume_writes(&self, failure: &RocksError) -> Result<(), StoreError> {
         let reason = WriteError::from(failure);
-        locked(&self.storing).off = Some(reason.clone());
+        lock_ignoring_poison(&self.storing).off = Some(reason.clone());
         // a retry would fill the disk for a moment, for all its users
-        if failure.is_no_space() && self.free() < self.memtables() + MIN_FREE {
+        if failure.is_no_space() && self.free_disk_space() < self.memtable_bytes() + MIN_FREE_SPACE
+        {
             return Err(StoreError::Off(reason));
         }
-        self.classify_write(self.rocks.resume())
+        self.classify_write(self.rocks.resume_after_error())
     }
 
     /// Writes the memtables to disk if they have entries.
     pub(super) fn flush_entries(&self) -> Result<(), StoreError> {
         // callers that arrive during a flush wait until it is done
-        let _flushing = locked(&self.flushing);
+        let _flushing = lock_ignoring_poison(&self.flushing);
         if !self.unflushed.swap(false, Ordering::SeqCst) {
             return Ok(());
         }
         self.in_memory.store(0, Ordering::Relaxed);
-        let sequence = self.rocks.sequence();
-        let flushed = if injected_once(Fault::FailFlush) {
-            Err(RocksError::other("injected fault"))
+        let sequence = self.rocks.newest_sequence();
+        let flushed = if is_fault_injected_once(Fault::FailFlush) {
+            Err(RocksError::without_code("injected fault"))
         } else {
             self.rocks.flush()
         };
         match flushed {
-            Ok(()) => self.note_flush(sequence),
+            Ok(()) => self.record_flush(sequence),
             Err(_) => self.unflushed.store(true, Ordering::SeqCst),
         }
         self.classify_write(flushed)
     }
 
     /// Bytes in memtables.
-    pub(super) fn memtables(&self) -> u64 {
-        (0..self.config.families().len())
-            .map(|family| self.rocks.property(family, "rocksdb.size-all-mem-tables"))
+    pub(super) fn memtable_bytes(&self) -> u64 {
+        (0..self.config.family_options().len())
+            .map(|family| {
+                self.rocks
+                    .numeric_property(family, "rocksdb.size-all-mem-tables")
+            })
             .sum()
     }
 
     /// Bytes that are free on the disk for users other than root.
-    fn free(&self) -> u64 {
+    fn free_disk_space(&self) -> u64 {
         rustix::fs::statvfs(&self.config.path)
             .map_or(u64::MAX, |disk| disk.f_bavail.saturating_mul(disk.f_frsize))
     }
@@ -132,19 +136,19 @@ impl Store {
     /// that a quarter more of their class would evict. SST files are compacted as long as there is
     /// space for the longest one.
     pub(super) fn update_file_stats(&self) {
-        let tables = EntryFamily::ALL.map(|tables| self.rocks.tables(tables.family()));
+        let tables = EntryFamily::ALL.map(|tables| self.rocks.sst_files(tables.family_number()));
         let used = tables
             .each_ref()
             .map(|tables| tables.iter().map(|table| table.size).sum());
-        let wanted = self.config.allocate(used);
-        let free = self.free();
-        let joins = free >= 2 * self.config.max_compacted_file() + MIN_FREE;
-        let mut room = locked(&self.room);
+        let wanted = self.config.allocate_space(used);
+        let free = self.free_disk_space();
+        let joins = free >= 2 * self.config.max_compacted_file() + MIN_FREE_SPACE;
+        let mut room = lock_ignoring_poison(&self.room);
         let differs = |n: usize| wanted[n].abs_diff(room.sizes[n]) >= self.config.write_buffer;
         // RocksDB writes a file for each change of options
         if free >= MAX_OPTIONS_FILE && (differs(0) || differs(1) || joins != room.joins) {
             let set = |n: usize| {
-                let family = EntryFamily::ALL[n].family();
+                let family = EntryFamily::ALL[n].family_number();
                 self.rocks.set_fifo_limits(family, wanted[n], joins)
             };
             if set(0).is_ok() && set(1).is_ok() {
@@ -160,14 +164,17 @@ impl Store {
             } else {
                 room.sizes[n]
             };
-            self.old[n].store(first_young(tables, size / 4 * 3), Ordering::Relaxed);
+            self.old[n].store(
+                first_young_sequence(tables, size / 4 * 3),
+                Ordering::Relaxed,
+            );
         }
     }
 }
 
 /// Returns the sequence number of the oldest write in the newest SST files with `young` bytes in
 /// total; 0 if these are all files.
-fn first_young(tables: &[rocks::SstFile], young: u64) -> u64 {
+fn first_young_sequence(tables: &[rocks::SstFile], young: u64) -> u64 {
     let mut bytes = 0;
     let mut first = u64::MAX;
     for table in tables {

@@ -20,14 +20,14 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 /// Format of the store, including the database.
-pub(super) const FORMAT: u64 = 3;
+pub(super) const STORE_FORMAT: u64 = 3;
 
-pub(super) const FILE: &str = "sszip-store";
-const NEW: &str = "sszip-store.new";
-const TITLE: &str = "sszip-store ";
+pub(super) const MARKER_FILE: &str = "sszip-store";
+const NEW_MARKER_FILE: &str = "sszip-store.new";
+const MARKER_TITLE: &str = "sszip-store ";
 
 /// Mode of files of the store, which other users must not read. nginx sets no umask.
-pub(super) const PRIVATE: u32 = 0o600;
+pub(super) const PRIVATE_MODE: u32 = 0o600;
 
 /// The content of the marker file, which records what the database must contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub(super) enum MarkerError {
 impl Marker {
     /// Reads the marker in `folder`; returns `None` if there is none.
     pub(super) fn read(folder: &Path) -> Result<Option<Self>, MarkerError> {
-        let text = match fs::read(folder.join(FILE)) {
+        let text = match fs::read(folder.join(MARKER_FILE)) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(MarkerError::Io(error)),
@@ -76,10 +76,10 @@ impl Marker {
         };
         let mut lines = content.lines();
         let mut line = |title: &str| lines.next()?.strip_prefix(title);
-        let format = line(TITLE).and_then(|format| format.parse().ok());
+        let format = line(MARKER_TITLE).and_then(|format| format.parse().ok());
         match format {
-            Some(FORMAT) => {}
-            Some(format) if format > FORMAT => return Err(MarkerError::Newer(format)),
+            Some(STORE_FORMAT) => {}
+            Some(format) if format > STORE_FORMAT => return Err(MarkerError::Newer(format)),
             Some(format) => return Err(MarkerError::Older(format)),
             None => return Err(damaged),
         }
@@ -95,10 +95,10 @@ impl Marker {
         }
     }
 
-    fn text(&self) -> String {
+    fn format_text(self) -> String {
         let name = u128::from_be_bytes(self.name);
         let content = format!(
-            "{TITLE}{FORMAT}\nname {name:032x}\nserial {}\n",
+            "{MARKER_TITLE}{STORE_FORMAT}\nname {name:032x}\nserial {}\n",
             self.serial
         );
         let crc = crc32fast::hash(content.as_bytes());
@@ -107,25 +107,25 @@ impl Marker {
 
     /// Replaces the marker file in `folder` atomically. It is on disk when this returns.
     pub(super) fn write(&self, folder: &Path) -> io::Result<()> {
-        let new = folder.join(NEW);
+        let new = folder.join(NEW_MARKER_FILE);
         let mut file = File::options()
             .create(true)
             .truncate(true)
             .write(true)
-            .mode(PRIVATE)
+            .mode(PRIVATE_MODE)
             .open(&new)?;
         // a file that an earlier attempt has left keeps its own mode
-        file.set_permissions(Permissions::from_mode(PRIVATE))?;
-        file.write_all(self.text().as_bytes())?;
+        file.set_permissions(Permissions::from_mode(PRIVATE_MODE))?;
+        file.write_all(self.format_text().as_bytes())?;
         file.sync_all()?;
         drop(file);
-        fs::rename(&new, folder.join(FILE))?;
+        fs::rename(&new, folder.join(MARKER_FILE))?;
         sync_folder(folder)
     }
 
     /// Removes the marker in `folder`, if there is one. The removal is on disk when this returns.
     pub(super) fn remove(folder: &Path) -> io::Result<()> {
-        for file in [FILE, NEW] {
+        for file in [MARKER_FILE, NEW_MARKER_FILE] {
             match fs::remove_file(folder.join(file)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -142,13 +142,13 @@ pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
 
 /// Copies the marker of one directory to another.
 #[cfg(feature = "faults")]
-pub(super) fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    fs::copy(from.join(FILE), to.join(FILE)).map(drop)
+pub(super) fn copy_marker(from: &Path, to: &Path) -> io::Result<()> {
+    fs::copy(from.join(MARKER_FILE), to.join(MARKER_FILE)).map(drop)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Marker, MarkerError, FORMAT};
+    use super::{Marker, MarkerError, STORE_FORMAT};
 
     const MARKER: Marker = Marker {
         name: [0xa7; 16],
@@ -157,14 +157,14 @@ mod tests {
 
     #[test]
     fn serialized_marker_is_parsed_unchanged() {
-        let text = MARKER.text();
+        let text = MARKER.format_text();
         assert_eq!(Marker::parse(&text).unwrap(), MARKER);
         assert!(text.starts_with("sszip-store 3\nname a7a7"));
     }
 
     #[test]
     fn changed_marker_is_reported_as_damaged() {
-        let text = MARKER.text();
+        let text = MARKER.format_text();
         for length in 0..text.len() {
             assert!(matches!(
                 Marker::parse(&text[..length]),
@@ -186,9 +186,9 @@ mod tests {
             let crc = crc32fast::hash(content.as_bytes());
             Marker::parse(&format!("{content}crc32 {crc:08x}\n"))
         };
-        let newer = parse(FORMAT + 1);
-        assert!(matches!(newer, Err(MarkerError::Newer(format)) if format == FORMAT + 1));
-        let older = parse(FORMAT - 1);
-        assert!(matches!(older, Err(MarkerError::Older(format)) if format == FORMAT - 1));
+        let newer = parse(STORE_FORMAT + 1);
+        assert!(matches!(newer, Err(MarkerError::Newer(format)) if format == STORE_FORMAT + 1));
+        let older = parse(STORE_FORMAT - 1);
+        assert!(matches!(older, Err(MarkerError::Older(format)) if format == STORE_FORMAT - 1));
     }
 }

@@ -56,7 +56,7 @@ mod store_health;
 pub use admission::AdmissionFilter;
 pub use config::{StoreConfig, MIN_SIZE};
 pub use entries::{Store, StoreError, StoredEntry, WouldBlock};
-pub use open::{Damage, OpenError, OpenOutcome};
+pub use open::{OpenError, OpenOutcome, StoreDamage};
 pub use purges::{PurgeRecords, PurgeRow, MAX_RANGES, MAX_RECORDS};
 pub use record::RecordHeader;
 pub use status::StoreStatus;

@@ -19,21 +19,21 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{fcntl_lock, FlockOperation};
 
-use crate::faults::{die_if, Fault};
+use crate::faults::{abort_if_injected, Fault};
 
-use super::config::{StoreConfig, CONTROL, MIN_SIZE};
+use super::config::{StoreConfig, CONTROL_FAMILY, MIN_SIZE};
 use super::control;
-use super::marker::{sync_folder, Marker, MarkerError, FILE, PRIVATE};
+use super::marker::{sync_folder, Marker, MarkerError, MARKER_FILE, PRIVATE_MODE};
 use super::purges::PurgeRecords;
 use super::rocks::{Rocks, RocksError, Write};
 
-pub(super) const DATABASE: &str = "db";
-const OPENING: &str = "opening";
-const LOCK: &str = "LOCK";
+pub(super) const DATABASE_FOLDER: &str = "db";
+const OPENING_FILE: &str = "opening";
+const LOCK_FILE: &str = "LOCK";
 /// Maximum number of attempts to open a database before it is set aside.
 const MAX_OPENINGS: u64 = 5;
 /// Bytes that have to be free when it is opened.
-const PROBE: usize = 1 << 20;
+const PROBE_LENGTH: usize = 1 << 20;
 /// Maximum number of databases that were set aside and are kept.
 const MAX_BROKEN: usize = 2;
 
@@ -48,7 +48,7 @@ pub enum OpenOutcome {
     /// The store was damaged or too old, and was replaced by an empty one.
     SetAside {
         /// Damage that was found.
-        damage: Damage,
+        damage: StoreDamage,
         /// Directory of its remains, if there are any.
         to: Option<PathBuf>,
     },
@@ -57,7 +57,7 @@ pub enum OpenOutcome {
 /// The damage, or the older format, that made the process set a store aside and create an empty
 /// one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Damage {
+pub enum StoreDamage {
     /// The marker file is missing, or the creation of the store was interrupted.
     #[error("its database has no marker file")]
     NoMarker,
@@ -162,37 +162,39 @@ pub(super) struct OpenDatabase {
 /// The result of a failed attempt to reopen a database: damage, after which it is replaced, or an
 /// error.
 enum OpenFailure {
-    Damaged(Damage),
+    Damaged(StoreDamage),
     Error(OpenError),
 }
 
 impl From<RocksError> for OpenFailure {
     fn from(failure: RocksError) -> Self {
-        Self::Damaged(Damage::Unreadable(failure.to_string()))
+        Self::Damaged(StoreDamage::Unreadable(failure.to_string()))
     }
 }
 
 /// Opens or creates the database. `now` is in milliseconds since 1970: it becomes the generation of
 /// a new store, so that entries that were fetched for an earlier one are older.
-pub(super) fn open(config: &StoreConfig, now: u64) -> Result<OpenDatabase, OpenError> {
+pub(super) fn open_database(config: &StoreConfig, now: u64) -> Result<OpenDatabase, OpenError> {
     if config.max_size < MIN_SIZE {
         return Err(OpenError::TooSmall {
             max_size: config.max_size,
         });
     }
     let folder = &config.path;
-    own_folder(folder)?;
-    let lock = lock(folder)?;
-    probe(folder)?;
-    let database = folder.join(DATABASE);
-    let exists = exists(&database)?;
+    prepare_folder(folder)?;
+    let lock = lock_folder(folder)?;
+    probe_folder(folder)?;
+    let database = folder.join(DATABASE_FOLDER);
+    let exists = path_exists(&database)?;
     let found = match Marker::read(folder) {
-        Ok(Some(marker)) if exists => reopen(config, &database, marker),
-        Ok(Some(_)) => Err(OpenFailure::Damaged(Damage::NoDatabase)),
-        Ok(None) if exists => Err(OpenFailure::Damaged(Damage::NoMarker)),
-        Ok(None) => create(config, &database, now, OpenOutcome::Fresh).map_err(OpenFailure::Error),
-        Err(MarkerError::Damaged) => Err(OpenFailure::Damaged(Damage::Marker)),
-        Err(MarkerError::Older(format)) => Err(OpenFailure::Damaged(Damage::Older(format))),
+        Ok(Some(marker)) if exists => reopen_database(config, &database, marker),
+        Ok(Some(_)) => Err(OpenFailure::Damaged(StoreDamage::NoDatabase)),
+        Ok(None) if exists => Err(OpenFailure::Damaged(StoreDamage::NoMarker)),
+        Ok(None) => {
+            create_database(config, &database, now, OpenOutcome::Fresh).map_err(OpenFailure::Error)
+        }
+        Err(MarkerError::Damaged) => Err(OpenFailure::Damaged(StoreDamage::Marker)),
+        Err(MarkerError::Older(format)) => Err(OpenFailure::Damaged(StoreDamage::Older(format))),
         Err(MarkerError::Newer(format)) => Err(OpenFailure::Error(OpenError::Newer { format })),
         Err(MarkerError::Io(error)) => Err(OpenFailure::Error(io_error(folder, error))),
     };
@@ -200,14 +202,14 @@ pub(super) fn open(config: &StoreConfig, now: u64) -> Result<OpenDatabase, OpenE
         Ok(opened) => opened,
         Err(OpenFailure::Error(error)) => return Err(error),
         Err(OpenFailure::Damaged(damage)) => {
-            probe(folder)?;
-            refuse_foreign(folder)?;
+            probe_folder(folder)?;
+            refuse_foreign_files(folder)?;
             let set_aside = set_aside(folder).map_err(|error| io_error(folder, error));
             let opening = OpenOutcome::SetAside {
                 damage,
                 to: set_aside?,
             };
-            create(config, &database, now, opening)?
+            create_database(config, &database, now, opening)?
         }
     };
     end_opening(folder)?;
@@ -223,31 +225,31 @@ fn io_error(path: &Path, error: io::Error) -> OpenError {
     }
 }
 
-fn exists(path: &Path) -> Result<bool, OpenError> {
+fn path_exists(path: &Path) -> Result<bool, OpenError> {
     path.try_exists().map_err(|error| io_error(path, error))
 }
 
 /// Creates the directory if necessary, and checks that it belongs to this user and can be written.
-fn own_folder(folder: &Path) -> Result<(), OpenError> {
+fn prepare_folder(folder: &Path) -> Result<(), OpenError> {
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(folder)
         .map_err(|error| io_error(folder, error))?;
     // of a link its target counts
-    own(folder, folder.metadata())?;
-    refuse_full(folder)
+    check_owner(folder, folder.metadata())?;
+    refuse_other_files(folder)
 }
 
 /// Refuses a directory with other files: a store creates and removes files in its directory, so
 /// that it must be a store's, or empty.
-fn refuse_full(folder: &Path) -> Result<(), OpenError> {
+fn refuse_other_files(folder: &Path) -> Result<(), OpenError> {
     let io = |error| io_error(folder, error);
     let mut first = None;
     for entry in fs::read_dir(folder).map_err(io)? {
         let entry = entry.map_err(io)?;
         let name = entry.file_name();
-        if name == LOCK || name == FILE || name == DATABASE {
+        if name == LOCK_FILE || name == MARKER_FILE || name == DATABASE_FOLDER {
             return Ok(());
         }
         // a directory of the file system, if one is mounted here
@@ -261,7 +263,7 @@ fn refuse_full(folder: &Path) -> Result<(), OpenError> {
     }
 }
 
-fn own(path: &Path, metadata: io::Result<Metadata>) -> Result<(), OpenError> {
+fn check_owner(path: &Path, metadata: io::Result<Metadata>) -> Result<(), OpenError> {
     let owner = metadata.map_err(|error| io_error(path, error))?.uid();
     let user = rustix::process::geteuid().as_raw();
     if owner == user {
@@ -276,9 +278,9 @@ fn own(path: &Path, metadata: io::Result<Metadata>) -> Result<(), OpenError> {
 
 /// Checks that the directory can be written, and has space for the files that RocksDB creates when
 /// it opens: without it, a failure is no damage.
-fn probe(folder: &Path) -> Result<(), OpenError> {
+fn probe_folder(folder: &Path) -> Result<(), OpenError> {
     let probe = folder.join("probe");
-    let written = fs::write(&probe, vec![0; PROBE]);
+    let written = fs::write(&probe, vec![0; PROBE_LENGTH]);
     let removed = fs::remove_file(&probe);
     written
         .and(removed)
@@ -286,13 +288,13 @@ fn probe(folder: &Path) -> Result<(), OpenError> {
 }
 
 /// Refuses files of another user, which are no damage of the database.
-fn refuse_foreign(folder: &Path) -> Result<(), OpenError> {
-    for folder in [folder, &folder.join(DATABASE)] {
+fn refuse_foreign_files(folder: &Path) -> Result<(), OpenError> {
+    for folder in [folder, &folder.join(DATABASE_FOLDER)] {
         match fs::read_dir(folder) {
             Ok(entries) => {
                 for entry in entries {
                     let entry = entry.map_err(|error| io_error(folder, error))?;
-                    own(&entry.path(), entry.metadata())?;
+                    check_owner(&entry.path(), entry.metadata())?;
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -304,24 +306,24 @@ fn refuse_foreign(folder: &Path) -> Result<(), OpenError> {
 
 /// Takes the directory's lock, which ends with the process, and checks whether a tool of RocksDB
 /// holds the lock of the database.
-fn lock(folder: &Path) -> Result<File, OpenError> {
-    let path = folder.join(LOCK);
+fn lock_folder(folder: &Path) -> Result<File, OpenError> {
+    let path = folder.join(LOCK_FILE);
     let file = File::options()
         .create(true)
         .truncate(false)
         .write(true)
-        .mode(PRIVATE)
+        .mode(PRIVATE_MODE)
         .open(&path)
         .map_err(|error| io_error(&path, error))?;
     // the file of an earlier version was writable for all users
-    file.set_permissions(Permissions::from_mode(PRIVATE))
+    file.set_permissions(Permissions::from_mode(PRIVATE_MODE))
         .map_err(|error| io_error(&path, error))?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Err(OpenError::Locked),
         Err(TryLockError::Error(error)) => return Err(io_error(&path, error)),
     }
-    let path = folder.join(DATABASE).join(LOCK);
+    let path = folder.join(DATABASE_FOLDER).join(LOCK_FILE);
     match File::options().write(true).open(&path) {
         // released when the file is closed
         Ok(file) => match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -341,50 +343,55 @@ fn lock(folder: &Path) -> Result<File, OpenError> {
 /// Debian's assertions, may abort the process when it finds damage, and a supervisor would restart
 /// it forever.
 fn begin_opening(folder: &Path) -> Result<(), OpenFailure> {
-    let path = folder.join(OPENING);
+    let path = folder.join(OPENING_FILE);
     let io = |error| OpenFailure::Error(io_error(&path, error));
     let mut file = File::options()
         .create(true)
         .append(true)
-        .mode(PRIVATE)
+        .mode(PRIVATE_MODE)
         .open(&path)
         .map_err(io)?;
     if file.metadata().map_err(io)?.len() >= MAX_OPENINGS {
-        return Err(OpenFailure::Damaged(Damage::CrashedOpening));
+        return Err(OpenFailure::Damaged(StoreDamage::CrashedOpening));
     }
     file.write_all(b"x").map_err(io)
 }
 
 fn end_opening(folder: &Path) -> Result<(), OpenError> {
-    match fs::remove_file(folder.join(OPENING)) {
+    match fs::remove_file(folder.join(OPENING_FILE)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(io_error(&folder.join(OPENING), error))
+            Err(io_error(&folder.join(OPENING_FILE), error))
         }
         _ => Ok(()),
     }
 }
 
-fn reopen(
+fn reopen_database(
     config: &StoreConfig,
     database: &Path,
     marker: Marker,
 ) -> Result<OpenDatabase, OpenFailure> {
     begin_opening(&config.path)?;
-    die_if(Fault::DieOpening);
-    let rocks = Rocks::open(database, &config.families(), config.block_cache, false)?;
-    let control = control::read(&rocks)?;
+    abort_if_injected(Fault::DieOpening);
+    let rocks = Rocks::open_database(
+        database,
+        &config.family_options(),
+        config.block_cache,
+        false,
+    )?;
+    let control = control::read_control_rows(&rocks)?;
     if control.name != Some(marker.name) {
-        return Err(OpenFailure::Damaged(Damage::OtherDatabase));
+        return Err(OpenFailure::Damaged(StoreDamage::OtherDatabase));
     }
     // an unacknowledged write may be in the database and not in the marker
     if control.serial < marker.serial {
-        return Err(OpenFailure::Damaged(Damage::LostWrites {
+        return Err(OpenFailure::Damaged(StoreDamage::LostWrites {
             found: control.serial,
             wanted: marker.serial,
         }));
     }
     let purges = control.purges.ok_or_else(|| {
-        OpenFailure::Damaged(Damage::Unreadable(
+        OpenFailure::Damaged(StoreDamage::Unreadable(
             "the rows of its purges are invalid".into(),
         ))
     })?;
@@ -400,7 +407,7 @@ fn reopen(
 }
 
 /// Creates a database. The marker is written last: an interrupted creation has none.
-fn create(
+fn create_database(
     config: &StoreConfig,
     database: &Path,
     now: u64,
@@ -408,16 +415,16 @@ fn create(
 ) -> Result<OpenDatabase, OpenError> {
     let folder = &config.path;
     Marker::remove(folder).map_err(|error| io_error(folder, error))?;
-    let rocks = Rocks::open(database, &config.families(), config.block_cache, true)
+    let rocks = Rocks::open_database(database, &config.family_options(), config.block_cache, true)
         .map_err(OpenError::Database)?;
-    let name = random_name().map_err(|error| io_error(Path::new(RANDOM), error))?;
+    let name = random_name().map_err(|error| io_error(Path::new(RANDOM_DEVICE), error))?;
     let marker = Marker { name, serial: 0 };
     let purges = PurgeRecords::new(now);
     let rows = control::first_rows(&name, &purges);
     let writes: Vec<_> = rows
         .iter()
         .map(|(key, value)| Write::Put {
-            family: CONTROL,
+            family: CONTROL_FAMILY,
             key,
             value: [value, &[]],
         })
@@ -426,7 +433,7 @@ fn create(
         .write(&writes, false)
         .and_then(|()| rocks.flush())
         .map_err(OpenError::Database)?;
-    die_if(Fault::DieMade);
+    abort_if_injected(Fault::DieMade);
     sync_folder(folder)
         .and_then(|()| marker.write(folder))
         .map_err(|error| io_error(folder, error))?;
@@ -438,22 +445,22 @@ fn create(
     })
 }
 
-const RANDOM: &str = "/dev/urandom";
+const RANDOM_DEVICE: &str = "/dev/urandom";
 
 fn random_name() -> io::Result<[u8; 16]> {
     let mut name = [0; 16];
-    File::open(RANDOM)?.read_exact(&mut name)?;
+    File::open(RANDOM_DEVICE)?.read_exact(&mut name)?;
     Ok(name)
 }
 
 /// Renames the database, if there is one, and keeps the last few of these directories. SST files
 /// and logs are removed: they may be as large as the store, and the other files show the cause.
 fn set_aside(folder: &Path) -> io::Result<Option<PathBuf>> {
-    let database = folder.join(DATABASE);
+    let database = folder.join(DATABASE_FOLDER);
     if !database.try_exists()? {
         return Ok(None);
     }
-    let mut broken = numbered(folder)?;
+    let mut broken = list_set_aside(folder)?;
     let next = broken.last().map_or(1, |(number, _)| number + 1);
     let to = folder.join(format!("broken-{next}"));
     fs::rename(&database, &to)?;
@@ -472,7 +479,7 @@ fn set_aside(folder: &Path) -> io::Result<Option<PathBuf>> {
 }
 
 /// Returns the databases that were set aside before, the oldest first.
-fn numbered(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+fn list_set_aside(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();

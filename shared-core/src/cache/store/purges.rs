@@ -42,7 +42,7 @@ impl PurgeRecords {
     }
 
     /// Returns the generation of a request that is sent to the node now.
-    pub fn generation(&self) -> u64 {
+    pub fn newest_generation(&self) -> u64 {
         self.newest
     }
 
@@ -66,14 +66,14 @@ impl PurgeRecords {
         ];
         let named = scopes.iter().flatten();
         let named = named.filter_map(|scope| self.records.get(scope));
-        let ranges = self.ranges(about.namespace);
-        let ranges = ranges.filter(|(range, _)| range.covers(key, about));
+        let ranges = self.block_ranges(about.namespace);
+        let ranges = ranges.filter(|(range, _)| range.covers_entry(key, about));
         let mut purges = named.chain(ranges.map(|(_, purge)| purge));
         purges.any(|purge| about.generation < *purge)
     }
 
     /// Returns the block ranges that were purged in a namespace.
-    fn ranges(&self, namespace: Namespace) -> btree_map::Range<'_, PurgeScope, u64> {
+    fn block_ranges(&self, namespace: Namespace) -> btree_map::Range<'_, PurgeScope, u64> {
         let only = |block| PurgeScope::Blocks {
             namespace,
             from: block,
@@ -84,55 +84,55 @@ impl PurgeRecords {
 
     /// Records a purge of `scope` under a new generation. Returns its generation, and the changes
     /// of the rows for [`load`](Self::load). An empty range purges nothing.
-    pub fn add(&mut self, scope: &PurgeScope) -> (u64, Vec<PurgeRow>) {
+    pub fn add_purge(&mut self, scope: &PurgeScope) -> (u64, Vec<PurgeRow>) {
         self.newest += 1;
-        let mut changes = vec![(NEWEST.to_vec(), Some(self.newest))];
+        let mut changes = vec![(NEWEST_ROW.to_vec(), Some(self.newest))];
         if !matches!(scope, PurgeScope::Blocks { from, to, .. } if from > to) {
-            self.record(scope.clone(), &mut changes);
+            self.record_scope(scope.clone(), &mut changes);
         }
         if let PurgeScope::Blocks { namespace, .. } = *scope {
-            if self.ranges(namespace).count() > MAX_RANGES {
-                self.record(PurgeScope::Namespace(namespace), &mut changes);
+            if self.block_ranges(namespace).count() > MAX_RANGES {
+                self.record_scope(PurgeScope::Namespace(namespace), &mut changes);
             }
         }
         if self.records.len() > MAX_RECORDS {
-            self.record(PurgeScope::Everything, &mut changes);
+            self.record_scope(PurgeScope::Everything, &mut changes);
         }
         (self.newest, changes)
     }
 
     /// Records a purge, and removes the records that it covers.
-    fn record(&mut self, scope: PurgeScope, changes: &mut Vec<PurgeRow>) {
+    fn record_scope(&mut self, scope: PurgeScope, changes: &mut Vec<PurgeRow>) {
         if !matches!(scope, PurgeScope::Method { .. } | PurgeScope::Key(_)) {
             self.records.retain(|old, _| {
                 let stays = !is_covered_by(old, &scope);
                 if !stays {
-                    changes.push((row(old), None));
+                    changes.push((scope_row(old), None));
                 }
                 stays
             });
         }
-        changes.push((row(&scope), Some(self.newest)));
+        changes.push((scope_row(&scope), Some(self.newest)));
         self.records.insert(scope, self.newest);
     }
 
     /// Number of recorded purge scopes, including everything, which always has a record.
-    pub fn count(&self) -> usize {
+    pub fn record_count(&self) -> usize {
         self.records.len()
     }
 
     /// Returns all rows for [`load`](Self::load).
-    pub fn rows(&self) -> Vec<(Vec<u8>, u64)> {
+    pub fn all_rows(&self) -> Vec<(Vec<u8>, u64)> {
         let records = self.records.iter();
-        let rows = records.map(|(scope, generation)| (row(scope), *generation));
-        rows.chain([(NEWEST.to_vec(), self.newest)]).collect()
+        let rows = records.map(|(scope, generation)| (scope_row(scope), *generation));
+        rows.chain([(NEWEST_ROW.to_vec(), self.newest)]).collect()
     }
 
     /// Loads the records from their rows, in any order. Returns `None` if a row is invalid.
-    pub fn load<'a>(rows: impl IntoIterator<Item = (&'a [u8], u64)>) -> Option<Self> {
+    pub fn load_rows<'a>(rows: impl IntoIterator<Item = (&'a [u8], u64)>) -> Option<Self> {
         let mut purges = Self::new(0);
         for (row, generation) in rows {
-            if row == NEWEST {
+            if row == NEWEST_ROW {
                 purges.newest = generation;
                 continue;
             }
@@ -175,9 +175,9 @@ fn is_covered_by(part: &PurgeScope, all: &PurgeScope) -> bool {
 }
 
 /// Row key of the newest generation, which is no serialized scope.
-const NEWEST: &[u8] = &[0xff];
+const NEWEST_ROW: &[u8] = &[0xff];
 
-fn row(scope: &PurgeScope) -> Vec<u8> {
+fn scope_row(scope: &PurgeScope) -> Vec<u8> {
     // hashes, numbers and strings can always be serialized
     postcard::to_allocvec(scope).unwrap_or_default()
 }

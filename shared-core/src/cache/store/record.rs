@@ -26,49 +26,49 @@ pub struct RecordHeader {
 }
 
 /// Version of the format. A record of another version is invalid, and so a miss.
-const VERSION: u8 = 2;
+const RECORD_VERSION: u8 = 2;
 /// Length of version and head length in bytes.
-const FIXED: usize = 3;
-const CHECKSUM: usize = 4;
+const FIXED_LENGTH: usize = 3;
+const CHECKSUM_LENGTH: usize = 4;
 
 /// The sequence number of RocksDB's newest write when the record was made, which is its position in
 /// the order in which SST files are removed; and the length of its body.
 type SequenceNumber = (u64, u64);
 
 /// Encodes the bytes before a body of `body` bytes. Returns `None` if they are too long.
-pub(super) fn encode(
+pub(super) fn encode_record_head(
     key: &Key,
     header: &RecordHeader,
     sequence: u64,
     body: usize,
 ) -> Option<Vec<u8>> {
     let place: SequenceNumber = (sequence, body as u64);
-    let mut head = postcard::to_extend(&(place, header), vec![VERSION, 0, 0]).ok()?;
-    let length = u16::try_from(head.len() - FIXED).ok()?;
-    head[1..FIXED].copy_from_slice(&length.to_le_bytes());
-    head.extend(checksum(key, &head).to_le_bytes());
+    let mut head = postcard::to_extend(&(place, header), vec![RECORD_VERSION, 0, 0]).ok()?;
+    let length = u16::try_from(head.len() - FIXED_LENGTH).ok()?;
+    head[1..FIXED_LENGTH].copy_from_slice(&length.to_le_bytes());
+    head.extend(record_checksum(key, &head).to_le_bytes());
     Some(head)
 }
 
 /// Decodes the record of `key`: its header, its sequence number, and the start of its body. Returns
 /// `None` if it is invalid, or the record of another key.
-pub(super) fn decode(key: &Key, value: &[u8]) -> Option<(RecordHeader, u64, usize)> {
-    let &[version, low, high] = value.first_chunk::<FIXED>()?;
-    if version != VERSION {
+pub(super) fn decode_record(key: &Key, value: &[u8]) -> Option<(RecordHeader, u64, usize)> {
+    let &[version, low, high] = value.first_chunk::<FIXED_LENGTH>()?;
+    if version != RECORD_VERSION {
         return None;
     }
-    let length = FIXED + usize::from(u16::from_le_bytes([low, high]));
+    let length = FIXED_LENGTH + usize::from(u16::from_le_bytes([low, high]));
     let (head, rest) = value.split_at_checked(length)?;
-    let (stored, body) = rest.split_first_chunk::<CHECKSUM>()?;
-    if checksum(key, head) != u32::from_le_bytes(*stored) {
+    let (stored, body) = rest.split_first_chunk::<CHECKSUM_LENGTH>()?;
+    if record_checksum(key, head) != u32::from_le_bytes(*stored) {
         return None;
     }
     let ((sequence, body_length), header): (SequenceNumber, RecordHeader) =
-        postcard::from_bytes(&head[FIXED..]).ok()?;
-    (body_length == body.len() as u64).then_some((header, sequence, length + CHECKSUM))
+        postcard::from_bytes(&head[FIXED_LENGTH..]).ok()?;
+    (body_length == body.len() as u64).then_some((header, sequence, length + CHECKSUM_LENGTH))
 }
 
-fn checksum(key: &Key, head: &[u8]) -> u32 {
+fn record_checksum(key: &Key, head: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(key);
     hasher.update(head);
@@ -77,7 +77,7 @@ fn checksum(key: &Key, head: &[u8]) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{decode, encode, RecordHeader};
+    use super::{decode_record, encode_record_head, RecordHeader};
     use crate::cache::class::Class;
     use crate::cache::entry::store_attributes::StoreAttributes;
 
@@ -98,7 +98,7 @@ mod tests {
     }
 
     fn stored(header: &RecordHeader, body: &[u8]) -> Vec<u8> {
-        let head = encode(&[9; 32], header, 41, body.len()).unwrap();
+        let head = encode_record_head(&[9; 32], header, 41, body.len()).unwrap();
         [&head, body].concat()
     }
 
@@ -110,20 +110,20 @@ mod tests {
                 for body in [&b""[..], b"body", &[0; 100_000]] {
                     let header = header(method, block);
                     let value = stored(&header, body);
-                    let (read, sequence, start) = decode(&[9; 32], &value).unwrap();
+                    let (read, sequence, start) = decode_record(&[9; 32], &value).unwrap();
                     assert_eq!((read, sequence), (header, 41));
                     assert_eq!(&value[start..], body);
                 }
             }
         }
         let too_long = "m".repeat(70_000);
-        assert!(encode(&[9; 32], &header(Some(&too_long), None), 41, 0).is_none());
+        assert!(encode_record_head(&[9; 32], &header(Some(&too_long), None), 41, 0).is_none());
     }
 
     #[test]
     fn changed_truncated_or_moved_record_is_invalid() {
         let value = stored(&header(Some("eth_chainId"), Some(5)), b"body");
-        let is_record = |key: u8, value: &[u8]| decode(&[key; 32], value).is_some();
+        let is_record = |key: u8, value: &[u8]| decode_record(&[key; 32], value).is_some();
         assert!(is_record(9, &value) && !is_record(8, &value));
         assert!((0..value.len()).all(|length| !is_record(9, &value[..length])));
         assert!(!is_record(9, &[&value[..], b"x"].concat()));

@@ -22,7 +22,7 @@ mod ffi {
     use super::{c_char, NonNull};
 
     #[repr(C)]
-    pub struct Status {
+    pub struct CallStatus {
         pub code: u8,
         pub subcode: u8,
         pub message: [c_char; 254],
@@ -30,14 +30,14 @@ mod ffi {
 
     #[repr(C)]
     #[derive(Clone, Copy, Debug)]
-    pub struct Bytes {
+    pub struct ByteSlice {
         pub data: *const u8,
         pub size: usize,
     }
 
     #[repr(C)]
     pub struct ColumnFamily {
-        pub name: Bytes,
+        pub name: ByteSlice,
         pub fifo_size: u64,
         pub write_buffer: u64,
         pub memtable: u64,
@@ -45,8 +45,8 @@ mod ffi {
     }
 
     #[repr(C)]
-    pub struct Options {
-        pub path: Bytes,
+    pub struct RocksOptions {
+        pub path: ByteSlice,
         pub families: *const ColumnFamily,
         pub family_count: usize,
         pub block_cache: u64,
@@ -54,81 +54,96 @@ mod ffi {
     }
 
     #[repr(C)]
-    pub struct Write {
+    pub struct RowWrite {
         pub family: u32,
         pub remove: u8,
-        pub key: Bytes,
-        pub value: [Bytes; 2],
+        pub key: ByteSlice,
+        pub value: [ByteSlice; 2],
     }
 
-    pub enum Db {}
-    pub enum Value {}
-    pub enum Iterator {}
+    pub enum Database {}
+    pub enum PinnedBytes {}
+    pub enum RawIterator {}
 
     extern "C" {
-        pub fn sszip_rocks_open(options: *const Options, status: *mut Status) -> *mut Db;
+        pub fn sszip_rocks_open(
+            options: *const RocksOptions,
+            status: *mut CallStatus,
+        ) -> *mut Database;
         pub fn sszip_rocks_prepare();
-        pub fn sszip_rocks_close(db: NonNull<Db>, status: *mut Status);
+        pub fn sszip_rocks_close(db: NonNull<Database>, status: *mut CallStatus);
         pub fn sszip_rocks_write(
-            db: NonNull<Db>,
-            writes: *const Write,
+            db: NonNull<Database>,
+            writes: *const RowWrite,
             count: usize,
             wal: u8,
-            status: *mut Status,
+            status: *mut CallStatus,
         );
         pub fn sszip_rocks_set_fifo(
-            db: NonNull<Db>,
+            db: NonNull<Database>,
             family: u32,
             size: u64,
             joins: u8,
-            status: *mut Status,
+            status: *mut CallStatus,
         );
         pub fn sszip_rocks_drop_before(
-            db: NonNull<Db>,
+            db: NonNull<Database>,
             family: u32,
             made: u64,
-            status: *mut Status,
+            status: *mut CallStatus,
         ) -> usize;
         pub fn sszip_rocks_get(
-            db: NonNull<Db>,
+            db: NonNull<Database>,
             family: u32,
-            key: *const Bytes,
+            key: *const ByteSlice,
             ready: u8,
-            out: *mut Bytes,
-            status: *mut Status,
-        ) -> *mut Value;
-        pub fn sszip_rocks_may_have(db: NonNull<Db>, family: u32, key: *const Bytes) -> u8;
-        pub fn sszip_rocks_value_free(value: NonNull<Value>);
-        pub fn sszip_rocks_flush(db: NonNull<Db>, status: *mut Status);
-        pub fn sszip_rocks_begin_flush(db: NonNull<Db>, status: *mut Status) -> u8;
-        pub fn sszip_rocks_resume(db: NonNull<Db>, status: *mut Status);
-        pub fn sszip_rocks_background(db: NonNull<Db>, status: *mut Status);
-        pub fn sszip_rocks_iterate(
-            db: NonNull<Db>,
+            out: *mut ByteSlice,
+            status: *mut CallStatus,
+        ) -> *mut PinnedBytes;
+        pub fn sszip_rocks_may_have(
+            db: NonNull<Database>,
             family: u32,
-            from: *const Bytes,
-            to: *const Bytes,
-            status: *mut Status,
-        ) -> *mut Iterator;
-        pub fn sszip_rocks_next(
-            iterator: NonNull<Iterator>,
-            first: u8,
-            key: *mut Bytes,
-            value: *mut Bytes,
-            status: *mut Status,
+            key: *const ByteSlice,
         ) -> u8;
-        pub fn sszip_rocks_iterator_free(iterator: NonNull<Iterator>);
+        pub fn sszip_rocks_value_free(value: NonNull<PinnedBytes>);
+        pub fn sszip_rocks_flush(db: NonNull<Database>, status: *mut CallStatus);
+        pub fn sszip_rocks_begin_flush(db: NonNull<Database>, status: *mut CallStatus) -> u8;
+        pub fn sszip_rocks_resume(db: NonNull<Database>, status: *mut CallStatus);
+        pub fn sszip_rocks_background(db: NonNull<Database>, status: *mut CallStatus);
+        pub fn sszip_rocks_iterate(
+            db: NonNull<Database>,
+            family: u32,
+            from: *const ByteSlice,
+            to: *const ByteSlice,
+            status: *mut CallStatus,
+        ) -> *mut RawIterator;
+        pub fn sszip_rocks_next(
+            iterator: NonNull<RawIterator>,
+            first: u8,
+            key: *mut ByteSlice,
+            value: *mut ByteSlice,
+            status: *mut CallStatus,
+        ) -> u8;
+        pub fn sszip_rocks_iterator_free(iterator: NonNull<RawIterator>);
         pub fn sszip_rocks_files(
-            db: NonNull<Db>,
+            db: NonNull<Database>,
             family: u32,
             out: *mut super::SstFile,
             room: usize,
         ) -> usize;
-        pub fn sszip_rocks_sequence(db: NonNull<Db>) -> u64;
-        pub fn sszip_rocks_property(db: NonNull<Db>, family: u32, name: *const Bytes) -> u64;
-        pub fn sszip_rocks_written(db: NonNull<Db>, out: *mut [u64; 3]);
+        pub fn sszip_rocks_sequence(db: NonNull<Database>) -> u64;
+        pub fn sszip_rocks_property(
+            db: NonNull<Database>,
+            family: u32,
+            name: *const ByteSlice,
+        ) -> u64;
+        pub fn sszip_rocks_written(db: NonNull<Database>, out: *mut [u64; 3]);
         #[cfg(feature = "faults")]
-        pub fn sszip_rocks_power_cut(db: NonNull<Db>, to: *const Bytes, synced_names: u8) -> u8;
+        pub fn sszip_rocks_power_cut(
+            db: NonNull<Database>,
+            to: *const ByteSlice,
+            synced_names: u8,
+        ) -> u8;
     }
 }
 
@@ -144,7 +159,7 @@ pub struct RocksError {
 
 impl RocksError {
     /// Creates an error that RocksDB has no code for.
-    pub(super) fn other(message: &str) -> Self {
+    pub(super) fn without_code(message: &str) -> Self {
         Self {
             code: u8::MAX,
             subcode: 0,
@@ -163,7 +178,7 @@ impl RocksError {
     }
 }
 
-impl ffi::Status {
+impl ffi::CallStatus {
     fn new() -> Self {
         Self {
             code: 0,
@@ -172,7 +187,7 @@ impl ffi::Status {
         }
     }
 
-    fn result(&self) -> Result<(), RocksError> {
+    fn status_to_result(&self) -> Result<(), RocksError> {
         if self.code == 0 {
             return Ok(());
         }
@@ -187,13 +202,13 @@ impl ffi::Status {
 }
 
 /// Makes a call that reports a status.
-fn checked<T>(call: impl FnOnce(&mut ffi::Status) -> T) -> Result<T, RocksError> {
-    let mut status = ffi::Status::new();
+fn call_with_status<T>(call: impl FnOnce(&mut ffi::CallStatus) -> T) -> Result<T, RocksError> {
+    let mut status = ffi::CallStatus::new();
     let made = call(&mut status);
-    status.result().map(|()| made)
+    status.status_to_result().map(|()| made)
 }
 
-impl From<&[u8]> for ffi::Bytes {
+impl From<&[u8]> for ffi::ByteSlice {
     fn from(bytes: &[u8]) -> Self {
         Self {
             data: bytes.as_ptr(),
@@ -204,7 +219,7 @@ impl From<&[u8]> for ffi::Bytes {
 
 /// The options with which a column family is opened: its size limit and its buffers.
 #[derive(Clone, Copy, Debug)]
-pub struct Family {
+pub struct FamilyOptions {
     /// Name of the family; the first one is `default`.
     pub name: &'static str,
     /// Maximum bytes of SST files, beyond which the oldest are dropped; 0: levelled compaction,
@@ -272,7 +287,7 @@ pub struct WriteStats {
 /// An open database; the last of its owners closes it.
 #[derive(Debug)]
 pub struct Rocks {
-    db: NonNull<ffi::Db>,
+    db: NonNull<ffi::Database>,
     /// Lock file, which is closed after the database.
     _lock: Option<File>,
 }
@@ -285,16 +300,16 @@ unsafe impl Sync for Rocks {}
 
 /// Creates RocksDB's static objects, for a process that will register a handler with `atexit`: the
 /// handler then runs before they are destroyed.
-pub fn prepare() {
+pub fn prepare_static_objects() {
     // SAFETY: it has no arguments, and may be called by any thread.
     unsafe { ffi::sszip_rocks_prepare() };
 }
 
 impl Rocks {
     /// Opens the database at `path`. With `create`, missing parts are created.
-    pub fn open(
+    pub fn open_database(
         path: &Path,
-        families: &[Family],
+        families: &[FamilyOptions],
         block_cache: u64,
         create: bool,
     ) -> Result<Self, RocksError> {
@@ -308,7 +323,7 @@ impl Rocks {
                 joined: family.joined,
             })
             .collect();
-        let options = ffi::Options {
+        let options = ffi::RocksOptions {
             path: path.as_os_str().as_encoded_bytes().into(),
             families: families.as_ptr(),
             family_count: families.len(),
@@ -316,10 +331,10 @@ impl Rocks {
             create: create.into(),
         };
         // SAFETY: all that `options` points to lives until the call is over.
-        let db = checked(|status| unsafe { ffi::sszip_rocks_open(&options, status) })?;
+        let db = call_with_status(|status| unsafe { ffi::sszip_rocks_open(&options, status) })?;
         NonNull::new(db)
             .map(|db| Self { db, _lock: None })
-            .ok_or_else(|| RocksError::other("no database and no error"))
+            .ok_or_else(|| RocksError::without_code("no database and no error"))
     }
 
     /// Keeps a lock file open until the database is closed.
@@ -330,17 +345,17 @@ impl Rocks {
     /// Writes all of `writes` or none to the memtables, and with `wal` to the write-ahead log.
     /// Fails ([`RocksError::is_busy`]) instead of waiting for a flush.
     pub fn write(&self, writes: &[Write<'_>], wal: bool) -> Result<(), RocksError> {
-        let empty = ffi::Bytes::from(&[][..]);
+        let empty = ffi::ByteSlice::from(&[][..]);
         let writes: Vec<_> = writes
             .iter()
             .map(|write| match *write {
-                Write::Put { family, key, value } => ffi::Write {
+                Write::Put { family, key, value } => ffi::RowWrite {
                     family: family as u32,
                     remove: 0,
                     key: key.into(),
-                    value: value.map(ffi::Bytes::from),
+                    value: value.map(ffi::ByteSlice::from),
                 },
-                Write::Remove { family, key } => ffi::Write {
+                Write::Remove { family, key } => ffi::RowWrite {
                     family: family as u32,
                     remove: 1,
                     key: key.into(),
@@ -350,7 +365,7 @@ impl Rocks {
             .collect();
         let (all, count) = (writes.as_ptr(), writes.len());
         // SAFETY: RocksDB copies what the batch points to before it returns.
-        checked(|status| unsafe {
+        call_with_status(|status| unsafe {
             ffi::sszip_rocks_write(self.db, all, count, wal.into(), status);
         })
     }
@@ -359,7 +374,7 @@ impl Rocks {
     /// compacted.
     pub fn set_fifo_limits(&self, family: usize, size: u64, joins: bool) -> Result<(), RocksError> {
         // SAFETY: the database is open as long as `self` lives.
-        checked(|status| unsafe {
+        call_with_status(|status| unsafe {
             ffi::sszip_rocks_set_fifo(self.db, family as u32, size, joins.into(), status);
         })
     }
@@ -368,7 +383,7 @@ impl Rocks {
     /// 1970), and returns their number. Files in a compaction stay.
     pub fn drop_before(&self, family: usize, made: u64) -> Result<usize, RocksError> {
         // SAFETY: the database is open as long as `self` lives.
-        checked(|status| unsafe {
+        call_with_status(|status| unsafe {
             ffi::sszip_rocks_drop_before(self.db, family as u32, made, status)
         })
     }
@@ -382,8 +397,8 @@ impl Rocks {
         key: &[u8],
         ready: bool,
     ) -> Result<Option<PinnedValue>, RocksError> {
-        let mut status = ffi::Status::new();
-        let mut bytes = ffi::Bytes::from(&[][..]);
+        let mut status = ffi::CallStatus::new();
+        let mut bytes = ffi::ByteSlice::from(&[][..]);
         // SAFETY: the key is read before the call returns.
         let value = unsafe {
             ffi::sszip_rocks_get(
@@ -402,59 +417,65 @@ impl Rocks {
                 _db: Arc::clone(self),
             })),
             None if status.code == 1 => Ok(None), // kNotFound
-            None => status.result().map(|()| None),
+            None => status.status_to_result().map(|()| None),
         }
     }
 
     /// Writes the memtables of all families to disk atomically. Flushes run one after another.
     pub fn flush(&self) -> Result<(), RocksError> {
-        self.call(ffi::sszip_rocks_flush)
+        self.call_shim(ffi::sszip_rocks_flush)
     }
 
     /// Begins a flush of all families without waiting. Returns `false` if one is in progress.
     pub fn begin_flush(&self) -> Result<bool, RocksError> {
         // SAFETY: the database is open as long as `self` lives.
-        let begun = checked(|status| unsafe { ffi::sszip_rocks_begin_flush(self.db, status) })?;
+        let begun =
+            call_with_status(|status| unsafe { ffi::sszip_rocks_begin_flush(self.db, status) })?;
         Ok(begun != 0)
     }
 
     /// Resumes writing after a background error, with a flush. RocksDB does not retry by itself.
-    pub fn resume(&self) -> Result<(), RocksError> {
-        self.call(ffi::sszip_rocks_resume)
+    pub fn resume_after_error(&self) -> Result<(), RocksError> {
+        self.call_shim(ffi::sszip_rocks_resume)
     }
 
     /// Returns the background error that keeps RocksDB from writing, if there is one.
     pub fn background_error(&self) -> Option<RocksError> {
-        self.call(ffi::sszip_rocks_background).err()
+        self.call_shim(ffi::sszip_rocks_background).err()
     }
 
-    fn call(
+    fn call_shim(
         &self,
-        function: unsafe extern "C" fn(NonNull<ffi::Db>, *mut ffi::Status),
+        function: unsafe extern "C" fn(NonNull<ffi::Database>, *mut ffi::CallStatus),
     ) -> Result<(), RocksError> {
         // SAFETY: the database is open as long as `self` lives.
-        checked(|status| unsafe { function(self.db, status) })
+        call_with_status(|status| unsafe { function(self.db, status) })
     }
 
     /// Returns the rows of `family` from `from` up to, but not including, `to`.
-    pub fn rows(&self, family: usize, from: &[u8], to: &[u8]) -> Result<Rows<'_>, RocksError> {
+    pub fn iterate_rows(
+        &self,
+        family: usize,
+        from: &[u8],
+        to: &[u8],
+    ) -> Result<RowIterator<'_>, RocksError> {
         let (from, to) = (from.into(), to.into());
         // an iterator of a failed call is freed
-        let rows = checked(|status| {
+        let rows = call_with_status(|status| {
             // SAFETY: both bounds are copied before the call returns.
             let iterator =
                 unsafe { ffi::sszip_rocks_iterate(self.db, family as u32, &from, &to, status) };
-            NonNull::new(iterator).map(|iterator| Rows {
+            NonNull::new(iterator).map(|iterator| RowIterator {
                 iterator,
                 first: true,
                 _db: PhantomData,
             })
         })?;
-        rows.ok_or_else(|| RocksError::other("no iterator and no error"))
+        rows.ok_or_else(|| RocksError::without_code("no iterator and no error"))
     }
 
     /// Returns the SST files of `family`, the newest first.
-    pub fn tables(&self, family: usize) -> Vec<SstFile> {
+    pub fn sst_files(&self, family: usize) -> Vec<SstFile> {
         let mut tables = vec![SstFile::default(); 256];
         loop {
             // SAFETY: there is space for the given number of files.
@@ -472,7 +493,7 @@ impl Rocks {
 
     /// Returns the sequence number of the newest write. Numbers only grow, but numbers of writes
     /// that a crash has lost are reused.
-    pub fn sequence(&self) -> u64 {
+    pub fn newest_sequence(&self) -> u64 {
         // SAFETY: the database is open as long as `self` lives.
         unsafe { ffi::sszip_rocks_sequence(self.db) }
     }
@@ -484,13 +505,13 @@ impl Rocks {
     }
 
     /// Returns a numeric property of `family` (db.h); 0 if it is unknown.
-    pub fn property(&self, family: usize, name: &str) -> u64 {
+    pub fn numeric_property(&self, family: usize, name: &str) -> u64 {
         // SAFETY: the name is read before the call returns.
         unsafe { ffi::sszip_rocks_property(self.db, family as u32, &name.as_bytes().into()) }
     }
 
     /// Returns the bytes written since the database was opened.
-    pub fn written(&self) -> WriteStats {
+    pub fn write_stats(&self) -> WriteStats {
         let mut out = [0; 3];
         // SAFETY: `out` has the three elements that are written.
         unsafe { ffi::sszip_rocks_written(self.db, &mut out) };
@@ -515,7 +536,7 @@ impl Rocks {
 
 impl Drop for Rocks {
     fn drop(&mut self) {
-        let mut status = ffi::Status::new();
+        let mut status = ffi::CallStatus::new();
         // SAFETY: the database has no other user, and is closed once. Callers that need the error
         // flush before.
         unsafe { ffi::sszip_rocks_close(self.db, &mut status) };
@@ -525,8 +546,8 @@ impl Drop for Rocks {
 /// A value in RocksDB's memory: in a block of its cache, or in a read buffer.
 #[derive(Debug)]
 pub struct PinnedValue {
-    value: NonNull<ffi::Value>,
-    bytes: ffi::Bytes,
+    value: NonNull<ffi::PinnedBytes>,
+    bytes: ffi::ByteSlice,
     /// Database that owns the block.
     _db: Arc<Rocks>,
 }
@@ -561,17 +582,17 @@ pub type Row<'a> = (&'a [u8], &'a [u8]);
 
 /// An iterator over the rows of a column family in a range of keys, in the order of the keys.
 #[derive(Debug)]
-pub struct Rows<'a> {
-    iterator: NonNull<ffi::Iterator>,
+pub struct RowIterator<'a> {
+    iterator: NonNull<ffi::RawIterator>,
     first: bool,
     _db: PhantomData<&'a Rocks>,
 }
 
-impl Rows<'_> {
+impl RowIterator<'_> {
     /// Returns the next row, which is valid until the following call; `None` after the last.
     pub fn next_row(&mut self) -> Result<Option<Row<'_>>, RocksError> {
-        let mut status = ffi::Status::new();
-        let (mut key, mut value) = (ffi::Bytes::from(&[][..]), ffi::Bytes::from(&[][..]));
+        let mut status = ffi::CallStatus::new();
+        let (mut key, mut value) = (ffi::ByteSlice::from(&[][..]), ffi::ByteSlice::from(&[][..]));
         let first = std::mem::replace(&mut self.first, false);
         // SAFETY: the iterator is ours, and `self` is borrowed mutably as long
         // as the row is in use.
@@ -583,11 +604,11 @@ impl Rows<'_> {
                 &mut value,
                 &mut status,
             );
-            status.result()?;
+            status.status_to_result()?;
             if found == 0 {
                 return Ok(None);
             }
-            let slice = |bytes: ffi::Bytes| match bytes.size {
+            let slice = |bytes: ffi::ByteSlice| match bytes.size {
                 0 => &[][..],
                 size => std::slice::from_raw_parts(bytes.data, size),
             };
@@ -596,7 +617,7 @@ impl Rows<'_> {
     }
 }
 
-impl Drop for Rows<'_> {
+impl Drop for RowIterator<'_> {
     fn drop(&mut self) {
         // SAFETY: ours since `rows`, freed once, before the database.
         unsafe { ffi::sszip_rocks_iterator_free(self.iterator) }

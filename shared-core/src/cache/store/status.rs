@@ -8,7 +8,7 @@ use super::config::EntryFamily;
 use super::entries::Store;
 use super::rocks::WriteStats;
 use super::store_health::WriteError;
-use crate::lock::locked;
+use crate::lock::lock_ignoring_poison;
 
 /// The sizes, counts and health of the store at one moment, as the owner's status reports them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -36,21 +36,21 @@ pub struct StoreStatus {
 
 impl Store {
     /// Reads the sizes, counts and health of the store. It is cheap enough for one call per second.
-    pub fn status(&self) -> StoreStatus {
+    pub fn store_status(&self) -> StoreStatus {
         let sum = |property: &str, families: &[usize]| {
-            let of = |family: &usize| self.rocks.property(*family, property);
+            let of = |family: &usize| self.rocks.numeric_property(*family, property);
             families.iter().map(of).sum()
         };
-        let all: Vec<_> = (0..self.config.families().len()).collect();
-        let off = locked(&self.storing).off.clone();
+        let all: Vec<_> = (0..self.config.family_options().len()).collect();
+        let off = lock_ignoring_poison(&self.storing).off.clone();
         StoreStatus {
             entries: sum(
                 "rocksdb.estimate-num-keys",
-                &EntryFamily::ALL.map(EntryFamily::family),
+                &EntryFamily::ALL.map(EntryFamily::family_number),
             ),
             disk: sum("rocksdb.total-sst-files-size", &all),
-            memory: self.memtables(),
-            written: self.rocks.written(),
+            memory: self.memtable_bytes(),
+            written: self.rocks.write_stats(),
             read_errors: self.read_errors.load(Ordering::Relaxed),
             refused: self.refused.load(Ordering::Relaxed),
             busy: self.busy.load(Ordering::Relaxed),

@@ -55,7 +55,7 @@ pub(super) struct StoreHealth {
 
 impl StoreHealth {
     /// Returns the change that was not logged yet. A failure that has ended before is not reported.
-    pub(super) fn next_event(&mut self) -> Option<StoreHealthChange> {
+    pub(super) fn next_health_change(&mut self) -> Option<StoreHealthChange> {
         if self.is_reported == self.off.is_some() {
             return None;
         }
@@ -74,18 +74,21 @@ mod tests {
     #[test]
     fn health_change_is_reported_once() {
         let mut storing = StoreHealth::default();
-        assert_eq!(storing.next_event(), None);
+        assert_eq!(storing.next_health_change(), None);
         storing.off = Some(WriteError::DiskFull);
         storing.off = Some(WriteError::Failed("bad sector".into()));
         let change = StoreHealthChange::StoringOff(WriteError::Failed("bad sector".into()));
-        assert_eq!(storing.next_event(), Some(change));
+        assert_eq!(storing.next_health_change(), Some(change));
         storing.off = Some(WriteError::DiskFull);
-        assert_eq!(storing.next_event(), None);
+        assert_eq!(storing.next_health_change(), None);
         storing.off = None;
-        assert_eq!(storing.next_event(), Some(StoreHealthChange::StoringOn));
-        assert_eq!(storing.next_event(), None);
+        assert_eq!(
+            storing.next_health_change(),
+            Some(StoreHealthChange::StoringOn)
+        );
+        assert_eq!(storing.next_health_change(), None);
         storing.off = Some(WriteError::DiskFull);
         storing.off = None;
-        assert_eq!(storing.next_event(), None);
+        assert_eq!(storing.next_health_change(), None);
     }
 }

@@ -1,10 +1,10 @@
 use proptest::prelude::*;
 
-use super::{Api, Finality, HeadSource};
+use super::{FinalityRule, HeadSource, NodeApi};
 
 fn parse(line: &str) -> Result<(HeadSource, Option<String>), String> {
     let words: Vec<&[u8]> = line.split('|').map(str::as_bytes).collect();
-    HeadSource::parse(&words).map_err(|error| error.to_string())
+    HeadSource::parse_words(&words).map_err(|error| error.to_string())
 }
 
 fn head(line: &str) -> HeadSource {
@@ -17,8 +17,8 @@ fn parameters_have_defaults_when_only_the_url_is_set() {
     let expected = HeadSource {
         url: "http://127.0.0.1:8545".into(),
         interval: 1_000,
-        finality: Finality::Tag,
-        api: Api::Execution,
+        finality: FinalityRule::Tag,
+        api: NodeApi::Execution,
         headers: vec![],
         ca: None,
     };
@@ -35,8 +35,8 @@ fn head_source_parameters_are_parsed() {
     let expected = HeadSource {
         url: "https://node.example/v3/key?x=y".into(),
         interval: 250,
-        finality: Finality::Depth(12),
-        api: Api::Beacon,
+        finality: FinalityRule::Depth(12),
+        api: NodeApi::Beacon,
         headers: vec![
             ("Authorization".into(), "Bearer abc=".into()),
             ("X-A".into(), "1".into()),
@@ -76,16 +76,16 @@ fn parameters_at_their_bounds_are_accepted() {
     assert_eq!(head("http://n|interval=100ms").interval, 100);
     assert_eq!(head("http://n|interval=1h").interval, 3_600_000);
     assert_eq!(head("http://n|interval=2s").interval, 2_000);
-    assert_eq!(head("http://n|finality=tag").finality, Finality::Tag);
+    assert_eq!(head("http://n|finality=tag").finality, FinalityRule::Tag);
     assert_eq!(
         head("http://n|finality=depth:1").finality,
-        Finality::Depth(1)
+        FinalityRule::Depth(1)
     );
     let deepest = head("http://n|finality=depth:1000000").finality;
-    assert_eq!(deepest, Finality::Depth(1_000_000));
-    assert_eq!(head("http://n|api=execution").api, Api::Execution);
+    assert_eq!(deepest, FinalityRule::Depth(1_000_000));
+    assert_eq!(head("http://n|api=execution").api, NodeApi::Execution);
     assert_eq!(head("wss://n|ca=/a").ca, Some("/a".into()));
-    assert_eq!(head("unix:/s|api=beacon").api, Api::Beacon);
+    assert_eq!(head("unix:/s|api=beacon").api, NodeApi::Beacon);
 }
 
 const URL: &str = "it must be a URL: \"http://\", \"https://\", \"ws://\" or \"wss://\" and \
@@ -264,7 +264,7 @@ fn head_source_equals_the_one_parsed_from_its_words() {
         let head = head(line);
         let words = head.to_words();
         let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
-        assert_eq!(HeadSource::parse(&words), Ok((head, None)));
+        assert_eq!(HeadSource::parse_words(&words), Ok((head, None)));
     }
 }
 
@@ -279,11 +279,11 @@ proptest! {
         ),
     ) {
         let words: Vec<&[u8]> = std::iter::once(&url).chain(&words).map(String::as_bytes).collect();
-        if let Ok((head, _)) = HeadSource::parse(&words) {
+        if let Ok((head, _)) = HeadSource::parse_words(&words) {
             let again = head.to_words();
             let again: Vec<&[u8]> = again.iter().map(String::as_bytes).collect();
             prop_assert!(head.url.starts_with(head.url_origin()));
-            prop_assert_eq!(HeadSource::parse(&again), Ok((head, None)));
+            prop_assert_eq!(HeadSource::parse_words(&again), Ok((head, None)));
         }
     }
 }

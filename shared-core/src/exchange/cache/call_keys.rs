@@ -3,23 +3,23 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::cache::freshness::{Lifetimes, Prospect};
+use crate::cache::freshness::{CallProspect, Lifetimes};
 use crate::cache::process::key_cache::{
-    CachedCall, HashedVaryKey, KeyCache, Locked, RawCall, MAX_CALL_LENGTH,
+    CachedCall, HashedVaryKey, KeyCache, LockedKeyCache, RawCall, MAX_CALL_LENGTH,
 };
 use crate::cache::vary_key::VaryKey;
 use crate::cache::Key;
 use crate::config::RouteConfig;
 use crate::jsonrpc::call_prefix::CallPrefix;
-use crate::jsonrpc::key::KeyBuilder;
+use crate::jsonrpc::key::CallKeyBuilder;
 use crate::jsonrpc::request;
-use crate::jsonrpc::request::{Call, MemberOffsets, ParseRefusal, Request, MAX_ID};
+use crate::jsonrpc::request::{Call, JsonRpcRequest, MemberOffsets, ParseRefusal, MAX_ID_LENGTH};
 
 /// The key of a call whose response may be stored, and its prospect.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::exchange) struct CallKey {
     pub(in crate::exchange) key: Key,
-    pub(in crate::exchange) prospect: Prospect,
+    pub(in crate::exchange) prospect: CallProspect,
     /// The key was found in the key cache.
     remembered: bool,
 }
@@ -29,11 +29,11 @@ pub(in crate::exchange) struct CallKey {
 pub(in crate::exchange) struct CallReader<'a> {
     body: &'a [u8],
     valid: &'a Arc<Lifetimes>,
-    scope: &'a VaryKey,
+    call_vary_key: &'a VaryKey,
     hashed: HashedVaryKey<'a>,
     memo: &'a KeyCache,
     /// Created for the first call that is not in the key cache.
-    keys: Option<KeyBuilder>,
+    keys: Option<CallKeyBuilder>,
 }
 
 impl<'a> CallReader<'a> {
@@ -46,28 +46,31 @@ impl<'a> CallReader<'a> {
         Self {
             body,
             valid: &config.cache.valid,
-            scope,
-            hashed: memo.hashed(scope.encoding()),
+            call_vary_key: scope,
+            hashed: memo.hash_vary_key(scope.encoded_parts()),
             memo,
             keys: None,
         }
     }
 
     /// Returns the vary key that separates the variants of a call.
-    pub(in crate::exchange) fn scope(&self) -> &VaryKey {
-        self.scope
+    pub(in crate::exchange) fn call_vary_key(&self) -> &VaryKey {
+        self.call_vary_key
     }
 
     /// Reads the calls, and for each call with an id the key of its response, if the response
     /// may be stored.
-    pub(in crate::exchange) fn read(
+    pub(in crate::exchange) fn read_call_keys(
         &mut self,
         batch_max: usize,
-    ) -> Result<(Request<'a>, Vec<Option<CallKey>>), ParseRefusal> {
+    ) -> Result<(JsonRpcRequest<'a>, Vec<Option<CallKey>>), ParseRefusal> {
         let mut places = Vec::with_capacity(request::estimate_calls(self.body).min(batch_max));
         let mut memo = None;
-        let request = request::parse_unknown(self.body, batch_max, |start| {
-            let found = self.remembered_call(memo.get_or_insert_with(|| self.memo.lock()), start);
+        let request = request::parse_request_with_known(self.body, batch_max, |start| {
+            let found = self.remembered_call(
+                memo.get_or_insert_with(|| self.memo.lock_loop_table()),
+                start,
+            );
             if found.is_none() {
                 // other workers need the lock meanwhile: reading may take long
                 memo = None;
@@ -79,12 +82,12 @@ impl<'a> CallReader<'a> {
         drop(memo);
         let request = request?;
         let calls = match &request {
-            Request::Single(call) => std::slice::from_ref(call),
-            Request::Batch(calls) => calls,
+            JsonRpcRequest::Single(call) => std::slice::from_ref(call),
+            JsonRpcRequest::Batch(calls) => calls,
         };
         for (call, place) in calls.iter().zip(&mut places) {
             if place.is_none() && call.id.is_some() {
-                *place = self.classify(call);
+                *place = self.compute_call_key(call);
             }
         }
         Ok((request, places))
@@ -93,17 +96,17 @@ impl<'a> CallReader<'a> {
     /// Returns the call that starts at `start`, if it is in the key cache.
     pub(in crate::exchange) fn remembered_call(
         &self,
-        memo: &Locked<'_>,
+        memo: &LockedKeyCache<'_>,
         start: usize,
     ) -> Option<(Call<'a>, CallKey)> {
         let text = self.body.get(start..)?;
         // longer calls are not in the key cache
-        let text = &text[..text.len().min(MAX_CALL_LENGTH + MAX_ID)];
-        let CallPrefix { before, id, after } = CallPrefix::parse(text)?;
-        if id.len() > MAX_ID {
+        let text = &text[..text.len().min(MAX_CALL_LENGTH + MAX_ID_LENGTH)];
+        let CallPrefix { before, id, after } = CallPrefix::split_first_call(text)?;
+        if id.len() > MAX_ID_LENGTH {
             return None;
         }
-        let known = memo.find(
+        let known = memo.find_call(
             self.valid,
             &RawCall {
                 scope: self.hashed,
@@ -144,10 +147,12 @@ impl<'a> CallReader<'a> {
     }
 
     /// Computes the key and the prospect of a call; `None` if its response is not cached.
-    pub(in crate::exchange) fn classify(&mut self, call: &Call<'_>) -> Option<CallKey> {
-        let prospect = Prospect::for_call(call.method, call.params, self.valid)?;
-        let keys = self.keys.get_or_insert_with(|| self.scope.keys());
-        let key = keys.key(call.method, call.params).ok()?.0;
+    pub(in crate::exchange) fn compute_call_key(&mut self, call: &Call<'_>) -> Option<CallKey> {
+        let prospect = CallProspect::for_call(call.method, call.params, self.valid)?;
+        let keys = self
+            .keys
+            .get_or_insert_with(|| self.call_vary_key.key_builder());
+        let key = keys.build_key(call.method, call.params).ok()?.0;
         Some(CallKey {
             key,
             prospect,
@@ -156,12 +161,12 @@ impl<'a> CallReader<'a> {
     }
 
     /// Adds the key of a call that was a hit to the key cache.
-    pub(in crate::exchange) fn remember(&self, call: &Call<'_>, place: &CallKey) {
+    pub(in crate::exchange) fn remember_call_key(&self, call: &Call<'_>, place: &CallKey) {
         if place.remembered {
             return;
         }
         let text = &self.body[call.span.clone()];
-        let Some(CallPrefix { before, id, after }) = CallPrefix::parse(text) else {
+        let Some(CallPrefix { before, id, after }) = CallPrefix::split_first_call(text) else {
             return;
         };
         // a sketch that misreads the call would not find it again
@@ -186,7 +191,9 @@ impl<'a> CallReader<'a> {
             before,
             after,
         };
-        self.memo.lock().insert_call(self.valid, &spelling, known);
+        self.memo
+            .lock_loop_table()
+            .insert_call(self.valid, &spelling, known);
     }
 }
 
@@ -195,14 +202,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{CallReader, VaryKey};
-    use crate::cache::process::Process;
+    use crate::cache::process::ProcessHandle;
     use crate::config::{ConfigBlock, RouteConfig};
-    use crate::jsonrpc::request::{parse, Request};
+    use crate::jsonrpc::request::{parse_request, JsonRpcRequest};
 
     const MOST: usize = 100;
 
     fn config() -> RouteConfig {
-        ConfigBlock::default().resolve(Process::default())
+        ConfigBlock::default().resolve_route(ProcessHandle::default())
     }
 
     /// Generates objects with members in any order, calls among them.
@@ -265,24 +272,24 @@ mod tests {
     /// Checks that a request is read equally with and without the key cache.
     fn agree(config: &RouteConfig, scope: &VaryKey, body: &str) -> Result<(), TestCaseError> {
         let mut calls = CallReader::new(config, scope, body.as_bytes());
-        let read = calls.read(MOST);
-        let parsed = parse(body.as_bytes(), MOST);
+        let read = calls.read_call_keys(MOST);
+        let parsed = parse_request(body.as_bytes(), MOST);
         prop_assert_eq!(read.as_ref().map(|(request, _)| request), parsed.as_ref());
         let Ok((request, places)) = read else {
             return Ok(());
         };
         let read = match &request {
-            Request::Single(call) => std::slice::from_ref(call),
-            Request::Batch(calls) => calls,
+            JsonRpcRequest::Single(call) => std::slice::from_ref(call),
+            JsonRpcRequest::Batch(calls) => calls,
         };
         prop_assert_eq!(read.len(), places.len());
         for (call, place) in read.iter().zip(&places) {
-            let judged = calls.classify(call).filter(|_| call.id.is_some());
+            let judged = calls.compute_call_key(call).filter(|_| call.id.is_some());
             prop_assert_eq!(place.map(|it| it.key), judged.map(|it| it.key));
             let prospect = |place: super::CallKey| format!("{:?}", place.prospect);
             prop_assert_eq!(place.map(prospect), judged.map(prospect));
             if let Some(place) = place {
-                calls.remember(call, place);
+                calls.remember_call_key(call, place);
             }
         }
         Ok(())
@@ -321,11 +328,11 @@ mod tests {
         let remembered = |id: &str| {
             let body = body(id);
             let mut calls = CallReader::new(&config, &scope, body.as_bytes());
-            let Ok((Request::Batch(read), places)) = calls.read(MOST) else {
+            let Ok((JsonRpcRequest::Batch(read), places)) = calls.read_call_keys(MOST) else {
                 return None;
             };
             let places: Vec<_> = places.into_iter().flatten().collect();
-            calls.remember(&read[0], &places[0]);
+            calls.remember_call_key(&read[0], &places[0]);
             Some(places.iter().filter(|place| place.remembered).count())
         };
         assert_eq!(remembered("1"), Some(0));

@@ -1,14 +1,14 @@
 //! Chain identity: a namespace whose node responds for another chain is suspended.
 
-use super::lookup_request::LookupRequest;
 use crate::cache::chain::{ChainState, HeightKind};
 use crate::cache::credentials::Credentials;
 use crate::cache::entry::CacheEntry;
 use crate::cache::process::chain_identities::ChainFact;
 use crate::cache::process::wake::Waiter;
-use crate::cache::process::Shared;
-use crate::cache::vary_key::{short_hash, Fields, VaryKey};
+use crate::cache::process::ProcessState;
+use crate::cache::vary_key::{truncated_blake3, RequestHeaderFields, VaryKey};
 use crate::cache::Namespace;
+use crate::exchange::cache::lookup::request::LookupRequest;
 use crate::exchange::machine::Exchange;
 
 /// Maximum bytes that decoding a response with a chain identity takes.
@@ -71,7 +71,7 @@ const UNRELATED_PREFIXES: &[&str] = &[
 /// Returns a hash of the request headers that may select the chain; `None` if there are none.
 /// Headers that are part of keys (`keyed`) select another vary key, and are left out.
 pub(in crate::exchange) fn chain_selector_hash(
-    fields: &Fields,
+    fields: &RequestHeaderFields,
     keyed: &Credentials,
 ) -> Option<u64> {
     let mut selector = None;
@@ -108,24 +108,24 @@ pub(in crate::exchange) fn chain_selector_hash(
 
 impl Exchange {
     /// Whether the cache of the namespace is suspended because its node has another chain.
-    pub(in crate::exchange) fn is_suspended(&self, lookup: &LookupRequest<'_>) -> bool {
-        let shared = &self.config.process.shared;
+    pub(in crate::exchange) fn is_cache_suspended(&self, lookup: &LookupRequest<'_>) -> bool {
+        let shared = &self.route_config.process.shared;
         let any_wrong = shared
-            .owner()
-            .is_some_and(|owner| owner.chains().any_wrong());
+            .owner_client()
+            .is_some_and(|owner| owner.followed_chains().any_wrong());
         if !any_wrong && !shared.identities.has_suspended() {
             return false;
         }
-        is_suspended(
+        is_namespace_suspended(
             shared,
-            &short_hash(self.vary_key(lookup).namespace()),
+            &truncated_blake3(self.vary_key(lookup).namespace_encoding()),
             lookup.now,
         )
     }
 
     /// Learns the chain identity of the namespace from an entry, so that later responses of the
     /// node are compared with it.
-    pub(super) fn seed_identity(&self, entry: &CacheEntry, lookup: &LookupRequest<'_>) {
+    pub(super) fn learn_chain_identity(&self, entry: &CacheEntry, lookup: &LookupRequest<'_>) {
         if entry.decoded_memory() > MAX_FACT_BYTES {
             // a longer result is no number
             return;
@@ -134,61 +134,73 @@ impl Exchange {
             .decode_payload()
             .and_then(|result| ChainFact::from_call(&self.looked.rpc_method, &result));
         if let Some(fact) = fact {
-            let (shared, scope) = (&self.config.process.shared, self.vary_key(lookup));
-            let within = short_hash(scope.encoding());
+            let (shared, scope) = (&self.route_config.process.shared, self.vary_key(lookup));
+            let within = truncated_blake3(scope.encoded_parts());
             let observed = shared
                 .identities
-                .observe(&within, shared.generation(), fact);
+                .record_fact(&within, shared.purge_generation(), fact);
             if let Err(how) = observed {
-                suspend(shared, &scope, &how, lookup.now);
+                suspend_namespace(shared, &scope, &how, lookup.now);
             }
         }
     }
 
     /// Whether the node must respond to a call that identifies the chain, because the request has
     /// headers that may select the chain and were not seen before.
-    pub(in crate::exchange) fn is_unverified(&self, scope: &VaryKey) -> bool {
-        let shared = &self.config.process.shared;
-        let Some(selector) =
-            chain_selector_hash(&self.request.cache.fields, &self.config.cache.credentials)
-        else {
+    pub(in crate::exchange) fn has_unverified_selector(&self, scope: &VaryKey) -> bool {
+        let shared = &self.route_config.process.shared;
+        let Some(selector) = chain_selector_hash(
+            &self.request.cache.fields,
+            &self.route_config.cache.credentials,
+        ) else {
             return false;
         };
-        let within = short_hash(scope.encoding());
+        let within = truncated_blake3(scope.encoded_parts());
         !shared
             .identities
-            .is_verified(&within, shared.generation(), selector)
+            .is_verified(&within, shared.purge_generation(), selector)
     }
 }
 
 /// Whether the cache of a namespace is suspended.
-pub(in crate::exchange) fn is_suspended(shared: &Shared, namespace: &Namespace, now: u64) -> bool {
-    let mark = shared.owner().and_then(|owner| owner.mark(namespace, now));
+pub(in crate::exchange) fn is_namespace_suspended(
+    shared: &ProcessState,
+    namespace: &Namespace,
+    now: u64,
+) -> bool {
+    let mark = shared
+        .owner_client()
+        .and_then(|owner| owner.dispatch_mark(namespace, now));
     mark.is_some_and(|mark| mark.is_wrong) || shared.identities.is_suspended(namespace)
 }
 
 /// Suspends the cache of a namespace in all processes that share the owner, because its node
 /// has responded for another chain, as `how` describes.
-pub(in crate::exchange) fn suspend(shared: &Shared, scope: &VaryKey, how: &str, now: u64) {
-    let namespace = short_hash(scope.namespace());
-    let is_news = match shared.owner() {
+pub(in crate::exchange) fn suspend_namespace(
+    shared: &ProcessState,
+    scope: &VaryKey,
+    how: &str,
+    now: u64,
+) {
+    let namespace = truncated_blake3(scope.namespace_encoding());
+    let is_news = match shared.owner_client() {
         Some(owner) => {
-            let unknown = || ChainState::unknown(HeightKind::Blocks, 0);
-            let chain = owner.chains().get_or_add(namespace, unknown);
-            let was_wrong = chain.change(|state| std::mem::replace(&mut state.wrong, true));
+            let unknown = || ChainState::without_known_blocks(HeightKind::Blocks, 0);
+            let chain = owner.followed_chains().get_or_add(namespace, unknown);
+            let was_wrong = chain.update_state(|state| std::mem::replace(&mut state.wrong, true));
             if !was_wrong {
                 let query = format!("wrong-chain={}", const_hex::encode(namespace));
                 // the result of the request is ignored
-                let _ = owner.purge(query.as_bytes(), None, Waiter::NONE, now);
+                let _ = owner.purge_at_owner(query.as_bytes(), None, Waiter::NONE, now);
             }
             !was_wrong
         }
-        None => shared.identities.suspend(&namespace),
+        None => shared.identities.suspend_namespace(&namespace),
     };
     if is_news {
         shared.purge_memory(None);
-        let name = first_part(scope.namespace()).escape_ascii();
-        shared.verified.log(format!(
+        let name = decode_namespace_name(scope.namespace_encoding()).escape_ascii();
+        shared.verified.queue_log_line(format!(
             "a node of namespace \"{name}\" is on another chain ({how}): nothing is cached there \
              until the namespace is purged or the proxy is reloaded; set a cache_namespace for \
              each chain"
@@ -197,7 +209,7 @@ pub(in crate::exchange) fn suspend(shared: &Shared, scope: &VaryKey, how: &str, 
 }
 
 /// Returns the name in the encoding of a namespace, or the first part of its route's identity.
-pub(super) fn first_part(encoding: &[u8]) -> &[u8] {
+pub(super) fn decode_namespace_name(encoding: &[u8]) -> &[u8] {
     let Some((length, rest)) = encoding.split_first_chunk() else {
         return encoding;
     };
@@ -209,12 +221,12 @@ pub(super) fn first_part(encoding: &[u8]) -> &[u8] {
 mod tests {
     use super::chain_selector_hash;
     use crate::cache::credentials::Credentials;
-    use crate::cache::vary_key::Fields;
+    use crate::cache::vary_key::RequestHeaderFields;
 
     fn selector_of(fields: &[(&str, &str)]) -> Option<u64> {
-        let mut all = Fields::default();
+        let mut all = RequestHeaderFields::default();
         for (name, value) in fields {
-            all.push(name.as_bytes(), value.as_bytes());
+            all.push_header(name.as_bytes(), value.as_bytes());
         }
         chain_selector_hash(&all, &Credentials::default())
     }

@@ -3,12 +3,12 @@
 use super::fill::Fill;
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
-use crate::exchange::actions::{HeadAction, Misuse};
-use crate::exchange::head::{HeadEdit, Header, RequestKind, ResponseHead};
+use crate::exchange::machine::actions::{Misuse, ResponseHeadAction};
+use crate::exchange::machine::message_head::{HeadEdit, Header, RequestKind, ResponseHead};
+use crate::exchange::machine::phase::Phase;
+use crate::exchange::machine::transitions::ExchangeEvent;
 use crate::exchange::machine::Exchange;
-use crate::exchange::phase::Phase;
-use crate::exchange::transitions::Event;
-use crate::mode::Mode;
+use crate::response_mode::ResponseMode;
 
 const CACHE_STATUS: &str = "Cache-Status";
 
@@ -19,31 +19,31 @@ impl Exchange {
     where
         I: Iterator<Item = Header<'a>> + Clone,
     {
-        if head.subrequest || !(self.config.enable && self.config.cache.enable) {
-            self.not_stored(Reason::Subrequest);
+        if head.subrequest || !(self.route_config.enable && self.route_config.cache.enable) {
+            self.reject_storage(Reason::Subrequest);
             return;
         }
         if self.cache_status == CacheStatus::None {
             // the request was not looked up
             self.cache_status = CacheStatus::Bypass;
-            if self.reason == Reason::None {
-                self.reason = self.bypass_reason();
+            if self.cache_reason == Reason::None {
+                self.cache_reason = self.bypass_reason();
             }
         }
-        if self.replaces(head) {
-            self.cache_status_edit(head);
+        if self.try_stored_replacement(head) {
+            self.set_cache_status_header(head);
             return;
         }
         let request_headers = &self.request.cache.fields;
-        let types = &self.config.types;
+        let types = &self.route_config.types;
         let Some(fill) = &mut self.storing.fill else {
             return;
         };
         if let Err(reason) = fill.is_storable(head, request_headers, types) {
             match head.status {
                 // the node is expected to respond equally to the next request
-                ..500 => self.reject_and_remember(reason),
-                _ => self.not_stored(reason),
+                ..500 => self.reject_as_uncacheable(reason),
+                _ => self.reject_storage(reason),
             }
         }
     }
@@ -55,7 +55,7 @@ impl Exchange {
             request.why
         } else if request.credentials {
             Reason::Credentials
-        } else if !self.config.process.shared.has_storage() {
+        } else if !self.route_config.process.shared.has_storage() {
             Reason::NoMemoryCache
         } else {
             Reason::Local
@@ -64,7 +64,7 @@ impl Exchange {
 
     /// Sets the `Cache-Status` of a response that came from the node (RFC 9211), after the lines
     /// of caches nearer to the node.
-    pub(in crate::exchange) fn cache_status_edit<'a, I>(&mut self, head: &ResponseHead<I>)
+    pub(in crate::exchange) fn set_cache_status_header<'a, I>(&mut self, head: &ResponseHead<I>)
     where
         I: Iterator<Item = Header<'a>> + Clone,
     {
@@ -82,9 +82,9 @@ impl Exchange {
             }
             _ => return,
         };
-        if self.reason != Reason::None {
+        if self.cache_reason != Reason::None {
             ours.push_str("; detail=");
-            ours.push_str(self.reason.name());
+            ours.push_str(self.cache_reason.name());
         }
         let mut value: Vec<u8> = Vec::new();
         for (name, before) in head.fields.clone() {
@@ -94,16 +94,17 @@ impl Exchange {
             }
         }
         value.extend_from_slice(ours.as_bytes());
-        self.head_edits.push(HeadEdit::set(CACHE_STATUS, value));
+        self.head_edits
+            .push(HeadEdit::set_header(CACHE_STATUS, value));
     }
 
     /// Adds the reason why the response is not stored to a `Cache-Status` that is not sent yet.
-    pub(in crate::exchange) fn detail_edit(&mut self) {
+    pub(in crate::exchange) fn add_cache_status_detail(&mut self) {
         const DETAIL: &[u8] = b"; detail=";
         let mut edits = self.head_edits.iter_mut();
         let edit = edits.rfind(|edit| edit.name == CACHE_STATUS);
         let value = edit.and_then(|edit| edit.value.as_mut());
-        let Some(value) = value.filter(|_| self.reason != Reason::None) else {
+        let Some(value) = value.filter(|_| self.cache_reason != Reason::None) else {
             return;
         };
         let ours = value.rsplit(|byte| *byte == b',').next();
@@ -111,25 +112,27 @@ impl Exchange {
             value.to_mut().extend_from_slice(DETAIL);
             value
                 .to_mut()
-                .extend_from_slice(self.reason.name().as_bytes());
+                .extend_from_slice(self.cache_reason.name().as_bytes());
         }
     }
 
     /// Decides whether a response that is sent unchanged is copied.
-    pub(in crate::exchange) fn copy_or_pass(&mut self) -> HeadAction {
+    pub(in crate::exchange) fn copy_or_pass(&mut self) -> ResponseHeadAction {
         if self.storing.is_apart {
             // the fill is fed from the node's own body
-            return HeadAction::Pass;
+            return ResponseHeadAction::Pass;
         }
         // the bytes of an encoded response are not the body itself
         let fill = self.storing.fill.as_ref();
         let is_coded = fill.is_some_and(|fill| fill.is_coded());
-        if self.mode == Mode::Upgrade || self.mode == Mode::Encoded && !is_coded {
-            self.reject_and_remember(Reason::Coding);
+        if self.response_mode == ResponseMode::Upgrade
+            || self.response_mode == ResponseMode::Encoded && !is_coded
+        {
+            self.reject_as_uncacheable(Reason::Coding);
         }
-        match self.storing.fill.is_some() || self.watches_errors() || self.is_observing() {
-            true => HeadAction::Tee,
-            false => HeadAction::Pass,
+        match self.storing.fill.is_some() || self.watches_errors() || self.is_observing_blocks() {
+            true => ResponseHeadAction::Tee,
+            false => ResponseHeadAction::Pass,
         }
     }
 
@@ -137,15 +140,15 @@ impl Exchange {
     ///
     /// # Errors
     /// [`Misuse`] unless the response is sent unchanged.
-    pub fn observe(&mut self, piece: &[u8]) -> Result<(), Misuse> {
-        self.next_state(Event::Observe)?;
+    pub fn observe_passed_piece(&mut self, piece: &[u8]) -> Result<(), Misuse> {
+        self.next_state(ExchangeEvent::Observe)?;
         self.received += piece.len() as u64;
         if let Some(inquiry) = &mut self.inquiry {
-            inquiry.append(piece);
+            inquiry.append_response_piece(piece);
         }
-        self.upstream.watch(piece);
+        self.upstream.append_watched_piece(piece);
         self.storing
-            .copy_sent_bytes(&self.config, &mut self.reason, piece);
+            .copy_sent_bytes(&self.route_config, &mut self.cache_reason, piece);
         Ok(())
     }
 
@@ -166,14 +169,14 @@ impl Exchange {
             return None;
         }
         if !whole {
-            self.not_stored(Reason::Cut);
+            self.reject_storage(Reason::Cut);
         }
         let mut fill = self.storing.fill.take()?;
-        if !fill.is_long() {
-            fill.build();
+        if !fill.is_long_build() {
+            fill.build_collected_entries();
         }
         if let Some(reason) = fill.rejection_reason() {
-            self.reason = reason;
+            self.cache_reason = reason;
         }
         Some(fill)
     }
@@ -181,23 +184,23 @@ impl Exchange {
     /// Drops the fill, so that no part of this response is stored.
     pub fn discard_fill(&mut self) {
         if let Some(fill) = self.storing.fill.take() {
-            fill.reject();
+            fill.finish_unstored();
         }
     }
 
     /// Drops the fill, if there is one, and records the reason why the response is not stored.
-    pub fn not_stored(&mut self, reason: Reason) {
+    pub fn reject_storage(&mut self, reason: Reason) {
         if self.storing.fill.is_some() {
-            self.reason = reason;
+            self.cache_reason = reason;
             self.discard_fill();
         }
     }
 
     /// Drops the fill, records the reason, and adds the key to the negative cache.
-    pub(in crate::exchange) fn reject_and_remember(&mut self, reason: Reason) {
+    pub(in crate::exchange) fn reject_as_uncacheable(&mut self, reason: Reason) {
         if let Some(fill) = self.storing.fill.take() {
-            self.reason = reason;
-            fill.reject_and_remember();
+            self.cache_reason = reason;
+            fill.finish_uncacheable();
         }
     }
 }

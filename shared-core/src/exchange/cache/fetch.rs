@@ -7,33 +7,35 @@ use super::chain_identity::chain_selector_hash;
 use super::fill::target::FillTarget;
 use super::fill::verification::HitVerification;
 use super::fill::{Fill, FillSettings};
-use super::lookup_request::LookupRequest;
-use super::lookup_result::{LookupContext, LookupResult, StaleEntry};
-use crate::beacon::Route;
-use crate::bytes::copy_of;
+use crate::beacon::BeaconRoute;
+use crate::bytes::try_copy;
 use crate::cache::entry::{CacheEntry, CompressionGate};
 use crate::cache::process::chain_identities::is_identity_method;
 use crate::cache::process::flights::Leadership;
 use crate::cache::status::CacheStatus;
 use crate::cache::vary_key::VaryKey;
 use crate::config::UpstreamEncoding;
-use crate::exchange::actions::{HeadAction, Misuse};
-use crate::exchange::buffered::BufferedBody;
-use crate::exchange::head::{Coding, Header, RequestKind, Response, ResponseHead};
+use crate::exchange::cache::lookup::request::LookupRequest;
+use crate::exchange::cache::lookup::result::{LookupContext, LookupResult, StaleEntry};
+use crate::exchange::machine::actions::{Misuse, ResponseHeadAction};
+use crate::exchange::machine::message_head::{
+    Header, RequestKind, ResponseCoding, ResponseHead, ResponseProperties,
+};
+use crate::exchange::machine::phase::Phase;
+use crate::exchange::machine::transitions::ExchangeEvent;
 use crate::exchange::machine::Exchange;
-use crate::exchange::phase::Phase;
-use crate::exchange::transitions::Event;
-use crate::mode::Mode;
+use crate::exchange::response::pipeline::BufferedBody;
+use crate::response_mode::ResponseMode;
 
 impl Exchange {
     /// Starts the fill for this request, or in the background while the client receives a stale
     /// response.
-    pub(in crate::exchange) fn fetch(
+    pub(in crate::exchange) fn start_fetch(
         &mut self,
         mut fill: Box<Fill>,
         lookup: &LookupRequest<'_>,
     ) -> LookupResult {
-        if self.config.cache.background_update && !lookup.never_anew && fill.leads() {
+        if self.route_config.cache.background_update && !lookup.never_anew && fill.leads_flight() {
             if let Some(found) = self.respond_stale(CacheStatus::Stale, lookup) {
                 let stand_in = self.looked.stand_in.as_ref();
                 fill.updates = stand_in.map(|it| (it.key, Arc::clone(&it.entry)));
@@ -46,24 +48,24 @@ impl Exchange {
     }
 
     /// Verifies a hit, if a verification is due: the node is queried again in the background.
-    pub(in crate::exchange) fn verify(
+    pub(in crate::exchange) fn start_hit_verification(
         &mut self,
         entry: &Arc<CacheEntry>,
         scope: &VaryKey,
         lookup: &LookupRequest<'_>,
         target: impl FnOnce() -> FillTarget,
     ) {
-        let verify = self.config.cache.verify;
-        let verified = &self.config.process.shared.verified;
-        if !verify.is_on() || lookup.never_anew || !verified.is_due(verify.rate) {
+        let verify = self.route_config.cache.verify;
+        let verified = &self.route_config.process.shared.verified;
+        if !verify.is_enabled() || lookup.never_anew || !verified.is_verification_due(verify.rate) {
             return;
         }
-        let fill = self.verification_for(entry, target(), scope, lookup);
+        let fill = self.new_verification_fill(entry, target(), scope, lookup);
         self.looked.update = Some(fill);
     }
 
     /// Creates the fill that compares the node's response with `entry`.
-    pub(super) fn verification_for(
+    pub(super) fn new_verification_fill(
         &self,
         entry: &Arc<CacheEntry>,
         target: FillTarget,
@@ -71,7 +73,7 @@ impl Exchange {
         lookup: &LookupRequest<'_>,
     ) -> Box<Fill> {
         let mut fill = self.new_fill(target, scope.clone(), None, lookup);
-        let purges = self.config.cache.verify.purges;
+        let purges = self.route_config.cache.verify.purges;
         fill.compared = Some(HitVerification::new(Arc::clone(entry), purges));
         fill
     }
@@ -89,35 +91,44 @@ impl Exchange {
         let (namespace, mark) = self.dispatch_mark(&scope, lookup.now);
         let settings = FillSettings {
             sent_at: lookup.now,
-            generation: self.config.process.shared.generation(),
-            changes: self.config.process.shared.changes.last(),
+            generation: self.route_config.process.shared.purge_generation(),
+            changes: self.route_config.process.shared.changes.last_number(),
             namespace,
             mark,
-            valid: Arc::clone(&self.config.cache.valid),
+            valid: Arc::clone(&self.route_config.cache.valid),
             chain: self.known_chain(),
-            max_ssz: self.config.ssz.max_size,
-            requests_identity: self.config.upstream_encoding == UpstreamEncoding::Identity
+            max_ssz: self.route_config.ssz.max_size,
+            requests_identity: self.route_config.upstream_encoding == UpstreamEncoding::Identity
                 && !lookup.forwards_codings,
             gate: self.compression_gate(),
-            max_entry: size(self.config.cache.max_entry),
-            keeps_stale: self.config.cache.use_stale.is_enabled(),
+            max_entry: size(self.route_config.cache.max_entry),
+            keeps_stale: self.route_config.cache.use_stale.is_enabled(),
             selector: match &target {
                 FillTarget::Call(wanted) if is_identity_method(&wanted.method) => {
-                    chain_selector_hash(&self.request.cache.fields, &self.config.cache.credentials)
+                    chain_selector_hash(
+                        &self.request.cache.fields,
+                        &self.route_config.cache.credentials,
+                    )
                 }
                 _ => None,
             },
-            has_keyed_fields: self.config.cache.credentials.key_headers().next().is_some(),
+            has_keyed_fields: self
+                .route_config
+                .cache
+                .credentials
+                .key_headers()
+                .next()
+                .is_some(),
         };
-        let shared = Arc::clone(&self.config.process.shared);
+        let shared = Arc::clone(&self.route_config.process.shared);
         Box::new(Fill::new(target, scope, token, shared, settings))
     }
 
     /// Returns the conditions below which entries of this route are not compressed.
     pub(in crate::exchange) fn compression_gate(&self) -> CompressionGate {
         CompressionGate {
-            min_length: self.config.min_length,
-            level: self.config.comp_level,
+            min_length: self.route_config.min_length,
+            level: self.route_config.comp_level,
         }
     }
 
@@ -127,16 +138,16 @@ impl Exchange {
     /// one; a host that can't drops the exchange.
     pub fn take_background_update(&mut self) -> Option<Self> {
         let fill = self.looked.update.take()?;
-        let mut update = Self::new(Arc::clone(&self.config));
+        let mut update = Self::new(Arc::clone(&self.route_config));
         update
-            .transition(Event::Update, |_| Phase::AwaitingUpdate)
+            .apply_event(ExchangeEvent::Update, |_| Phase::AwaitingUpdate)
             .ok()?;
         update.request = self.request.clone();
         update.upstream_edits = self.upstream_edits.clone();
         let one = self.looked.update_of_one.take();
         update.request_body = match &one {
-            Some(one) => copy_of(&one.body)?,
-            None => copy_of(&self.request_body)?,
+            Some(one) => try_copy(&one.body)?,
+            None => try_copy(&self.request_body)?,
         };
         update.cache_status = CacheStatus::Miss;
         update.looked = LookupContext {
@@ -160,8 +171,8 @@ impl Exchange {
             update.set_decoded_headers();
         }
         if update.request.cache.kind == RequestKind::Resource {
-            let route = Route::from_target(&update.request.cache.target);
-            update.make_conditional(route != Route::Other);
+            let route = BeaconRoute::from_target(&update.request.cache.target);
+            update.make_conditional(route != BeaconRoute::Other);
         }
         Some(update)
     }
@@ -170,7 +181,7 @@ impl Exchange {
     pub(in crate::exchange) fn plan_background_response<'a, I>(
         &mut self,
         mut head: ResponseHead<I>,
-    ) -> Result<HeadAction, Misuse>
+    ) -> Result<ResponseHeadAction, Misuse>
     where
         I: Iterator<Item = Header<'a>> + Clone,
     {
@@ -182,13 +193,13 @@ impl Exchange {
         let is_answer = self.check_probe_head(&head);
         self.head_edits.clear();
         let buffered = BufferedBody::for_head(&head);
-        let mode = match Response::read(head.fields).coding {
-            Coding::Identity => Mode::Subrequest,
-            Coding::Gzip | Coding::Other => Mode::Encoded,
+        let mode = match ResponseProperties::from_response_headers(head.fields).coding {
+            ResponseCoding::Identity => ResponseMode::Subrequest,
+            ResponseCoding::Gzip | ResponseCoding::Other => ResponseMode::Encoded,
         };
-        self.start_passing(Event::HeadToPass, buffered, mode)?;
+        self.start_passing(ExchangeEvent::HeadToPass, buffered, mode)?;
         Ok(match is_answer {
-            true => HeadAction::Tee,
+            true => ResponseHeadAction::Tee,
             false => self.copy_or_pass(),
         })
     }

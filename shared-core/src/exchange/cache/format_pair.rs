@@ -2,15 +2,15 @@
 //! and an entry is not sent after a newer one in the other format with another value: a client
 //! that requests both would see two states of one resource, and go back in time.
 
-use crate::bytes::Bytes;
+use crate::bytes::SharedBytes;
 use crate::cache::class::Class;
 use crate::cache::entry::CacheEntry;
 use crate::cache::resource::{format_key, resource_key};
 use crate::cache::vary_key::VaryKey;
 use crate::cache::Key;
 use crate::memory;
-use crate::transcode::chain_spec::Chain;
-use crate::transcode::{Format, TranscodeRequest, Transcoder};
+use crate::transcode::chain_spec::ChainParameters;
+use crate::transcode::{BodyFormat, TranscodeRequest, Transcoder};
 
 /// Returns the key under which a resource is stored.
 pub(in crate::exchange) fn format_pair_key(
@@ -19,8 +19,8 @@ pub(in crate::exchange) fn format_pair_key(
     ssz: Option<TranscodeRequest>,
 ) -> Key {
     let key = resource_key(scope, name);
-    match ssz.and_then(TranscodeRequest::format) {
-        Some(format) => format_key(key, format == Format::Ssz),
+    match ssz.and_then(TranscodeRequest::client_format) {
+        Some(format) => format_key(key, format == BodyFormat::Ssz),
         None => key,
     }
 }
@@ -29,43 +29,44 @@ pub(in crate::exchange) fn format_pair_key(
 /// can't be compared. `may_take` receives the bytes that decoding both needs.
 pub(in crate::exchange) fn are_equal_in_value(
     negotiated: TranscodeRequest,
-    chain: &Chain,
+    chain: &ChainParameters,
     max_ssz: u64,
     one: &CacheEntry,
     other: &CacheEntry,
     may_take: impl FnOnce(usize) -> bool,
 ) -> bool {
-    let is = |class| one.meta().class == class && other.meta().class == class;
+    let is =
+        |class| one.response_metadata().class == class && other.response_metadata().class == class;
     if is(Class::Immutable) {
         return true;
     }
-    if one.meta().status != 200 || other.meta().status != 200 {
-        return one.meta().status == other.meta().status;
+    if one.response_metadata().status != 200 || other.response_metadata().status != 200 {
+        return one.response_metadata().status == other.response_metadata().status;
     }
     let needed = one.decoded_memory().saturating_add(other.decoded_memory());
-    if memory::is_short() || !memory::can_allocate(needed) || !may_take(needed) {
+    if memory::is_memory_short() || !memory::can_allocate(needed) || !may_take(needed) {
         return false;
     }
     let ssz_of = |entry: &CacheEntry| {
         let plain = entry.decode_payload()?;
-        let fields = &entry.meta().fields;
+        let fields = &entry.response_metadata().fields;
         let fields = fields
             .iter()
             .map(|(name, value)| (name.as_slice(), value.as_slice()));
         let mut types = fields
             .clone()
             .filter(|(name, _)| name.eq_ignore_ascii_case(b"content-type"));
-        match Format::from_content_type(types.next()?.1)? {
-            Format::Ssz => Some(plain),
-            Format::Json => {
+        match BodyFormat::from_content_type(types.next()?.1)? {
+            BodyFormat::Ssz => Some(plain),
+            BodyFormat::Json => {
                 let gives = *negotiated.gives;
-                let made = Transcoder::new(gives, Format::Ssz, chain, max_ssz, fields);
+                let made = Transcoder::new(gives, BodyFormat::Ssz, chain, max_ssz, fields);
                 let mut made = made.ok()?;
-                made.feed(&plain).ok()?;
+                made.push_piece(&plain).ok()?;
                 let may_take = &mut |room| room as u64 <= max_ssz;
-                let mut body = made.finish(&plain, may_take).ok()?.body;
-                body.in_order()?;
-                Some(Bytes::from(body.into_pieces().0))
+                let mut body = made.finish_conversion(&plain, may_take).ok()?.body;
+                body.move_into_order()?;
+                Some(SharedBytes::from(body.into_ordered_ranges().0))
             }
         }
     };

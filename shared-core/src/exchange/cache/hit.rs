@@ -2,26 +2,26 @@
 
 use std::sync::Arc;
 
-use super::lookup_request::LookupRequest;
-use super::lookup_result::LookupResult;
-use crate::cache::entry::{CacheEntry, IdentityLoanState};
+use crate::cache::entry::{CacheEntry, IdentityReservation};
 use crate::cache::process::wake::Waiter;
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
 use crate::cache::Key;
-use crate::exchange::actions::Misuse;
-use crate::exchange::buffered::{EntryReservation, EntryReservations};
-use crate::exchange::head::{is_byte_dependent_header, HeadEdit};
+use crate::exchange::cache::lookup::request::LookupRequest;
+use crate::exchange::cache::lookup::result::LookupResult;
+use crate::exchange::machine::actions::Misuse;
+use crate::exchange::machine::message_head::{is_byte_dependent_header, HeadEdit};
+use crate::exchange::machine::phase::Phase;
+use crate::exchange::machine::transitions::ExchangeEvent;
 use crate::exchange::machine::Exchange;
-use crate::exchange::phase::Phase;
-use crate::exchange::response_body::{PendingDecode, ResponseBody};
-use crate::exchange::transitions::Event;
+use crate::exchange::response::body::{PendingDecode, ResponseBody};
+use crate::exchange::response::pipeline::{EntryReservation, EntryReservations};
 use crate::gzip::oneshot::off_loop_length;
-use crate::gzip::splice::Body;
+use crate::gzip::splice::SlicedBody;
 use crate::memory;
-use crate::mode::Mode;
-use crate::negotiate::etag::weakened;
+use crate::negotiate::etag::weaken_entity_tag;
 use crate::negotiate::vary;
+use crate::response_mode::ResponseMode;
 
 impl Exchange {
     /// Responds with an entry that was found under `key` or was shared, if it is usable. Where
@@ -35,32 +35,32 @@ impl Exchange {
         lookup: &LookupRequest<'_>,
     ) -> Option<LookupResult> {
         if self.looked.is_unverified {
-            self.seed_identity(&entry, lookup);
+            self.learn_chain_identity(&entry, lookup);
             return None;
         }
         if self.exceeds_limit(&entry, id) {
             return self.respond_limit_exceeded().map(LookupResult::Hit);
         }
         let is_result = id.is_some() && self.wants_ssz_result();
-        let is_plain = is_result || !self.may_gzip(lookup);
-        let is_to_decode = is_plain && (id.is_some() || self.needs_body(&entry));
-        let may_be_coded = !is_result && self.can_gzip(&entry, lookup);
+        let is_plain = is_result || !self.client_prefers_gzip(lookup);
+        let is_to_decode = is_plain && (id.is_some() || self.needs_entry_body(&entry));
+        let may_be_coded = !is_result && self.can_send_compressed_entry(&entry, lookup);
         let mut borrowed = EntryReservations::default();
         if is_to_decode && !self.reserve_decode(&entry, &mut borrowed) && !may_be_coded {
-            self.reason = Reason::Memory;
+            self.cache_reason = Reason::Memory;
             return Some(LookupResult::Miss);
         }
-        if self.needs_job(&entry, id, lookup) {
+        if self.needs_decode_job(&entry, id, lookup) {
             let id = id.map(<[u8]>::to_vec);
             let decoding = PendingDecode::One(*key, entry, id, borrowed);
             return Some(LookupResult::HitToDecode(Box::new(decoding)));
         }
-        self.respond_now(key, &entry, id, lookup, borrowed)
+        self.respond_after_check(key, &entry, id, lookup, borrowed)
             .map(LookupResult::Hit)
     }
 
     /// Responds with an entry after its strict check; an entry that fails it is removed.
-    fn respond_now(
+    fn respond_after_check(
         &mut self,
         key: &Key,
         entry: &Arc<CacheEntry>,
@@ -68,16 +68,16 @@ impl Exchange {
         lookup: &LookupRequest<'_>,
         borrowed: EntryReservations,
     ) -> Option<Box<ResponseBody>> {
-        let limit = usize::try_from(self.config.memory).unwrap_or(usize::MAX);
-        let checked = entry.check_within(&self.config.process.budget, limit);
+        let limit = usize::try_from(self.route_config.memory).unwrap_or(usize::MAX);
+        let checked = entry.check_within(&self.route_config.process.budget, limit);
         if let Err(reason) = checked {
             self.remove_damaged(key, entry, reason, lookup.now);
             return None;
         }
-        let weight = entry.weight();
-        let answer = self.respond_with(entry, id, lookup, borrowed);
-        if let Some(hot) = self.config.process.shared.hot() {
-            if entry.weight() != weight {
+        let weight = entry.memory_weight();
+        let answer = self.respond_under_id(entry, id, lookup, borrowed);
+        if let Some(hot) = self.route_config.process.shared.hot_tier() {
+            if entry.memory_weight() != weight {
                 // the entry has both codings from now on
                 hot.update_weight(key, entry);
             }
@@ -88,44 +88,49 @@ impl Exchange {
     /// Removes an entry that failed its strict check, here and at the owner, unless the check only
     /// lacked memory.
     fn remove_damaged(&mut self, key: &Key, entry: &Arc<CacheEntry>, reason: Reason, now: u64) {
-        let shared = &self.config.process.shared;
-        if let Some(hot) = shared.hot() {
+        let shared = &self.route_config.process.shared;
+        if let Some(hot) = shared.hot_tier() {
             hot.remove_if_same(key, entry);
         }
         self.looked.unreadable = Some(reason);
         if reason == Reason::Memory {
             return;
         }
-        shared.unreadable.remember(key, now);
-        if let Some(owner) = shared.owner() {
+        shared.unreadable.record_unreadable(key, now);
+        if let Some(owner) = shared.owner_client() {
             let query = format!("key={}", const_hex::encode(key));
             // the result of the purge is ignored
-            let _ = owner.purge(query.as_bytes(), None, Waiter::NONE, now);
+            let _ = owner.purge_at_owner(query.as_bytes(), None, Waiter::NONE, now);
         }
     }
 
     /// Whether preparing the response takes too long for an event loop.
-    fn needs_job(&self, entry: &CacheEntry, id: Option<&[u8]>, lookup: &LookupRequest<'_>) -> bool {
-        let most = off_loop_length(self.config.comp_level) as u64;
-        let decodes = !self.may_gzip(lookup)
-            && (id.is_some() || self.needs_body(entry))
-            && entry.inflates() > most;
+    fn needs_decode_job(
+        &self,
+        entry: &CacheEntry,
+        id: Option<&[u8]>,
+        lookup: &LookupRequest<'_>,
+    ) -> bool {
+        let most = off_loop_length(self.route_config.comp_level) as u64;
+        let decodes = !self.client_prefers_gzip(lookup)
+            && (id.is_some() || self.needs_entry_body(entry))
+            && entry.bytes_to_decode() > most;
         let is_read = id.is_some() && self.wants_ssz_result() || entry.is_unchecked();
-        decodes || is_read && entry.length(b"") > most
+        decodes || is_read && entry.response_length(b"") > most
     }
 
     /// Decodes an entry off the event loop. If that fails, the request is a miss and is sent to
     /// the node.
-    pub(in crate::exchange) fn decode(&mut self) -> Result<(), Misuse> {
+    pub(in crate::exchange) fn decode_stored_response(&mut self) -> Result<(), Misuse> {
         let Phase::Decoding(decoding) = &mut self.phase else {
-            return Err(self.misuse(Event::Compressed));
+            return Err(self.misuse_error(ExchangeEvent::Compressed));
         };
         let decoding = std::mem::take(&mut **decoding);
         let lookup = self.saved_lookup_request();
         let answer = match decoding {
-            _ if memory::is_short() => None,
+            _ if memory::is_memory_short() => None,
             PendingDecode::One(key, entry, id, borrowed) => {
-                self.respond_now(&key, &entry, id.as_deref(), &lookup, borrowed)
+                self.respond_after_check(&key, &entry, id.as_deref(), &lookup, borrowed)
             }
             PendingDecode::Batch {
                 answers,
@@ -137,12 +142,12 @@ impl Exchange {
         let Some(answer) = answer else {
             self.reset_lookup();
             if let Some(reason) = self.looked.unreadable.take() {
-                self.reason = reason;
+                self.cache_reason = reason;
             }
-            self.transition(Event::Miss, |_| Phase::AwaitingHead)?;
+            self.apply_event(ExchangeEvent::Miss, |_| Phase::AwaitingHead)?;
             return self.forward_allowed_calls().map(|_| ());
         };
-        self.transition(Event::Hit, |_| Phase::Ready(answer))
+        self.apply_event(ExchangeEvent::Hit, |_| Phase::Ready(answer))
     }
 
     /// Returns the lookup request with the properties that the host set at the lookup.
@@ -156,40 +161,40 @@ impl Exchange {
     }
 
     /// Whether the host hides the header from clients.
-    fn hides(&self, name: &[u8]) -> bool {
-        let mut hidden = self.config.hidden.iter();
+    fn hides_response_header(&self, name: &[u8]) -> bool {
+        let mut hidden = self.route_config.hidden.iter();
         hidden.any(|hidden| hidden.eq_ignore_ascii_case(name))
     }
 
     /// Creates the response from an entry under an id, or (`None`) without one. `None` if the entry
     /// can't be encoded for this client.
-    pub(in crate::exchange) fn respond_with(
+    pub(in crate::exchange) fn respond_under_id(
         &mut self,
         entry: &CacheEntry,
         id: Option<&[u8]>,
         lookup: &LookupRequest<'_>,
         mut borrowed: EntryReservations,
     ) -> Option<Box<ResponseBody>> {
-        if id.is_none() && !self.needs_body(entry) {
-            return Some(self.respond(entry, None, lookup, borrowed));
+        if id.is_none() && !self.needs_entry_body(entry) {
+            return Some(self.respond_with_body(entry, None, lookup, borrowed));
         }
         if let Some(id) = id.filter(|_| self.wants_ssz_result()) {
             return self.respond_with_ssz_result(entry, id, lookup, borrowed);
         }
         let id = id.unwrap_or_default();
-        let body = if self.may_gzip(lookup) {
+        let body = if self.client_prefers_gzip(lookup) {
             match self.request.accept_encoding.refuses_identity() {
                 true => entry.gzip_always(id),
-                false => entry.gzip(id),
+                false => entry.response_for_gzip_client(id),
             }
         } else if self.reserve_decode(entry, &mut borrowed) {
-            entry.identity(id)
-        } else if self.can_gzip(entry, lookup) {
-            entry.gzip(id)
+            entry.response_for_identity_client(id)
+        } else if self.can_send_compressed_entry(entry, lookup) {
+            entry.response_for_gzip_client(id)
         } else {
             None
         };
-        Some(self.respond(entry, Some(body?), lookup, borrowed))
+        Some(self.respond_with_body(entry, Some(body?), lookup, borrowed))
     }
 
     /// Reserves the memory for the decoded form of an entry. Returns `false` if there is not
@@ -199,10 +204,10 @@ impl Exchange {
         entry: &CacheEntry,
         borrowed: &mut EntryReservations,
     ) -> bool {
-        let limit = usize::try_from(self.config.memory).unwrap_or(usize::MAX);
-        match entry.borrow_identity(&self.config.process.budget, limit) {
-            IdentityLoanState::NotReserved => true,
-            IdentityLoanState::Reserved(decoded) => {
+        let limit = usize::try_from(self.route_config.memory).unwrap_or(usize::MAX);
+        match entry.borrow_identity(&self.route_config.process.budget, limit) {
+            IdentityReservation::NotReserved => true,
+            IdentityReservation::Reserved(decoded) => {
                 let is_it = |loan: &EntryReservation| match loan {
                     EntryReservation::DecodedEntry(other) => Arc::ptr_eq(other, &decoded),
                     EntryReservation::Assembled { .. } => false,
@@ -212,24 +217,24 @@ impl Exchange {
                 }
                 true
             }
-            IdentityLoanState::Refused => false,
+            IdentityReservation::Refused => false,
         }
     }
 
     /// Whether the client accepts the compressed form of the entry.
-    fn can_gzip(&self, entry: &CacheEntry, lookup: &LookupRequest<'_>) -> bool {
-        entry.is_compressed() && self.may_gzip_at_all(lookup)
+    fn can_send_compressed_entry(&self, entry: &CacheEntry, lookup: &LookupRequest<'_>) -> bool {
+        entry.is_compressed() && self.client_accepts_gzip(lookup)
     }
 
     /// Whether the host and the client allow a gzip body, preferred or not.
-    pub(in crate::exchange) fn may_gzip_at_all(&self, lookup: &LookupRequest<'_>) -> bool {
+    pub(in crate::exchange) fn client_accepts_gzip(&self, lookup: &LookupRequest<'_>) -> bool {
         lookup.coding_allowed
             && !self.request.no_transform
             && self.request.accept_encoding.allows_gzip()
     }
 
     /// Whether the host allows a gzip body, and the client prefers it to identity.
-    pub(in crate::exchange) fn may_gzip(&self, lookup: &LookupRequest<'_>) -> bool {
+    pub(in crate::exchange) fn client_prefers_gzip(&self, lookup: &LookupRequest<'_>) -> bool {
         lookup.coding_allowed
             && !self.request.no_transform
             && self.request.accept_encoding.prefers_gzip()
@@ -237,20 +242,20 @@ impl Exchange {
 
     /// Creates head and body of the response; no body if the client has it, or requested the head
     /// alone.
-    pub(in crate::exchange) fn respond(
+    pub(in crate::exchange) fn respond_with_body(
         &mut self,
         entry: &CacheEntry,
-        body: Option<Body>,
+        body: Option<SlicedBody>,
         lookup: &LookupRequest<'_>,
         borrowed: EntryReservations,
     ) -> Box<ResponseBody> {
-        let meta = entry.meta();
+        let meta = entry.response_metadata();
         self.cache_status = self.looked.served_as.unwrap_or(CacheStatus::Hit);
-        self.mode = Mode::Hit;
+        self.response_mode = ResponseMode::Hit;
         self.looked.age = Some(lookup.now.saturating_sub(meta.stored_at));
         let gzip = match &body {
             Some(body) => body.is_gzip(),
-            None => entry.is_compressed() && self.may_gzip(lookup),
+            None => entry.is_compressed() && self.client_prefers_gzip(lookup),
         };
         // room for these headers, Vary, Content-Encoding, Cache-Status, Content-Length, and Age for
         // a resource
@@ -258,15 +263,15 @@ impl Exchange {
         let vary_lines = self.copy_stored_headers(entry, gzip);
         let adds_encoding = self.varies && !lookup.host_writes_vary;
         if let Some(vary) = vary::complete_vary(&vary_lines, self.varies, adds_encoding) {
-            self.head_edits.push(HeadEdit::set("Vary", vary));
+            self.head_edits.push(HeadEdit::set_header("Vary", vary));
         }
         if gzip {
             self.head_edits
-                .push(HeadEdit::set("Content-Encoding", b"gzip"));
+                .push(HeadEdit::set_header("Content-Encoding", b"gzip"));
         }
         self.set_hit_status(entry, lookup.now);
         if let Some(body) = &body {
-            self.set_content_length(usize::try_from(body.length()).unwrap_or(usize::MAX));
+            self.set_content_length(usize::try_from(body.byte_length()).unwrap_or(usize::MAX));
         }
         let mut answer = Box::new(ResponseBody {
             status: meta.status,
@@ -278,13 +283,13 @@ impl Exchange {
         answer
     }
 
-    /// Sets the stored headers, except those that are not sent and those of the node's coding.
+    /// Sets the stored headers, except headers that are not sent and headers of the node's coding.
     /// Returns the lines of `Vary`, with the headers that select the format.
     fn copy_stored_headers<'e>(&mut self, entry: &'e CacheEntry, gzip: bool) -> Vec<&'e [u8]> {
         let mut vary_lines: Vec<&[u8]> = Vec::new();
-        for (name, value) in &entry.meta().fields {
+        for (name, value) in &entry.response_metadata().fields {
             let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
-            if self.hides(name) {
+            if self.hides_response_header(name) {
                 continue;
             }
             if is("vary") {
@@ -292,25 +297,27 @@ impl Exchange {
                 continue;
             }
             if is("content-type") {
-                self.varies = self.config.types.contains(value) || entry.is_compressed();
+                self.varies = self.route_config.types.contains_type(value) || entry.is_compressed();
                 self.head_edits
-                    .push(HeadEdit::set("Content-Type", value.clone()));
+                    .push(HeadEdit::set_header("Content-Type", value.clone()));
                 continue;
             }
             if gzip && is_byte_dependent_header(name) {
                 continue;
             }
             let weak = if is("etag") && gzip {
-                weakened(value)
+                weaken_entity_tag(value)
             } else {
                 None
             };
             if let Ok(name) = String::from_utf8(name.clone()) {
                 let value = weak.unwrap_or_else(|| value.clone());
-                self.head_edits.push(HeadEdit::set(name, value));
+                self.head_edits.push(HeadEdit::set_header(name, value));
             }
         }
-        if self.request.varies_on_accept() && !vary::covers(vary_lines.iter().copied(), "Accept") {
+        if self.request.varies_on_accept()
+            && !vary::vary_covers(vary_lines.iter().copied(), "Accept")
+        {
             vary_lines.push(b"Accept");
         }
         vary_lines
@@ -319,18 +326,18 @@ impl Exchange {
     /// Sets `Cache-Status` of a hit, with the remaining lifetime.
     fn set_hit_status(&mut self, entry: &CacheEntry, now: u64) {
         // format! costs much for this little text
-        let left = seconds_left(entry.meta().expires_at, now);
+        let left = remaining_lifetime_seconds(entry.response_metadata().expires_at, now);
         let mut cache_status = Vec::with_capacity(40);
         cache_status.extend_from_slice(b"sszip; hit; ttl=");
         cache_status.extend_from_slice(itoa::Buffer::new().format(left).as_bytes());
         self.head_edits
-            .push(HeadEdit::set("Cache-Status", cache_status));
+            .push(HeadEdit::set_header("Cache-Status", cache_status));
     }
 }
 
 /// Remaining lifetime in seconds; negative for a stale entry: the seconds since it expired
 /// (RFC 9211, 2.5).
-fn seconds_left(expires_at: u64, now: u64) -> i64 {
+fn remaining_lifetime_seconds(expires_at: u64, now: u64) -> i64 {
     let seconds = |milliseconds: u64| i64::try_from(milliseconds / 1000).unwrap_or(i64::MAX);
     match expires_at.checked_sub(now) {
         Some(left) => seconds(left),

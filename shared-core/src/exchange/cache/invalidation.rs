@@ -1,38 +1,38 @@
 //! Requests that may change the response to a GET (RFC 9111, 4.4).
 
-use super::lookup_request::LookupRequest;
-use super::lookup_result::InvalidatingRequest;
 use crate::cache::entry::CacheEntry;
 use crate::cache::vary_key::VaryKey;
-use crate::exchange::head::{Header, ResponseHead};
+use crate::exchange::cache::lookup::request::LookupRequest;
+use crate::exchange::cache::lookup::result::InvalidatingRequest;
+use crate::exchange::machine::message_head::{Header, ResponseHead};
 use crate::exchange::machine::Exchange;
 
 impl Exchange {
     /// Records that this request invalidates the responses for its target when it succeeds.
-    pub(in crate::exchange) fn may_invalidate(&mut self, lookup: &LookupRequest<'_>) {
+    pub(in crate::exchange) fn record_invalidating_request(&mut self, lookup: &LookupRequest<'_>) {
         self.looked.changing = Some(Box::new(InvalidatingRequest {
-            namespace: self.target_scope(lookup),
+            namespace: self.invalidation_scope(lookup),
             host: lookup.host.to_ascii_lowercase(),
         }));
     }
 
     /// Scope in which a target names one resource on all routes: the namespace that the operator
     /// sets, or port and host.
-    fn target_scope(&self, lookup: &LookupRequest<'_>) -> Vec<u8> {
+    fn invalidation_scope(&self, lookup: &LookupRequest<'_>) -> Vec<u8> {
         let mut scope = VaryKey::new();
-        match self.namespace(lookup) {
-            Some(namespace) => scope.push(namespace),
+        match self.configured_namespace(lookup) {
+            Some(namespace) => scope.push_route_part(namespace),
             None => {
-                scope.push(&lookup.port.to_be_bytes());
-                scope.push(&lookup.host.to_ascii_lowercase());
+                scope.push_route_part(&lookup.port.to_be_bytes());
+                scope.push_route_part(&lookup.host.to_ascii_lowercase());
             }
         }
-        scope.encoding().to_vec()
+        scope.encoded_parts().to_vec()
     }
 
     /// Invalidates the entries of the request's target, and of the targets that the response
     /// names in `Location` and `Content-Location`, if the request has succeeded.
-    pub(in crate::exchange) fn invalidate<'a, I>(&mut self, head: &ResponseHead<I>)
+    pub(in crate::exchange) fn invalidate_targets<'a, I>(&mut self, head: &ResponseHead<I>)
     where
         I: Iterator<Item = Header<'a>> + Clone,
     {
@@ -42,14 +42,14 @@ impl Exchange {
         if !matches!(head.status, 200..=399) {
             return;
         }
-        let changes = &self.config.process.shared.changes;
-        changes.add(&changing.namespace, &self.request.cache.target);
+        let changes = &self.route_config.process.shared.changes;
+        changes.record_invalidation(&changing.namespace, &self.request.cache.target);
         for (name, value) in head.fields.clone() {
             if name.eq_ignore_ascii_case(b"location")
                 || name.eq_ignore_ascii_case(b"content-location")
             {
-                if let Some(target) = own_target(value, &changing.host) {
-                    changes.add(&changing.namespace, target);
+                if let Some(target) = same_host_target(value, &changing.host) {
+                    changes.record_invalidation(&changing.namespace, target);
                 }
             }
         }
@@ -61,17 +61,21 @@ impl Exchange {
         entry: &CacheEntry,
         lookup: &LookupRequest<'_>,
     ) -> bool {
-        let changes = &self.config.process.shared.changes;
-        if changes.last() == 0 {
+        let changes = &self.route_config.process.shared.changes;
+        if changes.last_number() == 0 {
             return false;
         }
         let target = &self.request.cache.target;
-        changes.is_changed_since(entry.changes(), &self.target_scope(lookup), target)
+        changes.is_invalidated_since(
+            entry.invalidation_number(),
+            &self.invalidation_scope(lookup),
+            target,
+        )
     }
 }
 
 /// Returns path and query of a URI without an authority or on `host` (in lower case).
-fn own_target<'a>(uri: &'a [u8], host: &[u8]) -> Option<&'a [u8]> {
+fn same_host_target<'a>(uri: &'a [u8], host: &[u8]) -> Option<&'a [u8]> {
     let uri = uri.split(|byte| *byte == b'#').next().unwrap_or(uri);
     if uri.starts_with(b"/") && !uri.starts_with(b"//") {
         return Some(uri);
@@ -85,12 +89,12 @@ fn own_target<'a>(uri: &'a [u8], host: &[u8]) -> Option<&'a [u8]> {
     let path = rest.iter().position(|byte| *byte == b'/')?;
     let (authority, target) = rest.split_at(path);
     // the port is ignored: a namespace has its own
-    let (name, own) = (without_port(authority), without_port(host));
+    let (name, own) = (strip_port(authority), strip_port(host));
     name.eq_ignore_ascii_case(own).then_some(target)
 }
 
 /// Returns the host of an authority. Colons in brackets belong to an IPv6 address.
-fn without_port(authority: &[u8]) -> &[u8] {
+fn strip_port(authority: &[u8]) -> &[u8] {
     let port = authority
         .iter()
         .rposition(|byte| matches!(byte, b':' | b']'));
@@ -102,11 +106,12 @@ fn without_port(authority: &[u8]) -> &[u8] {
 
 #[cfg(test)]
 mod tests {
-    use super::own_target;
+    use super::same_host_target;
 
     #[test]
     fn own_target_is_found_by_an_ipv6_address() {
-        let target_of = |uri: &'static str, host: &str| own_target(uri.as_bytes(), host.as_bytes());
+        let target_of =
+            |uri: &'static str, host: &str| same_host_target(uri.as_bytes(), host.as_bytes());
         assert_eq!(target_of("http://[::1]:80/x", "[::1]"), Some(&b"/x"[..]));
         assert_eq!(target_of("http://[::1]/x", "[::1]:8545"), Some(&b"/x"[..]));
         assert_eq!(target_of("http://[::1]/x", "[::2]"), None);
@@ -115,7 +120,8 @@ mod tests {
     #[test]
     fn own_target_is_found_only_on_the_same_host() {
         let target_of = |uri: &'static str| {
-            own_target(uri.as_bytes(), b"a.test").map(|target| std::str::from_utf8(target).unwrap())
+            same_host_target(uri.as_bytes(), b"a.test")
+                .map(|target| std::str::from_utf8(target).unwrap())
         };
         for uri in [
             "/x?y",

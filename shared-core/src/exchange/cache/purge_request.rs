@@ -3,26 +3,26 @@
 
 use std::sync::Arc;
 
-use super::lookup_request::LookupAction;
 use super::waiting::{WaitTarget, WaitingRequest};
 use crate::cache::process::wake::Waiter;
-use crate::exchange::actions::Misuse;
-use crate::exchange::head::HeadEdit;
+use crate::exchange::cache::lookup::request::LookupAction;
+use crate::exchange::machine::actions::Misuse;
+use crate::exchange::machine::message_head::HeadEdit;
+use crate::exchange::machine::phase::Phase;
+use crate::exchange::machine::transitions::ExchangeEvent;
 use crate::exchange::machine::Exchange;
-use crate::exchange::phase::Phase;
-use crate::exchange::response_body::ResponseBody;
-use crate::exchange::transitions::Event;
+use crate::exchange::response::body::ResponseBody;
 
 /// Milliseconds for which a request waits; longer than the owner client waits for the owner.
 pub(super) const ADMIN_TIMEOUT_MS: u64 = 15_000;
 
-const NO_OWNER: &str =
+const NO_OWNER_ERROR: &str =
     r#"{"detail":"this process has no link to a cache's owner: nothing is purged","status":503}"#;
 
-const NO_ANSWER: &str =
+const NO_OWNER_REPLY_ERROR: &str =
     r#"{"detail":"the cache's owner has not answered: the purge may hold or not","status":504}"#;
 
-const METHOD: &str = r#"{"detail":"POST and PURGE purge","status":405}"#;
+const METHOD_ERROR: &str = r#"{"detail":"POST and PURGE purge","status":405}"#;
 
 /// The input of [`Exchange::purge`]: a purge request, and the host's properties of it.
 #[derive(Clone, Copy, Debug)]
@@ -34,10 +34,10 @@ pub struct PurgeRequest<'a> {
     /// Name of the namespace where the query names none; `None`: the namespace of the route.
     pub namespace: Option<&'a [u8]>,
     /// Identity under which the request is woken, as in
-    /// [`LookupRequest`](super::lookup_request::LookupRequest).
+    /// [`LookupRequest`](crate::exchange::cache::lookup::request::LookupRequest).
     pub waiter: Waiter,
     /// Milliseconds of the lookup clock, as in
-    /// [`LookupRequest`](super::lookup_request::LookupRequest).
+    /// [`LookupRequest`](crate::exchange::cache::lookup::request::LookupRequest).
     pub now: u64,
 }
 
@@ -47,30 +47,33 @@ impl Exchange {
     ///
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.
-    pub fn purge(&mut self, purge: &PurgeRequest<'_>) -> Result<LookupAction, Misuse> {
+    pub fn handle_purge_request(
+        &mut self,
+        purge: &PurgeRequest<'_>,
+    ) -> Result<LookupAction, Misuse> {
         self.is_administrative = true;
         let waited = self.take_wakeup();
         let Phase::AwaitingHead = self.phase else {
-            return Err(self.misuse(Event::Miss));
+            return Err(self.misuse_error(ExchangeEvent::Miss));
         };
-        let shared = Arc::clone(&self.config.process.shared);
-        let (status, mut body) = match (waited, shared.owner()) {
-            _ if !matches!(purge.method, b"POST" | b"PURGE") => (405, METHOD.into()),
-            (_, None) => (503, NO_OWNER.into()),
+        let shared = Arc::clone(&self.route_config.process.shared);
+        let (status, mut body) = match (waited, shared.owner_client()) {
+            _ if !matches!(purge.method, b"POST" | b"PURGE") => (405, METHOD_ERROR.into()),
+            (_, None) => (503, NO_OWNER_ERROR.into()),
             (Some(waits), Some(owner)) => {
                 let reply = owner.claim_admin_reply(purge.waiter);
                 drop(waits);
-                reply.unwrap_or_else(|| (504, NO_ANSWER.into()))
+                reply.unwrap_or_else(|| (504, NO_OWNER_REPLY_ERROR.into()))
             }
             (None, Some(owner)) => {
                 let PurgeRequest { query, waiter, .. } = *purge;
-                let of_place = || self.config.cache.namespace.as_deref();
+                let of_place = || self.route_config.cache.namespace.as_deref();
                 let namespace = purge.namespace.or_else(of_place);
-                match owner.purge(query, namespace, waiter, purge.now) {
+                match owner.purge_at_owner(query, namespace, waiter, purge.now) {
                     Some(reply) => reply,
                     None => {
                         let waits = WaitingRequest::new(&shared, waiter, WaitTarget::AdminReply);
-                        self.transition(Event::Wait, |_| Phase::Waiting(waits))?;
+                        self.apply_event(ExchangeEvent::Wait, |_| Phase::Waiting(waits))?;
                         return Ok(LookupAction::Wait);
                     }
                 }
@@ -82,12 +85,12 @@ impl Exchange {
             200 => "application/json",
             _ => "application/problem+json",
         };
-        let allow = (status == 405).then(|| HeadEdit::set("Allow", b"POST, PURGE"));
-        self.respond_own(status, media_type, body, allow)
+        let allow = (status == 405).then(|| HeadEdit::set_header("Allow", b"POST, PURGE"));
+        self.respond_with_local_body(status, media_type, body, allow)
     }
 
     /// Responds with a body of the proxy itself, of that media type.
-    pub(in crate::exchange) fn respond_own(
+    pub(in crate::exchange) fn respond_with_local_body(
         &mut self,
         status: u16,
         media_type: &'static str,
@@ -96,8 +99,8 @@ impl Exchange {
     ) -> Result<LookupAction, Misuse> {
         let length = body.len().to_string().into_bytes();
         self.head_edits = vec![
-            HeadEdit::set("Content-Type", media_type.as_bytes()),
-            HeadEdit::set("Content-Length", length),
+            HeadEdit::set_header("Content-Type", media_type.as_bytes()),
+            HeadEdit::set_header("Content-Length", length),
         ];
         self.head_edits.extend(more);
         let answer = Box::new(ResponseBody {
@@ -106,7 +109,7 @@ impl Exchange {
             body,
             ..ResponseBody::default()
         });
-        self.transition(Event::Hit, |_| Phase::Ready(answer))?;
+        self.apply_event(ExchangeEvent::Hit, |_| Phase::Ready(answer))?;
         Ok(LookupAction::Respond)
     }
 }

@@ -1,11 +1,11 @@
 //! Vary keys of requests.
 
-use super::lookup_request::LookupRequest;
 use super::waiting::LookupSnapshot;
 use crate::cache::chain::DispatchMark;
-use crate::cache::vary_key::{short_hash, VaryKey};
+use crate::cache::vary_key::{truncated_blake3, VaryKey};
 use crate::cache::Namespace;
-use crate::exchange::head::RequestKind;
+use crate::exchange::cache::lookup::request::LookupRequest;
+use crate::exchange::machine::message_head::RequestKind;
 use crate::exchange::machine::Exchange;
 
 impl Exchange {
@@ -25,48 +25,60 @@ impl Exchange {
         self.push_namespace(&mut base, lookup);
         base.end_namespace();
         if let Some(name) = name {
-            base.push(name);
+            base.push_route_part(name);
         }
         // nodes send some headers to browsers only, and do not always name Origin in Vary
-        let from_browser = request.fields.values("origin").next().is_some();
-        base.push(if from_browser { b"origin" } else { b"" });
-        let mut keyed = self.config.cache.credentials.key_headers().peekable();
+        let from_browser = request.fields.header_values("origin").next().is_some();
+        base.push_route_part(if from_browser { b"origin" } else { b"" });
+        let mut keyed = self.route_config.cache.credentials.key_headers().peekable();
         if keyed.peek().is_some() {
             base.push_hashed(&request.fields, keyed);
         }
-        let names = self.config.process.shared.varying.names(&base);
-        base.vary(&request.fields, names);
+        let names = self
+            .route_config
+            .process
+            .shared
+            .varying
+            .recorded_header_names(&base);
+        base.set_vary_headers(&request.fields, names);
         base
     }
 
     /// Pushes the namespace; where the operator sets none, the target of a call is a part of it.
     fn push_namespace(&self, base: &mut VaryKey, lookup: &LookupRequest<'_>) {
         let request = &self.request.cache;
-        self.push_route(base, lookup);
-        if self.namespace(lookup).is_none() && request.kind == RequestKind::Call {
-            base.push(&request.target);
+        self.push_route_namespace(base, lookup);
+        if self.configured_namespace(lookup).is_none() && request.kind == RequestKind::Call {
+            base.push_route_part(&request.target);
         }
     }
 
     /// Name of the namespace that the operator has set.
-    pub(super) fn namespace<'a>(&'a self, lookup: &LookupRequest<'a>) -> Option<&'a [u8]> {
-        let of_place = || self.config.cache.namespace.as_deref();
+    pub(super) fn configured_namespace<'a>(
+        &'a self,
+        lookup: &LookupRequest<'a>,
+    ) -> Option<&'a [u8]> {
+        let of_place = || self.route_config.cache.namespace.as_deref();
         lookup.namespace.or_else(of_place)
     }
 
     /// Whether the namespace could contain responses of other routes.
     pub(in crate::exchange) fn has_no_namespace(&self, lookup: &LookupRequest<'_>) -> bool {
-        lookup.unnamed && self.namespace(lookup).is_none()
+        lookup.unnamed && self.configured_namespace(lookup).is_none()
     }
 
     /// Pushes the namespace, without the target that only calls have in it.
-    pub(in crate::exchange) fn push_route(&self, base: &mut VaryKey, lookup: &LookupRequest<'_>) {
-        match self.namespace(lookup) {
-            Some(namespace) => base.push(namespace),
+    pub(in crate::exchange) fn push_route_namespace(
+        &self,
+        base: &mut VaryKey,
+        lookup: &LookupRequest<'_>,
+    ) {
+        match self.configured_namespace(lookup) {
+            Some(namespace) => base.push_route_part(namespace),
             None => {
-                base.push(lookup.place);
-                base.push(&lookup.port.to_be_bytes());
-                base.push(&lookup.host.to_ascii_lowercase());
+                base.push_route_part(lookup.place);
+                base.push_route_part(&lookup.port.to_be_bytes());
+                base.push_route_part(&lookup.host.to_ascii_lowercase());
             }
         }
     }
@@ -77,12 +89,12 @@ impl Exchange {
         scope: &VaryKey,
         now: u64,
     ) -> (Namespace, Option<DispatchMark>) {
-        let Some(owner) = self.config.process.shared.owner() else {
+        let Some(owner) = self.route_config.process.shared.owner_client() else {
             // without an owner the namespace is not used
             return Default::default();
         };
-        let namespace = short_hash(scope.namespace());
-        (namespace, owner.mark(&namespace, now))
+        let namespace = truncated_blake3(scope.namespace_encoding());
+        (namespace, owner.dispatch_mark(&namespace, now))
     }
 
     /// Returns the identifier of the namespace, and the state that is known now.
@@ -93,7 +105,7 @@ impl Exchange {
     ) -> (Namespace, LookupSnapshot) {
         let (namespace, mark) = self.dispatch_mark(scope, now);
         let since = LookupSnapshot {
-            generation: self.config.process.shared.generation(),
+            generation: self.route_config.process.shared.purge_generation(),
             mark,
         };
         (namespace, since)

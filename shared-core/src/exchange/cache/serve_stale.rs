@@ -3,19 +3,19 @@
 
 use std::sync::Arc;
 
-use super::lookup_request::{LookupRequest, LookupTarget};
-use super::lookup_result::{LookupResult, ReportedFailure, StaleEntry};
 use super::purge_request::ADMIN_TIMEOUT_MS;
 use crate::cache::entry::CacheEntry;
 use crate::cache::reason::Reason;
 use crate::cache::response_directives;
 use crate::cache::status::CacheStatus;
 use crate::cache::use_stale::UpstreamFailure;
-use crate::exchange::buffered::EntryReservations;
-use crate::exchange::head::{HeadEdit, Header, ResponseHead};
+use crate::exchange::cache::lookup::request::{LookupRequest, LookupTarget};
+use crate::exchange::cache::lookup::result::{LookupResult, ReportedFailure, StaleEntry};
+use crate::exchange::machine::message_head::{HeadEdit, Header, ResponseHead};
+use crate::exchange::machine::phase::Phase;
+use crate::exchange::machine::transitions::ExchangeEvent;
 use crate::exchange::machine::Exchange;
-use crate::exchange::phase::Phase;
-use crate::exchange::transitions::Event;
+use crate::exchange::response::pipeline::EntryReservations;
 
 /// Milliseconds for which a request with a stale entry waits for the owner before it sends the
 /// entry; longer than the owner client waits for the owner. A request that is not woken by
@@ -29,18 +29,20 @@ impl Exchange {
         sought: &LookupTarget<'_>,
         lookup: &LookupRequest<'_>,
     ) {
-        let shared = &self.config.process.shared;
-        let stale = shared.hot().and_then(|hot| hot.get_any(&sought.key));
+        let shared = &self.route_config.process.shared;
+        let stale = shared
+            .hot_tier()
+            .and_then(|hot| hot.get_fresh_or_stale(&sought.key));
         self.looked.stand_in = stale
             .filter(|entry| {
                 entry.is_usable_stale(lookup.now)
-                    && (sought.id.is_none() || self.config.cache.use_stale.is_enabled())
+                    && (sought.id.is_none() || self.route_config.cache.use_stale.is_enabled())
             })
             .map(|entry| StaleEntry {
                 key: sought.key,
                 entry,
                 id: sought.id.map(<[u8]>::to_vec),
-                generation: shared.generation(),
+                generation: shared.purge_generation(),
                 is_conditional: false,
             });
     }
@@ -56,7 +58,8 @@ impl Exchange {
     /// Whether the operator or the node allows a stale response during an update.
     fn may_serve_during_update(&self, entry: &CacheEntry, now: u64) -> bool {
         entry.may_serve_stale_while_revalidate(now)
-            || self.config.cache.use_stale.while_updating() && entry.may_serve_stale(now)
+            || self.route_config.cache.use_stale.permits_while_updating()
+                && entry.may_serve_stale(now)
     }
 
     /// Responds with the stale entry, if that is allowed.
@@ -76,7 +79,7 @@ impl Exchange {
             None | Some(LookupResult::Miss) => {
                 // the node's response is to be sent, and stored, too
                 self.looked.served_as = None;
-                self.reason = Reason::None;
+                self.cache_reason = Reason::None;
                 None
             }
             found => found,
@@ -84,10 +87,10 @@ impl Exchange {
     }
 
     /// Milliseconds to wait after `LookupAction::Wait`, before the host repeats the lookup.
-    pub fn wait_ms(&self) -> u64 {
+    pub fn lookup_wait_ms(&self) -> u64 {
         let most = match &self.phase {
-            Phase::Waiting(waits) if waits.is_admin_reply() => return ADMIN_TIMEOUT_MS,
-            _ => self.config.cache.lock_timeout,
+            Phase::Waiting(waits) if waits.awaits_admin_reply() => return ADMIN_TIMEOUT_MS,
+            _ => self.route_config.cache.lock_timeout,
         };
         let stand_in = self.looked.stand_in.as_ref();
         if stand_in.is_some_and(|it| self.may_serve_during_update(&it.entry, self.looked.at)) {
@@ -99,15 +102,15 @@ impl Exchange {
     /// Whether no purge has occurred since a stale entry was found, as far as the process may rely
     /// on that.
     fn is_not_purged(&self, stand_in: &StaleEntry, now: u64) -> bool {
-        let shared = &self.config.process.shared;
-        shared.may_send_from_memory(now) && shared.generation() == stand_in.generation
+        let shared = &self.route_config.process.shared;
+        shared.may_send_from_memory(now) && shared.purge_generation() == stand_in.generation
     }
 
     /// Records a failure of the node, which the host reports before the head of the response that
     /// the client would receive. Returns whether a stale entry will be sent in place of the
     /// response with that head.
     pub fn upstream_failed(&mut self, failure: UpstreamFailure, now: u64) -> bool {
-        self.record_failure(failure);
+        self.record_upstream_failure(failure);
         let is_stood_in_for = self.would_serve_stale(failure, now);
         self.looked.failed = Some(ReportedFailure {
             failure,
@@ -118,7 +121,7 @@ impl Exchange {
     }
 
     /// Whether the host has reported a failure of the node.
-    pub fn has_failed(&self) -> bool {
+    pub fn has_upstream_failed(&self) -> bool {
         self.looked.failed.is_some()
     }
 
@@ -126,14 +129,15 @@ impl Exchange {
     pub fn would_serve_stale(&mut self, failure: UpstreamFailure, now: u64) -> bool {
         self.refresh_stale_entry();
         self.looked.stand_in.as_ref().is_some_and(|stand_in| {
-            self.may_replace(&stand_in.entry, failure, now) && self.is_not_purged(stand_in, now)
+            self.may_serve_after_failure(&stand_in.entry, failure, now)
+                && self.is_not_purged(stand_in, now)
         })
     }
 
     /// Whether the client receives responses though the node has failed before its head: stored
     /// and denied responses of a split batch, and errors for the other calls. The host's own
     /// response is delivered to the exchange as if it were the node's then; its status stays.
-    pub fn answers_without_node(&self, failure: UpstreamFailure) -> bool {
+    pub fn has_response_without_node(&self, failure: UpstreamFailure) -> bool {
         let Phase::AwaitingPart(mixed) = &self.phase else {
             return false;
         };
@@ -143,15 +147,15 @@ impl Exchange {
     /// Replaces the stale entry by a newer one that another request has fetched meanwhile, and that
     /// clients have seen.
     fn refresh_stale_entry(&mut self) {
-        let shared = &self.config.process.shared;
-        let (Some(stand_in), Some(hot)) = (&mut self.looked.stand_in, shared.hot()) else {
+        let shared = &self.route_config.process.shared;
+        let (Some(stand_in), Some(hot)) = (&mut self.looked.stand_in, shared.hot_tier()) else {
             return;
         };
-        let generation = shared.generation();
-        let own = stand_in.entry.meta().stored_at;
+        let generation = shared.purge_generation();
+        let own = stand_in.entry.response_metadata().stored_at;
         if let Some(entry) = hot
-            .get_any(&stand_in.key)
-            .filter(|entry| entry.meta().stored_at > own)
+            .get_fresh_or_stale(&stand_in.key)
+            .filter(|entry| entry.response_metadata().stored_at > own)
         {
             stand_in.entry = entry;
             stand_in.generation = generation;
@@ -161,7 +165,7 @@ impl Exchange {
 
     /// Whether the operator or the node allows the entry in place of the response after this
     /// failure.
-    pub(in crate::exchange) fn may_replace(
+    pub(in crate::exchange) fn may_serve_after_failure(
         &self,
         entry: &CacheEntry,
         failure: UpstreamFailure,
@@ -172,12 +176,16 @@ impl Exchange {
             _ => true,
         };
         is_error && entry.may_serve_stale_if_error(now)
-            || self.config.cache.use_stale.covers(failure) && entry.may_serve_stale(now)
+            || self.route_config.cache.use_stale.permits_after(failure)
+                && entry.may_serve_stale(now)
     }
 
     /// Whether a stored response replaces the response with this head, because the node has
     /// validated the entry, or has failed.
-    pub(in crate::exchange) fn replaces<'a, I>(&mut self, head: &ResponseHead<I>) -> bool
+    pub(in crate::exchange) fn try_stored_replacement<'a, I>(
+        &mut self,
+        head: &ResponseHead<I>,
+    ) -> bool
     where
         I: Iterator<Item = Header<'a>> + Clone,
     {
@@ -185,14 +193,14 @@ impl Exchange {
             return false;
         };
         if head.status == 304 {
-            return stand_in.is_conditional && self.revalidated(&stand_in.entry, head);
+            return stand_in.is_conditional && self.apply_revalidation(&stand_in.entry, head);
         }
         // a host that reports no failure has no link to an owner either
         let (failure, stands_in) = match self.looked.failed {
             Some(failed) => (failed.failure, failed.is_stood_in_for),
             None => {
                 let failure = UpstreamFailure::Status(head.status);
-                let covers = self.may_replace(&stand_in.entry, failure, self.looked.at);
+                let covers = self.may_serve_after_failure(&stand_in.entry, failure, self.looked.at);
                 (
                     failure,
                     covers && self.is_not_purged(&stand_in, self.looked.at),
@@ -204,7 +212,12 @@ impl Exchange {
             self.discard_fill();
             return true;
         }
-        if !stands_in || !self.replace(&stand_in.entry, stand_in.id.as_deref(), CacheStatus::Stale)
+        if !stands_in
+            || !self.send_stored_replacement(
+                &stand_in.entry,
+                stand_in.id.as_deref(),
+                CacheStatus::Stale,
+            )
         {
             return false;
         }
@@ -217,7 +230,7 @@ impl Exchange {
     }
 
     /// Sends a stored response in place of the node's.
-    pub(in crate::exchange) fn replace(
+    pub(in crate::exchange) fn send_stored_replacement(
         &mut self,
         entry: &CacheEntry,
         id: Option<&[u8]>,
@@ -228,19 +241,21 @@ impl Exchange {
             lookup.now = failed.now;
         }
         let is_too_long = self.exceeds_limit(entry, id);
-        let limit = usize::try_from(self.config.memory).unwrap_or(usize::MAX);
-        let budget = &self.config.process.budget;
+        let limit = usize::try_from(self.route_config.memory).unwrap_or(usize::MAX);
+        let budget = &self.route_config.process.budget;
         let stands = entry.check_within(budget, limit).is_ok();
-        if self.next_state(Event::Replace).is_err() || !stands || is_too_long {
+        if self.next_state(ExchangeEvent::Replace).is_err() || !stands || is_too_long {
             return false;
         }
-        let answer = self.respond_with(entry, id, &lookup, EntryReservations::default());
+        let answer = self.respond_under_id(entry, id, &lookup, EntryReservations::default());
         let Some(answer) = answer else {
             return false;
         };
         self.cache_status = status;
-        self.transition(Event::Replace, |_| Phase::Replacing(answer))
-            .is_ok()
+        self.apply_event(ExchangeEvent::Replace, |_| {
+            Phase::DiscardingUpstream(answer)
+        })
+        .is_ok()
     }
 
     /// Removes the headers of a failed response that a stale entry replaces.
@@ -253,7 +268,7 @@ impl Exchange {
                 let set = edit.name.as_bytes();
                 set.eq_ignore_ascii_case(name)
             });
-            if is_set || !response_directives::is_stored_field(name) {
+            if is_set || !response_directives::is_stored_header(name) {
                 continue;
             }
             if let Ok(name) = String::from_utf8(name.to_vec()) {

@@ -1,20 +1,22 @@
 //! Results of calls as SSZ, which are converted from the stored JSON for each hit.
 
-use super::lookup_request::LookupRequest;
 use crate::cache::entry::CacheEntry;
-use crate::exchange::buffered::{EntryReservation, EntryReservations};
-use crate::exchange::conversion::reserve_slot;
-use crate::exchange::head::{is_byte_dependent_header, HeadEdit};
+use crate::exchange::cache::lookup::request::LookupRequest;
+use crate::exchange::machine::message_head::{is_byte_dependent_header, HeadEdit};
 use crate::exchange::machine::Exchange;
-use crate::exchange::response_body::ResponseBody;
-use crate::gzip::open::open;
-use crate::gzip::splice::{splice, Body, MemberPart};
+use crate::exchange::response::body::ResponseBody;
+use crate::exchange::response::pipeline::{EntryReservation, EntryReservations};
+use crate::exchange::ssz::conversion::reserve_slot;
+use crate::gzip::open_stream::compress_open;
+use crate::gzip::splice::{assemble_gzip_member, MemberPart, SlicedBody};
 use crate::memory;
-use crate::memory::Reservation;
-use crate::transcode::{Format, TranscodeError, TranscodeRequest, Transcoder, OCTETS, TYPE};
+use crate::memory::MemoryReservation;
+use crate::transcode::{
+    BodyFormat, TranscodeError, TranscodeRequest, Transcoder, SSZ_MEDIA_TYPE, SSZ_TYPE_HEADER,
+};
 
 /// Bytes of JSON that are read between two updates of the reservation.
-const PIECE: usize = 256 << 10;
+const JSON_PIECE_BYTES: usize = 256 << 10;
 
 impl Exchange {
     /// Whether the client requested the result of a call as SSZ.
@@ -25,7 +27,7 @@ impl Exchange {
     /// Returns the negotiation of the format of a call's result, if it is SSZ.
     fn requested_result_format(&self) -> Option<TranscodeRequest> {
         let ssz = self.request.ssz;
-        ssz.filter(|ssz| ssz.is_call() && ssz.format() == Some(Format::Ssz))
+        ssz.filter(|ssz| ssz.is_call() && ssz.client_format() == Some(BodyFormat::Ssz))
     }
 
     /// Responds with the result of an entry as SSZ or, where it has none, with the JSON under its
@@ -41,34 +43,35 @@ impl Exchange {
         if !self.reserve_decode(entry, &mut borrowed) {
             return None;
         }
-        let json = entry.identity(id)?;
+        let json = entry.response_for_identity_client(id)?;
         // reserved until the result is compressed
-        let place = reserve_slot(&self.config, json.length());
+        let place = reserve_slot(&self.route_config, json.byte_length());
         let made = place.and_then(|place| Ok((place, self.convert_result(ssz, &json)?)));
         let (_place, (result, memory)) = match made {
             Ok(made) => made,
             Err(TranscodeError::Memory) => return None,
             // errors, results of another type and results beyond a limit: the node's JSON
             Err(why) => {
-                self.not_ssz = Some(why.mode());
-                let body = match self.may_gzip(lookup) {
-                    true => entry.gzip(id)?,
+                self.not_ssz = Some(why.metrics_mode());
+                let body = match self.client_prefers_gzip(lookup) {
+                    true => entry.response_for_gzip_client(id)?,
                     false => json,
                 };
-                return Some(self.respond(entry, Some(body), lookup, borrowed));
+                return Some(self.respond_with_body(entry, Some(body), lookup, borrowed));
             }
         };
         borrowed.push(EntryReservation::Assembled { _memory: memory });
         let body = self.compress_result(result, lookup)?;
-        let answer = self.respond(entry, Some(body), lookup, borrowed);
+        let answer = self.respond_with_body(entry, Some(body), lookup, borrowed);
         self.head_edits.retain(|edit| {
             let is = |name: &str| edit.name.eq_ignore_ascii_case(name);
             !is("content-type") && !is("etag") && !is_byte_dependent_header(edit.name.as_bytes())
         });
-        self.head_edits.push(HeadEdit::set("Content-Type", OCTETS));
+        self.head_edits
+            .push(HeadEdit::set_header("Content-Type", SSZ_MEDIA_TYPE));
         if let Some(label) = ssz.ssz_type_header() {
             self.head_edits
-                .push(HeadEdit::set(TYPE, label.into_bytes()));
+                .push(HeadEdit::set_header(SSZ_TYPE_HEADER, label.into_bytes()));
         }
         Some(answer)
     }
@@ -77,49 +80,54 @@ impl Exchange {
     fn convert_result(
         &self,
         ssz: TranscodeRequest,
-        json: &Body,
-    ) -> Result<(Vec<u8>, Reservation), TranscodeError> {
-        let config = &self.config;
+        json: &SlicedBody,
+    ) -> Result<(Vec<u8>, MemoryReservation), TranscodeError> {
+        let config = &self.route_config;
         let limit = usize::try_from(config.memory).unwrap_or(usize::MAX);
         let mut memory = config
             .process
             .budget
-            .reserve(0, limit)
+            .reserve_bytes(0, limit)
             .ok_or(TranscodeError::Memory)?;
         let (chain, most) = (self.known_chain(), config.ssz.max_size);
         let none = std::iter::empty();
-        let mut stage = Transcoder::new(*ssz.gives, Format::Ssz, &chain, most, none)?;
-        for piece in json.slices().flat_map(|slice| slice.chunks(PIECE)) {
-            if memory::is_short() {
+        let mut stage = Transcoder::new(*ssz.gives, BodyFormat::Ssz, &chain, most, none)?;
+        for piece in json
+            .body_slices()
+            .flat_map(|slice| slice.chunks(JSON_PIECE_BYTES))
+        {
+            if memory::is_memory_short() {
                 return Err(TranscodeError::Memory);
             }
-            stage.feed(piece)?;
-            if !memory.grow_to(stage.room(), limit) {
+            stage.push_piece(piece)?;
+            if !memory.grow_to(stage.occupied_memory(), limit) {
                 return Err(TranscodeError::Memory);
             }
         }
         let mut result = stage
-            .finish(&[], &mut |room| memory.grow_to(room, limit))?
+            .finish_conversion(&[], &mut |room| memory.grow_to(room, limit))?
             .body;
-        result.in_order().ok_or(TranscodeError::Memory)?;
-        Ok((result.into_pieces().0, memory))
+        result.move_into_order().ok_or(TranscodeError::Memory)?;
+        Ok((result.into_ordered_ranges().0, memory))
     }
 
     /// Compresses the result where the client accepts gzip, and it saves bytes or identity is
     /// refused.
-    fn compress_result(&self, result: Vec<u8>, lookup: &LookupRequest<'_>) -> Option<Body> {
-        let is_long = result.len() as u64 >= self.config.min_length;
-        if self.may_gzip(lookup) && (is_long || self.request.accept_encoding.refuses_identity()) {
-            let coded = open(&result, self.config.comp_level);
-            let coded = coded.and_then(|coded| splice([MemberPart::Open(&coded)]));
-            let is_shorter = |coded: &Body| coded.length() < result.len() as u64;
+    fn compress_result(&self, result: Vec<u8>, lookup: &LookupRequest<'_>) -> Option<SlicedBody> {
+        let is_long = result.len() as u64 >= self.route_config.min_length;
+        if self.client_prefers_gzip(lookup)
+            && (is_long || self.request.accept_encoding.refuses_identity())
+        {
+            let coded = compress_open(&result, self.route_config.comp_level);
+            let coded = coded.and_then(|coded| assemble_gzip_member([MemberPart::Open(&coded)]));
+            let is_shorter = |coded: &SlicedBody| coded.byte_length() < result.len() as u64;
             let refuses = self.request.accept_encoding.refuses_identity();
             if let Some(coded) = coded.filter(|coded| refuses || is_shorter(coded)) {
                 return Some(coded);
             }
         }
-        let mut body = Body::identity();
-        body.push(result)?;
+        let mut body = SlicedBody::empty_identity();
+        body.append_owned(result)?;
         Some(body)
     }
 }

@@ -3,17 +3,17 @@
 
 use std::sync::Arc;
 
-use super::lookup_request::LookupAction;
 use super::waiting::{WaitTarget, WaitingRequest};
 use crate::cache::process::wake::Waiter;
-use crate::exchange::actions::Misuse;
-use crate::exchange::head::HeadEdit;
+use crate::exchange::cache::lookup::request::LookupAction;
+use crate::exchange::machine::actions::Misuse;
+use crate::exchange::machine::message_head::HeadEdit;
+use crate::exchange::machine::phase::Phase;
+use crate::exchange::machine::transitions::ExchangeEvent;
 use crate::exchange::machine::Exchange;
-use crate::exchange::phase::Phase;
-use crate::exchange::transitions::Event;
-use crate::status::board::MetricsBoard;
-use crate::status::report::Report;
-use crate::status::Format;
+use crate::status::metrics_board::MetricsBoard;
+use crate::status::report::StatusReport;
+use crate::status::ReportFormat;
 
 /// The input of [`Exchange::report_status`]: a request to a status page, and the host's counters.
 #[derive(Clone, Copy, Debug)]
@@ -27,17 +27,17 @@ pub struct StatusRequest<'a> {
     /// Counters of the host's workers.
     pub board: MetricsBoard,
     /// Identity under which the request is woken, as in
-    /// [`LookupRequest`](super::lookup_request::LookupRequest); without one the owner is not
+    /// [`LookupRequest`](crate::exchange::cache::lookup::request::LookupRequest); without one the owner is not
     /// queried.
     pub waiter: Option<Waiter>,
     /// Milliseconds of the lookup clock, as in
-    /// [`LookupRequest`](super::lookup_request::LookupRequest). It is the clock of the board, too.
+    /// [`LookupRequest`](crate::exchange::cache::lookup::request::LookupRequest). It is the clock of the board, too.
     pub now: u64,
     /// Seconds since 1970.
     pub wall: u64,
 }
 
-const PLAIN: &str = "text/plain; charset=utf-8";
+const PLAIN_TEXT_TYPE: &str = "text/plain; charset=utf-8";
 
 impl Exchange {
     /// Reports the status in place of a lookup. The host calls it again once the request was woken,
@@ -49,29 +49,36 @@ impl Exchange {
         self.is_administrative = true;
         let waited = self.take_wakeup();
         let Phase::AwaitingHead = self.phase else {
-            return Err(self.misuse(Event::Miss));
+            return Err(self.misuse_error(ExchangeEvent::Miss));
         };
         if !matches!(request.method, b"GET" | b"HEAD") {
-            let allow = HeadEdit::set("Allow", b"GET, HEAD");
-            return self.respond_own(
+            let allow = HeadEdit::set_header("Allow", b"GET, HEAD");
+            return self.respond_with_local_body(
                 405,
-                PLAIN,
+                PLAIN_TEXT_TYPE,
                 b"method not allowed: use GET\n".to_vec(),
                 [allow],
             );
         }
-        let format = match Format::from_query(request.query) {
+        let format = match ReportFormat::from_query(request.query) {
             Ok(format) => format,
-            Err(error) => return self.respond_own(400, PLAIN, (error + "\n").into_bytes(), None),
+            Err(error) => {
+                return self.respond_with_local_body(
+                    400,
+                    PLAIN_TEXT_TYPE,
+                    (error + "\n").into_bytes(),
+                    None,
+                )
+            }
         };
-        let shared = Arc::clone(&self.config.process.shared);
-        let owner = shared.owner();
+        let shared = Arc::clone(&self.route_config.process.shared);
+        let owner = shared.owner_client();
         if let (None, Some(owner), Some(waiter), true) =
             (&waited, owner, request.waiter, format.needs_owner())
         {
             if owner.query_status(waiter, request.now) {
                 let waits = WaitingRequest::new(&shared, waiter, WaitTarget::AdminReply);
-                self.transition(Event::Wait, |_| Phase::Waiting(waits))?;
+                self.apply_event(ExchangeEvent::Wait, |_| Phase::Waiting(waits))?;
                 return Ok(LookupAction::Wait);
             }
         }
@@ -79,15 +86,15 @@ impl Exchange {
         let reply = reply.and_then(|(owner, waiter)| owner.claim_admin_reply(waiter));
         drop(waited);
         let reply = reply.filter(|(status, _)| *status == 200);
-        let body = format.write(|| Report {
+        let body = format.write_report(|| StatusReport {
             host: request.host.to_owned(),
             now: request.wall,
-            sums: request.board.totals(),
+            sums: request.board.sum_over_workers(),
             history: request.board.history(request.now),
             owner: reply.and_then(|(_, json)| serde_json::from_slice(&json).ok()),
             has_owner: owner.is_some(),
         });
-        let no_store = HeadEdit::set("Cache-Control", b"no-store");
-        self.respond_own(200, format.media_type(), body.into_bytes(), [no_store])
+        let no_store = HeadEdit::set_header("Cache-Control", b"no-store");
+        self.respond_with_local_body(200, format.media_type(), body.into_bytes(), [no_store])
     }
 }

@@ -20,7 +20,7 @@ pub(in crate::exchange) struct StorePlan {
 
 impl StorePlan {
     /// Returns the fill if it is fed from the bytes that the client receives.
-    pub(in crate::exchange) fn uses_sent_bytes(&mut self) -> Option<&mut Fill> {
+    pub(in crate::exchange) fn fill_of_sent_bytes(&mut self) -> Option<&mut Fill> {
         self.fill.as_deref_mut().filter(|_| !self.is_apart)
     }
 
@@ -32,12 +32,12 @@ impl StorePlan {
         piece: &[u8],
     ) {
         if !self.is_apart {
-            self.copy(config, reason, piece);
+            self.copy_into_fill(config, reason, piece);
         }
     }
 
     /// Copies a piece into the fill, or discards the fill if that fails.
-    pub(in crate::exchange) fn copy(
+    pub(in crate::exchange) fn copy_into_fill(
         &mut self,
         config: &RouteConfig,
         reason: &mut Reason,
@@ -49,12 +49,12 @@ impl StorePlan {
         };
         if fill.would_exceed_max_entry(piece.len()) {
             *reason = Reason::Length;
-            fill.reject_and_remember();
-        } else if fill.collect(piece, &config.process.budget, limit) {
+            fill.finish_uncacheable();
+        } else if fill.collect_piece(piece, &config.process.budget, limit) {
             self.fill = Some(fill);
         } else {
             *reason = Reason::Memory;
-            fill.reject();
+            fill.finish_unstored();
         }
     }
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use crate::cache::chain::DispatchMark;
 use crate::cache::entry::CacheEntry;
-use crate::cache::process::flights::Wakeup;
+use crate::cache::process::flights::FollowerWakeup;
 use crate::cache::process::owner_client::OwnerClient;
 use crate::cache::process::wake::Waiter;
-use crate::cache::process::Shared;
+use crate::cache::process::ProcessState;
 use crate::cache::vary_key::HeaderNames;
 use crate::cache::Key;
 
@@ -15,7 +15,7 @@ use crate::cache::Key;
 /// leaves its flight, and a leadership that was offered to it is handed over.
 #[derive(Debug)]
 pub(in crate::exchange) struct WaitingRequest {
-    shared: Arc<Shared>,
+    shared: Arc<ProcessState>,
     /// Identity under which the request is woken.
     waiter: Waiter,
     awaited: WaitTarget,
@@ -30,7 +30,7 @@ pub(in crate::exchange) enum WaitTarget {
     Stored,
     /// Responses that other requests fetch for a batch, in a scope with these vary headers, and
     /// the entries that the owner had for it.
-    Flights(LookupSnapshot, Option<HeaderNames>, Option<OwnerEntries>),
+    Flights(LookupSnapshot, Option<HeaderNames>, Option<OwnerBatchReply>),
     /// The owner's reply to a purge or status request.
     AdminReply,
     /// The wait has ended.
@@ -50,14 +50,18 @@ impl LookupSnapshot {
     /// Whether an entry may be sent to the waiting request: it may have been fetched before the
     /// request began, and with several event loops a purge may be in effect before this one
     /// resumes.
-    pub(in crate::exchange) fn accepts_entry(&self, shared: &Shared, entry: &CacheEntry) -> bool {
+    pub(in crate::exchange) fn accepts_entry(
+        &self,
+        shared: &ProcessState,
+        entry: &CacheEntry,
+    ) -> bool {
         shared.is_valid_since(self.generation) && entry.answers_request(self.mark.as_ref())
     }
 }
 
 /// The entries that the owner returned in reply to the lookup of one batch's keys.
 #[derive(Debug)]
-pub(in crate::exchange) struct OwnerEntries {
+pub(in crate::exchange) struct OwnerBatchReply {
     pub(in crate::exchange) entries: Vec<(Key, Arc<CacheEntry>)>,
     /// Generation of the last purge that was known before the owner's reply was read.
     pub(in crate::exchange) generation: u64,
@@ -66,18 +70,18 @@ pub(in crate::exchange) struct OwnerEntries {
 /// The responses that a batch has received after its wait: other requests fetched them, or the
 /// owner had them.
 #[derive(Debug, Default)]
-pub(in crate::exchange) struct BatchWakeup {
+pub(in crate::exchange) struct BatchWaitResult {
     /// Responses that other requests fetched, if the batch waited for them.
     pub(in crate::exchange) landed: Option<Vec<(Key, Arc<CacheEntry>)>>,
     /// Vary headers when the batch began to wait for other requests.
     pub(in crate::exchange) names: Option<HeaderNames>,
     /// Entries of the owner, if it was queried.
-    pub(in crate::exchange) of_owner: Option<OwnerEntries>,
+    pub(in crate::exchange) of_owner: Option<OwnerBatchReply>,
 }
 
 impl WaitingRequest {
     pub(in crate::exchange) fn new(
-        shared: &Arc<Shared>,
+        shared: &Arc<ProcessState>,
         waiter: Waiter,
         awaited: WaitTarget,
     ) -> Box<Self> {
@@ -90,7 +94,7 @@ impl WaitingRequest {
 
     /// Returns the key of the single response that the request waits for, and the state at that
     /// time.
-    pub(in crate::exchange) fn answer(&self) -> Option<(Key, LookupSnapshot)> {
+    pub(in crate::exchange) fn awaited_response_key(&self) -> Option<(Key, LookupSnapshot)> {
         match &self.awaited {
             WaitTarget::Answer(key, since) => Some((*key, since.clone())),
             _ => None,
@@ -98,38 +102,38 @@ impl WaitingRequest {
     }
 
     /// Whether the request waits for the owner's reply to a purge or status request.
-    pub(in crate::exchange) fn is_admin_reply(&self) -> bool {
+    pub(in crate::exchange) fn awaits_admin_reply(&self) -> bool {
         matches!(self.awaited, WaitTarget::AdminReply)
     }
 
     /// Ends the wait for one response, and returns the action that follows; `None` if the request
     /// was not woken.
-    pub(in crate::exchange) fn wakeup(mut self) -> Option<Wakeup> {
-        let turn = self.shared.flights.claim(self.waiter)?;
+    pub(in crate::exchange) fn claim_wakeup(mut self) -> Option<FollowerWakeup> {
+        let turn = self.shared.flights.claim_wakeup(self.waiter)?;
         self.awaited = WaitTarget::Nothing;
         Some(turn)
     }
 
     /// Ends the wait of a batch, and returns the responses and entries that it has received.
-    pub(in crate::exchange) fn batch_wakeup(mut self) -> BatchWakeup {
+    pub(in crate::exchange) fn claim_batch_responses(mut self) -> BatchWaitResult {
         let shared = Arc::clone(&self.shared);
         match std::mem::replace(&mut self.awaited, WaitTarget::Nothing) {
             WaitTarget::Stored => {
                 // read before the entries: a purge may occur meanwhile
-                let generation = shared.generation();
-                let claim = |owner: &dyn OwnerClient| OwnerEntries {
-                    entries: owner.claim_all(self.waiter),
+                let generation = shared.purge_generation();
+                let claim = |owner: &dyn OwnerClient| OwnerBatchReply {
+                    entries: owner.claim_entries(self.waiter),
                     generation,
                 };
-                BatchWakeup {
-                    of_owner: shared.owner().map(claim),
-                    ..BatchWakeup::default()
+                BatchWaitResult {
+                    of_owner: shared.owner_client().map(claim),
+                    ..BatchWaitResult::default()
                 }
             }
             WaitTarget::Flights(since, names, of_owner) => {
-                let mut landed = shared.flights.claim_all(self.waiter);
+                let mut landed = shared.flights.claim_batch_responses(self.waiter);
                 landed.retain(|(_, entry)| since.accepts_entry(&shared, entry));
-                BatchWakeup {
+                BatchWaitResult {
                     landed: Some(landed),
                     names,
                     of_owner,
@@ -137,7 +141,7 @@ impl WaitingRequest {
             }
             awaited => {
                 self.awaited = awaited;
-                BatchWakeup::default()
+                BatchWaitResult::default()
             }
         }
     }
@@ -146,13 +150,21 @@ impl WaitingRequest {
 impl Drop for WaitingRequest {
     fn drop(&mut self) {
         let (shared, waiter) = (&self.shared, self.waiter);
-        shared.forget(waiter);
+        shared.forget_waiter(waiter);
         match &self.awaited {
-            WaitTarget::Answer(key, _) => shared.leave(key, waiter),
-            WaitTarget::Stored => drop(shared.owner().map(|owner| owner.claim_all(waiter))),
-            WaitTarget::Flights(..) => drop(shared.flights.claim_all(waiter)),
+            WaitTarget::Answer(key, _) => shared.leave_flight(key, waiter),
+            WaitTarget::Stored => drop(
+                shared
+                    .owner_client()
+                    .map(|owner| owner.claim_entries(waiter)),
+            ),
+            WaitTarget::Flights(..) => drop(shared.flights.claim_batch_responses(waiter)),
             WaitTarget::AdminReply => {
-                drop(shared.owner().map(|owner| owner.claim_admin_reply(waiter)));
+                drop(
+                    shared
+                        .owner_client()
+                        .map(|owner| owner.claim_admin_reply(waiter)),
+                );
             }
             WaitTarget::Nothing => {}
         }

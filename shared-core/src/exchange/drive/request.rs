@@ -1,31 +1,33 @@
 //! Request phase of the driver: the body that a lookup needs, the lookup, and the request to the
 //! upstream.
 
-use super::{BodyLength, Driver, FailureReason, LookupPhase, RequestBody, RequiredBody, Step};
+use super::{
+    BodyLength, ExchangeDriver, FailureReason, HostStep, LookupPhase, RequestBody, RequiredBody,
+};
 use crate::cache::reason::Reason;
 use crate::config::node_capabilities::NodeCapabilities;
-use crate::exchange::actions::Misuse;
-use crate::exchange::cache::lookup_request::{LookupAction, LookupRequest};
+use crate::exchange::cache::lookup::request::{LookupAction, LookupRequest};
 use crate::exchange::cache::purge_request::PurgeRequest;
 #[cfg(not(target_family = "wasm"))]
 use crate::exchange::cache::status_request::StatusRequest;
-use crate::exchange::policy::PolicyDecision;
-use crate::exchange::step::run_compression;
-use crate::exchange::transitions::Event;
-use crate::exchange::unverifiable::Unverifiable;
+use crate::exchange::drive::step::run_compression;
+use crate::exchange::machine::actions::Misuse;
+use crate::exchange::machine::transitions::ExchangeEvent;
+use crate::exchange::request::call_policy::PolicyDecision;
+use crate::exchange::request::unverifiable::UnverifiableRequest;
 use crate::memory;
 use crate::panics::catch_panic;
 
 /// Longest copy of a request's body that is not reserved from the budget. Bytes. It equals the
 /// hosts' own buffers, and lookups must succeed even if long responses take the whole budget.
-const SHORT_COPY: usize = 64 << 10;
+const MAX_UNRESERVED_COPY: usize = 64 << 10;
 
-impl Driver {
+impl ExchangeDriver {
     /// Returns the part of a request body of this length that the lookup needs. May be called again
     /// after the body was read; after the lookup nothing is needed.
     pub fn required_body(&mut self, length: BodyLength) -> RequiredBody {
         let need = match self.seeking {
-            LookupPhase::Start => self.with_exchange(|exchange| exchange.required_body(length)),
+            LookupPhase::Start => self.update_exchange(|exchange| exchange.required_body(length)),
             LookupPhase::Body { .. } => Some(RequiredBody::LookUp),
             LookupPhase::Done => None,
         };
@@ -42,7 +44,7 @@ impl Driver {
     /// Whether the client may wait for a 100 (Continue) before it sends the request's body, for a
     /// host that does not send one. The body is [unread](RequestBody::AwaitsContinue) then.
     pub fn expects_continue(&self) -> bool {
-        self.exchange()
+        self.available_exchange()
             .is_some_and(|exchange| exchange.request.expects_continue)
     }
 
@@ -54,7 +56,7 @@ impl Driver {
     /// not. A body beyond 64 KiB takes at most the share that it leaves free for all others. `None`
     /// if the body is too long or there is no memory: the lookup runs without the body.
     pub fn buffer_allowance(&mut self, received: u64, length: BodyLength) -> Option<u64> {
-        let exchange = self.exchange.as_deref()?;
+        let exchange = self.available_exchange.as_deref()?;
         let longest = match self.seeking {
             LookupPhase::Body { whole } => exchange.max_request_length(whole),
             LookupPhase::Start | LookupPhase::Done => return None,
@@ -67,19 +69,19 @@ impl Driver {
             self.is_too_long = true;
             return None;
         }
-        let limit = usize::try_from(exchange.config.memory).unwrap_or(usize::MAX);
+        let limit = usize::try_from(exchange.route_config.memory).unwrap_or(usize::MAX);
         let bytes = usize::try_from(received).unwrap_or(usize::MAX);
         if self.body_reservation.is_none() {
-            self.body_reservation = exchange.config.process.budget.reserve(0, limit);
+            self.body_reservation = exchange.route_config.process.budget.reserve_bytes(0, limit);
         }
         let has_room = self
             .body_reservation
             .as_mut()
             .is_some_and(|reservation| match bytes {
-                0..=SHORT_COPY => reservation.grow_to(bytes, limit),
+                0..=MAX_UNRESERVED_COPY => reservation.grow_to(bytes, limit),
                 _ => reservation.grow_to_share(bytes, limit),
             });
-        self.lacks_room = !has_room || memory::is_short();
+        self.lacks_room = !has_room || memory::is_memory_short();
         (!self.lacks_room).then_some(may_become)
     }
 
@@ -88,7 +90,9 @@ impl Driver {
     /// complete, up to `limit`.
     pub fn exceeds_body_limit(&mut self, length: u64, limit: u64) -> bool {
         let longest = match self.seeking {
-            LookupPhase::Body { whole } => self.exchange().map(|it| it.max_request_length(whole)),
+            LookupPhase::Body { whole } => self
+                .available_exchange()
+                .map(|it| it.max_request_length(whole)),
             LookupPhase::Start | LookupPhase::Done => None,
         };
         self.is_too_long = longest.is_some_and(|longest| length > longest.min(limit));
@@ -99,13 +103,15 @@ impl Driver {
     /// pieces for a [lookup](Self::lookup) or to build the request again. The memory is released
     /// after the lookup. `false` if there is not enough memory: the lookup runs without the body.
     pub fn reserve_body_copy(&mut self, bytes: usize) -> bool {
-        if bytes <= SHORT_COPY {
-            return !memory::is_short();
+        if bytes <= MAX_UNRESERVED_COPY {
+            return !memory::is_memory_short();
         }
-        self.room = self.exchange().and_then(|exchange| {
-            let limit = usize::try_from(exchange.config.memory).unwrap_or(usize::MAX);
-            let budget = &exchange.config.process.budget;
-            budget.reserve(bytes, limit).filter(|_| !memory::is_short())
+        self.room = self.available_exchange().and_then(|exchange| {
+            let limit = usize::try_from(exchange.route_config.memory).unwrap_or(usize::MAX);
+            let budget = &exchange.route_config.process.budget;
+            budget
+                .reserve_bytes(bytes, limit)
+                .filter(|_| !memory::is_memory_short())
         });
         self.lacks_room = self.room.is_none();
         !self.lacks_room
@@ -135,11 +141,11 @@ impl Driver {
     ///
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.
-    pub fn lookup(
+    pub fn lookup_under_policy(
         &mut self,
         body: RequestBody<'_>,
         lookup: LookupRequest<'_>,
-    ) -> Result<Step, Misuse> {
+    ) -> Result<HostStep, Misuse> {
         let room = self.room.take();
         let found = self.evaluate_and_lookup(body, lookup);
         drop(room);
@@ -154,52 +160,52 @@ impl Driver {
         &mut self,
         body: RequestBody<'_>,
         lookup: LookupRequest<'_>,
-    ) -> Result<Step, Misuse> {
+    ) -> Result<HostStep, Misuse> {
         let (lacks_room, is_too_long) = (self.lacks_room, self.is_too_long);
-        let exchange = self.exchange_for(Event::Miss)?;
-        let (as_read, body) = (body, body.whole());
+        let exchange = self.exchange_for_event(ExchangeEvent::Miss)?;
+        let (as_read, body) = (body, body.complete_body());
         if exchange.is_under_policy() {
-            let ruling = catch_panic(|| exchange.evaluate(as_read, is_too_long));
+            let ruling = catch_panic(|| exchange.evaluate_policy(as_read, is_too_long));
             // a request that was not evaluated is not forwarded
-            match ruling.unwrap_or(PolicyDecision::Refused(Unverifiable::Memory)) {
+            match ruling.unwrap_or(PolicyDecision::Refused(UnverifiableRequest::Memory)) {
                 PolicyDecision::Allowed => {}
                 PolicyDecision::PartlyDenied => return self.lookup_allowed_calls(body, lookup),
                 denied => {
-                    exchange.deny(denied)?;
+                    exchange.respond_denied(denied)?;
                     self.seeking = LookupPhase::Done;
-                    return Ok(Step::Respond);
+                    return Ok(HostStep::Respond);
                 }
             }
         }
         if exchange.requires_rewrite() {
-            if exchange.config.caches() {
-                catch_panic(|| exchange.may_invalidate(&lookup)).unwrap_or_default();
+            if exchange.route_config.is_cache_enabled() {
+                catch_panic(|| exchange.record_invalidating_request(&lookup)).unwrap_or_default();
             }
             self.seeking = LookupPhase::Done;
-            return self.rewrite(body);
+            return self.begin_request_rewrite(body);
         }
         if catch_panic(|| exchange.is_witness_call(body, &lookup)).unwrap_or(false) {
             self.seeking = LookupPhase::Done;
-            return self.rewrite(body);
+            return self.begin_request_rewrite(body);
         }
         if catch_panic(|| exchange.is_call_for_transcoding(body)).unwrap_or(false) {
             self.seeking = LookupPhase::Done;
-            return self.forward(body);
+            return self.forward_or_decompress(body);
         }
         let why_not = match body {
-            Some(body) if exchange.is_too_long(body) => Reason::RequestLength,
-            None if exchange.is_call() && is_too_long => Reason::RequestLength,
-            None if exchange.is_call() && lacks_room => Reason::Memory,
-            None if exchange.is_call() => Reason::BodyOnDisk,
+            Some(body) if exchange.exceeds_lookup_limit(body) => Reason::RequestLength,
+            None if exchange.is_call_request() && is_too_long => Reason::RequestLength,
+            None if exchange.is_call_request() && lacks_room => Reason::Memory,
+            None if exchange.is_call_request() => Reason::BodyOnDisk,
             _ => Reason::None,
         };
         if why_not != Reason::None {
             exchange.set_bypass_reason(why_not);
             self.seeking = LookupPhase::Done;
-            return self.forward(body);
+            return self.forward_or_decompress(body);
         }
         match self.lookup_stored(body, lookup)? {
-            LookupAction::Forward => self.forward(body),
+            LookupAction::Forward => self.forward_or_decompress(body),
             found => Ok(self.step_for_action(found)),
         }
     }
@@ -209,17 +215,18 @@ impl Driver {
         &mut self,
         body: Option<&[u8]>,
         lookup: LookupRequest<'_>,
-    ) -> Result<Step, Misuse> {
-        let exchange = self.exchange_for(Event::Miss)?;
-        let is_too_long = body.is_some_and(|body| exchange.is_too_long(body));
+    ) -> Result<HostStep, Misuse> {
+        let exchange = self.exchange_for_event(ExchangeEvent::Miss)?;
+        let is_too_long = body.is_some_and(|body| exchange.exceeds_lookup_limit(body));
         if is_too_long {
             exchange.set_bypass_reason(Reason::RequestLength);
         }
-        if exchange.config.caches() && !exchange.is_call() {
+        if exchange.route_config.is_cache_enabled() && !exchange.is_call_request() {
             // handled like any other POST
-            catch_panic(|| exchange.may_invalidate(&lookup)).unwrap_or_default();
+            catch_panic(|| exchange.record_invalidating_request(&lookup)).unwrap_or_default();
         }
-        let found = match is_too_long || !exchange.is_call() || exchange.is_not_for_cache() {
+        let found = match is_too_long || !exchange.is_call_request() || exchange.is_not_for_cache()
+        {
             true => LookupAction::Forward,
             false => self.lookup_stored(body, lookup)?,
         };
@@ -229,24 +236,24 @@ impl Driver {
         self.seeking = LookupPhase::Done;
         Ok(
             match self
-                .exchange_for(Event::PartialHit)?
+                .exchange_for_event(ExchangeEvent::PartialHit)?
                 .forward_allowed_calls()?
             {
-                true => Step::ForwardRewritten,
+                true => HostStep::ForwardRewritten,
                 // the batch must not be forwarded unchanged
-                false => Step::Fail(FailureReason::Judgement),
+                false => HostStep::Fail(FailureReason::Judgement),
             },
         )
     }
 
     /// Returns the step of the host for the action that a lookup has returned.
-    fn step_for_action(&mut self, found: LookupAction) -> Step {
+    fn step_for_action(&mut self, found: LookupAction) -> HostStep {
         match found {
-            LookupAction::Forward => Step::Forward,
-            LookupAction::ForwardRewritten => Step::ForwardRewritten,
-            LookupAction::Respond => Step::Respond,
-            LookupAction::RespondOffLoop => self.run_job(),
-            LookupAction::Wait => Step::Wait,
+            LookupAction::Forward => HostStep::Forward,
+            LookupAction::ForwardRewritten => HostStep::ForwardRewritten,
+            LookupAction::Respond => HostStep::Respond,
+            LookupAction::RespondOffLoop => self.start_job(),
+            LookupAction::Wait => HostStep::Wait,
         }
     }
 
@@ -256,8 +263,8 @@ impl Driver {
         body: Option<&[u8]>,
         lookup: LookupRequest<'_>,
     ) -> Result<LookupAction, Misuse> {
-        let exchange = self.exchange_for(Event::Miss)?;
-        let filters = &exchange.config.filters;
+        let exchange = self.exchange_for_event(ExchangeEvent::Miss)?;
+        let filters = &exchange.route_config.filters;
         let lookup = LookupRequest {
             // a request without a complete body is no call here: its beginning is not used
             body: body.unwrap_or_default(),
@@ -265,7 +272,7 @@ impl Driver {
             whole: lookup.whole || lookup.filters && !filters.has_no_body_filter(),
             ..lookup
         };
-        let found = match catch_panic(|| exchange.lookup(lookup)) {
+        let found = match catch_panic(|| exchange.lookup_in_cache(lookup)) {
             Some(found) => found?,
             None => {
                 exchange.reset_lookup();
@@ -289,19 +296,22 @@ impl Driver {
     }
 
     /// Forwards the request unchanged, unless its compressed body must be decompressed first.
-    fn forward(&mut self, body: Option<&[u8]>) -> Result<Step, Misuse> {
-        match self.exchange_for(Event::Miss)?.is_decoded_off_loop() {
-            true => self.rewrite(body),
-            false => Ok(Step::Forward),
+    fn forward_or_decompress(&mut self, body: Option<&[u8]>) -> Result<HostStep, Misuse> {
+        match self
+            .exchange_for_event(ExchangeEvent::Miss)?
+            .is_decoded_off_loop()
+        {
+            true => self.begin_request_rewrite(body),
+            false => Ok(HostStep::Forward),
         }
     }
 
     /// Rewrites the request's body to another format or without its coding.
-    fn rewrite(&mut self, body: Option<&[u8]>) -> Result<Step, Misuse> {
+    fn begin_request_rewrite(&mut self, body: Option<&[u8]>) -> Result<HostStep, Misuse> {
         let is_too_long = self.is_too_long;
-        let exchange = self.exchange_for(Event::Rewrite)?;
+        let exchange = self.exchange_for_event(ExchangeEvent::Rewrite)?;
         match exchange.begin_rewrite(body, is_too_long)? {
-            true if exchange.is_long_rewrite() => return Ok(self.run_job()),
+            true if exchange.is_long_rewrite() => return Ok(self.start_job()),
             true => run_compression(exchange),
             false => {}
         }
@@ -313,11 +323,11 @@ impl Driver {
     ///
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.
-    pub fn purge(&mut self, purge: &PurgeRequest<'_>) -> Result<Step, Misuse> {
-        let exchange = self.exchange_for(Event::Miss)?;
-        Ok(match exchange.purge(purge)? {
-            LookupAction::Wait => Step::Wait,
-            _ => Step::Respond,
+    pub fn handle_purge_request(&mut self, purge: &PurgeRequest<'_>) -> Result<HostStep, Misuse> {
+        let exchange = self.exchange_for_event(ExchangeEvent::Miss)?;
+        Ok(match exchange.handle_purge_request(purge)? {
+            LookupAction::Wait => HostStep::Wait,
+            _ => HostStep::Respond,
         })
     }
 
@@ -326,11 +336,11 @@ impl Driver {
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.
     #[cfg(not(target_family = "wasm"))]
-    pub fn report_status(&mut self, request: &StatusRequest<'_>) -> Result<Step, Misuse> {
-        let exchange = self.exchange_for(Event::Miss)?;
+    pub fn report_status(&mut self, request: &StatusRequest<'_>) -> Result<HostStep, Misuse> {
+        let exchange = self.exchange_for_event(ExchangeEvent::Miss)?;
         Ok(match exchange.report_status(request)? {
-            LookupAction::Wait => Step::Wait,
-            _ => Step::Respond,
+            LookupAction::Wait => HostStep::Wait,
+            _ => HostStep::Respond,
         })
     }
 
@@ -345,7 +355,9 @@ impl Driver {
     /// Loads the capabilities of these nodes for this request, before the lookup. For a host that
     /// [probes](Self::take_probe) later, or whose settings are shared by many routes.
     pub fn load_node_capabilities(&mut self, nodes: &NodeCapabilities) {
-        self.with_exchange(|exchange| catch_panic(|| exchange.load_node_capabilities_from(nodes)));
+        self.update_exchange(|exchange| {
+            catch_panic(|| exchange.load_node_capabilities_from(nodes))
+        });
     }
 
     /// Returns the driver of the next probe of the node, if a capability has to be probed; called
@@ -356,12 +368,13 @@ impl Driver {
     /// is the target of the request, where requests differ in it. The host sends the probe in the
     /// background, to its [path](Self::probe_path) next to this request's path, or drops it.
     pub fn take_probe(&mut self, url: Option<&[u8]>, now: u64) -> Option<Self> {
-        let inquiry = self.with_exchange(|exchange| catch_panic(|| exchange.start_probe(url, now)));
+        let inquiry =
+            self.update_exchange(|exchange| catch_panic(|| exchange.start_probe(url, now)));
         inquiry.flatten().flatten().map(Self::from_exchange)
     }
 
     /// Returns the path that a [probe](Self::take_probe) requests in place of `path`.
     pub fn probe_path(&self, path: &[u8]) -> Option<Vec<u8>> {
-        self.exchange()?.probe_path(path)
+        self.available_exchange()?.probe_path(path)
     }
 }

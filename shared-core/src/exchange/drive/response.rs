@@ -1,40 +1,42 @@
 //! Response phase of the driver: from the upstream's head to the end of the body.
 
-use super::{Driver, FailureReason, Job, OtherFilters, Step};
+use super::{ExchangeDriver, FailureReason, HostStep, OffLoopJob, OtherFilters};
 use crate::cache::reason::Reason;
 use crate::cache::use_stale::UpstreamFailure;
-use crate::exchange::actions::{EndAction, HeadAction, Misuse, PieceAction};
-use crate::exchange::head::{Header, ResponseHead};
+use crate::exchange::drive::step::{run_compression, store_or_defer};
+use crate::exchange::machine::actions::{
+    BodyEndAction, BodyPieceAction, Misuse, ResponseHeadAction,
+};
+use crate::exchange::machine::message_head::{Header, ResponseHead};
+use crate::exchange::machine::transitions::{ExchangeEvent, ExchangeState};
 use crate::exchange::machine::Exchange;
-use crate::exchange::step::{run_compression, store_or_job};
-use crate::exchange::stream_encoder::BodyStreamError;
-use crate::exchange::transitions::{Event, State};
-use crate::gzip::stream::{Flush, Progress};
-use crate::mode::Mode;
+use crate::exchange::response::stream_encoder::BodyStreamError;
+use crate::gzip::stream::{EncodeProgress, Flush};
 use crate::panics::catch_panic;
+use crate::response_mode::ResponseMode;
 
 /// Passes a piece of the upstream's body to the search for new blocks. A panic there does not
 /// affect the response.
-fn search_blocks(exchange: &mut Exchange, piece: &[u8]) {
-    if catch_panic(|| exchange.observe_piece(piece)).is_none() {
+fn observe_upstream_blocks(exchange: &mut Exchange, piece: &[u8]) {
+    if catch_panic(|| exchange.observe_block_piece(piece)).is_none() {
         exchange.watched = None;
     }
 }
 
-impl Driver {
+impl ExchangeDriver {
     /// Reports that the upstream failed the request, before the head of the response that the
     /// client would get. Returns whether a stored response will be sent in place of the response
     /// with that head.
     pub fn upstream_failed(&mut self, failure: UpstreamFailure, now: u64) -> bool {
-        self.with_exchange(|exchange| exchange.upstream_failed(failure, now))
+        self.update_exchange(|exchange| exchange.upstream_failed(failure, now))
             .unwrap_or(false)
     }
 
     /// Whether the client gets a response although the upstream failed before its head; see
     /// [`Exchange::answers_without_node`].
     pub fn has_response_without_upstream(&self, failure: UpstreamFailure) -> bool {
-        let exchange = self.exchange();
-        exchange.is_some_and(|exchange| exchange.answers_without_node(failure))
+        let exchange = self.available_exchange();
+        exchange.is_some_and(|exchange| exchange.has_response_without_node(failure))
     }
 
     /// Handles the head as the upstream sent it; see [`Exchange::upstream_head`]. Returns whether a
@@ -53,18 +55,18 @@ impl Driver {
     where
         I: Iterator<Item = Header<'a>> + Clone,
     {
-        let exchange = self.exchange_for(Event::HeadToPass)?;
+        let exchange = self.exchange_for_event(ExchangeEvent::HeadToPass)?;
         // all pieces of a background update are reported as the upstream sent them
-        let shows_both = exchange.state() != State::AwaitingUpdate;
+        let shows_both = exchange.exchange_state() != ExchangeState::AwaitingUpdate;
         let judged = catch_panic(|| {
-            if head.status >= 400 && !exchange.has_failed() {
+            if head.status >= 400 && !exchange.has_upstream_failed() {
                 exchange.upstream_failed(failure, now);
             }
             exchange.upstream_head(head)
         });
         let judged = judged.unwrap_or_else(|| {
             // the response is not stored, and is sent
-            exchange.not_stored(Reason::Memory);
+            exchange.reject_storage(Reason::Memory);
             Ok(false)
         });
         self.node_sent = shows_both.then_some(0);
@@ -75,11 +77,16 @@ impl Driver {
     /// compress it; and whether its head has a `Content-Length`. Called when the response's head
     /// is about to be evaluated, or a stored response to be sent. Returns the changes that the
     /// exchange has to expect.
-    pub fn other_filters(&mut self, changes: bool, codes: bool, has_length: bool) -> OtherFilters {
-        let Some(exchange) = &mut self.exchange else {
+    pub fn record_other_filters(
+        &mut self,
+        changes: bool,
+        codes: bool,
+        has_length: bool,
+    ) -> OtherFilters {
+        let Some(exchange) = &mut self.available_exchange else {
             return OtherFilters::None;
         };
-        let filters = &exchange.config.filters;
+        let filters = &exchange.route_config.filters;
         // a filter that was detected before may not be visible in this response
         self.is_changed = changes || !has_length && filters.has_body_filter();
         if !self.is_changed {
@@ -89,7 +96,7 @@ impl Driver {
         // a filter that compresses is visible in the head: no reason to send stored entries
         // unchanged
         self.is_news |= !codes && filters.record_changed_body();
-        if exchange.status() == 0 {
+        if exchange.stored_response_status() == 0 {
             exchange.store_upstream_pieces();
         }
         match exchange.stores_upstream_pieces() {
@@ -106,9 +113,9 @@ impl Driver {
         fields: impl Iterator<Item = Header<'a>> + Clone,
     ) -> bool {
         let is_changed = self.is_changed;
-        let has_memory = self.with_exchange(|exchange| {
+        let has_memory = self.update_exchange(|exchange| {
             exchange.filtered_hit_head(fields);
-            !is_changed || exchange.decompress_body()
+            !is_changed || exchange.decompress_sent_body()
         });
         has_memory.unwrap_or(false)
     }
@@ -128,10 +135,10 @@ impl Driver {
         length: u64,
         is_last: bool,
         now: u64,
-    ) -> Option<Job> {
-        let exchange = self.exchange.as_mut()?;
+    ) -> Option<OffLoopJob> {
+        let exchange = self.available_exchange.as_mut()?;
         if let (Some(piece), true) = (piece, exchange.stores_upstream_pieces()) {
-            search_blocks(exchange, piece);
+            observe_upstream_blocks(exchange, piece);
         }
         if !exchange.stores_upstream_pieces() {
             self.node_sent = self.node_sent.map(|sent| sent.saturating_add(length));
@@ -139,34 +146,34 @@ impl Driver {
         }
         let fill = catch_panic(|| {
             match piece {
-                Some(piece) => exchange.observe_upstream(piece),
-                None if length > 0 => exchange.not_stored(Reason::Filtered),
+                Some(piece) => exchange.observe_upstream_piece(piece),
+                None if length > 0 => exchange.reject_storage(Reason::Filtered),
                 None => {}
             }
             is_last.then(|| exchange.take_upstream_fill()).flatten()
         });
-        store_or_job(fill??, now)
+        store_or_defer(fill??, now)
     }
 
     /// Evaluates the response head, and returns the step that decides how the body is sent.
     ///
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.
-    pub fn response_head<'a, I>(&mut self, head: ResponseHead<I>) -> Result<Step, Misuse>
+    pub fn response_head<'a, I>(&mut self, head: ResponseHead<I>) -> Result<HostStep, Misuse>
     where
         I: Iterator<Item = Header<'a>> + Clone,
     {
         self.is_forwarded = true;
-        let exchange = self.exchange_for(Event::HeadToPass)?;
+        let exchange = self.exchange_for_event(ExchangeEvent::HeadToPass)?;
         match catch_panic(|| exchange.response_head(head)) {
             Some(judged) => Ok(match judged? {
-                HeadAction::Pass => Step::Pass,
-                HeadAction::Tee => Step::Observe,
-                HeadAction::Buffer => Step::Buffer,
-                HeadAction::Stream => Step::Stream,
-                HeadAction::Fail => Step::Fail(FailureReason::Protocol),
+                ResponseHeadAction::Pass => HostStep::Pass,
+                ResponseHeadAction::Tee => HostStep::Observe,
+                ResponseHeadAction::Buffer => HostStep::Buffer,
+                ResponseHeadAction::Stream => HostStep::Stream,
+                ResponseHeadAction::Fail => HostStep::Fail(FailureReason::Protocol),
             }),
-            None => self.send_original(Mode::Failed),
+            None => self.send_original(ResponseMode::Failed),
         }
     }
 
@@ -174,20 +181,20 @@ impl Driver {
     ///
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.
-    pub fn response_head_unavailable(&mut self) -> Result<Step, Misuse> {
+    pub fn response_head_unavailable(&mut self) -> Result<HostStep, Misuse> {
         self.is_forwarded = true;
-        self.send_original(Mode::Memory)
+        self.send_original(ResponseMode::Memory)
     }
 
     /// Sends the original after a failure at the response head.
-    fn send_original(&mut self, reason: Mode) -> Result<Step, Misuse> {
-        let exchange = self.exchange_for(Event::SendOriginal)?;
+    fn send_original(&mut self, reason: ResponseMode) -> Result<HostStep, Misuse> {
+        let exchange = self.exchange_for_event(ExchangeEvent::SendOriginal)?;
         exchange.send_original(reason)?;
-        Ok(match exchange.state() {
+        Ok(match exchange.exchange_state() {
             // its end is a failure, or the end of a stored response
-            State::BufferingPart | State::DiscardingUpstream => Step::Buffer,
-            State::Aborted => Step::Fail(FailureReason::Judgement),
-            _ => Step::Pass,
+            ExchangeState::BufferingPart | ExchangeState::DiscardingUpstream => HostStep::Buffer,
+            ExchangeState::Aborted => HostStep::Fail(FailureReason::Judgement),
+            _ => HostStep::Pass,
         })
     }
 
@@ -195,18 +202,18 @@ impl Driver {
     ///
     /// # Errors
     /// [`Misuse`] unless a piece is expected.
-    pub fn piece(&mut self, piece: &[u8]) -> Result<Step, Misuse> {
-        let exchange = self.exchange_for(Event::Piece)?;
+    pub fn handle_body_piece(&mut self, piece: &[u8]) -> Result<HostStep, Misuse> {
+        let exchange = self.exchange_for_event(ExchangeEvent::Piece)?;
         if !exchange.stores_upstream_pieces() {
-            search_blocks(exchange, piece);
+            observe_upstream_blocks(exchange, piece);
         }
-        if exchange.state() == State::Passing {
-            if catch_panic(|| exchange.observe(piece)).is_none() {
+        if exchange.exchange_state() == ExchangeState::Passing {
+            if catch_panic(|| exchange.observe_passed_piece(piece)).is_none() {
                 exchange.discard_fill();
             }
-            return Ok(Step::Await);
+            return Ok(HostStep::Await);
         }
-        let taken = catch_panic(|| exchange.piece(piece));
+        let taken = catch_panic(|| exchange.body_piece(piece));
         self.step_after_piece(taken)
     }
 
@@ -215,8 +222,8 @@ impl Driver {
     ///
     /// # Errors
     /// [`Misuse`] unless a head is withheld.
-    pub fn end_buffering(&mut self) -> Result<Step, Misuse> {
-        let exchange = self.exchange_for(Event::StartStream)?;
+    pub fn end_buffering(&mut self) -> Result<HostStep, Misuse> {
+        let exchange = self.exchange_for_event(ExchangeEvent::StartStream)?;
         let released = catch_panic(|| exchange.end_buffering());
         self.step_after_piece(released)
     }
@@ -225,26 +232,30 @@ impl Driver {
     /// panic.
     fn step_after_piece(
         &mut self,
-        taken: Option<Result<PieceAction, Misuse>>,
-    ) -> Result<Step, Misuse> {
-        let exchange = self.exchange_for(Event::Piece)?;
+        taken: Option<Result<BodyPieceAction, Misuse>>,
+    ) -> Result<HostStep, Misuse> {
+        let exchange = self.exchange_for_event(ExchangeEvent::Piece)?;
         let taken = match taken {
             Some(taken) => taken?,
             None => {
-                exchange.send_original(Mode::Failed)?;
-                PieceAction::SendOriginal
+                exchange.send_original(ResponseMode::Failed)?;
+                BodyPieceAction::SendOriginal
             }
         };
-        match exchange.state() {
-            State::Aborted => return Ok(Step::Fail(FailureReason::from_mode(exchange.mode))),
+        match exchange.exchange_state() {
+            ExchangeState::Aborted => {
+                return Ok(HostStep::Fail(FailureReason::from_mode(
+                    exchange.response_mode,
+                )))
+            }
             // the error that was set replaces the rest of the body
-            State::DiscardingUpstream => return Ok(Step::Await),
+            ExchangeState::DiscardingUpstream => return Ok(HostStep::Await),
             _ => {}
         }
         Ok(match taken {
-            PieceAction::Buffered => Step::Await,
-            PieceAction::SendOriginal => Step::SendThenPass,
-            PieceAction::Stream => Step::Stream,
+            BodyPieceAction::Buffered => HostStep::Await,
+            BodyPieceAction::SendOriginal => HostStep::SendThenPass,
+            BodyPieceAction::Stream => HostStep::Stream,
         })
     }
 
@@ -252,26 +263,26 @@ impl Driver {
     ///
     /// # Errors
     /// [`Misuse`] unless a head is withheld.
-    pub fn end(&mut self) -> Result<Step, Misuse> {
-        self.compare_with_node();
-        let exchange = self.exchange_for(Event::End)?;
-        let failure = match exchange.mode {
-            Mode::Memory => FailureReason::Memory,
+    pub fn handle_body_end(&mut self) -> Result<HostStep, Misuse> {
+        self.compare_body_lengths();
+        let exchange = self.exchange_for_event(ExchangeEvent::End)?;
+        let failure = match exchange.response_mode {
+            ResponseMode::Memory => FailureReason::Memory,
             _ => FailureReason::Short,
         };
-        let ended = match catch_panic(|| exchange.end()) {
+        let ended = match catch_panic(|| exchange.body_end()) {
             Some(ended) => ended?,
             None => exchange.end_uncompressed()?,
         };
         Ok(match ended {
-            EndAction::Fail => Step::Fail(failure),
-            _ if exchange.state() == State::Aborted => {
-                Step::Fail(FailureReason::from_mode(exchange.mode))
+            BodyEndAction::Fail => HostStep::Fail(failure),
+            _ if exchange.exchange_state() == ExchangeState::Aborted => {
+                HostStep::Fail(FailureReason::from_mode(exchange.response_mode))
             }
-            EndAction::Stream => Step::Stream,
-            EndAction::Send => Step::Send,
-            EndAction::Code { off_loop: true } => self.run_job(),
-            EndAction::Code { off_loop: false } => {
+            BodyEndAction::Stream => HostStep::Stream,
+            BodyEndAction::Send => HostStep::Send,
+            BodyEndAction::Code { off_loop: true } => self.start_job(),
+            BodyEndAction::Code { off_loop: false } => {
                 run_compression(exchange);
                 self.step_after_job()
             }
@@ -284,20 +295,20 @@ impl Driver {
     ///
     /// # Errors
     /// [`Misuse`] unless a head is withheld.
-    pub fn end_truncated(&mut self) -> Result<Step, Misuse> {
-        let exchange = self.exchange_for(Event::Truncated)?;
+    pub fn end_truncated(&mut self) -> Result<HostStep, Misuse> {
+        let exchange = self.exchange_for_event(ExchangeEvent::Truncated)?;
         let ended = match catch_panic(|| exchange.end_truncated()) {
             Some(ended) => ended?,
             None => {
-                exchange.abort()?;
-                EndAction::Fail
+                exchange.abort_response()?;
+                BodyEndAction::Fail
             }
         };
         Ok(match ended {
-            EndAction::Fail => Step::Fail(FailureReason::Short),
-            EndAction::Stream | EndAction::Send => Step::Send,
-            EndAction::Code { off_loop: true } => self.run_job(),
-            EndAction::Code { off_loop: false } => {
+            BodyEndAction::Fail => HostStep::Fail(FailureReason::Short),
+            BodyEndAction::Stream | BodyEndAction::Send => HostStep::Send,
+            BodyEndAction::Code { off_loop: true } => self.start_job(),
+            BodyEndAction::Code { off_loop: false } => {
                 run_compression(exchange);
                 self.step_after_job()
             }
@@ -309,24 +320,25 @@ impl Driver {
     ///
     /// # Errors
     /// [`Misuse`] unless a head is withheld or a body is streamed.
-    pub fn abort(&mut self) -> Result<(), Misuse> {
-        self.exchange_for(Event::Truncated)?.abort()
+    pub fn abort_response(&mut self) -> Result<(), Misuse> {
+        self.exchange_for_event(ExchangeEvent::Truncated)?
+            .abort_response()
     }
 
     /// Compresses the buffered bytes and then `piece` into `output`; see [`Exchange::stream`].
     ///
     /// # Errors
     /// [`BodyStreamError`]: the response must be aborted.
-    pub fn stream(
+    pub fn encode_body_piece(
         &mut self,
         piece: &[u8],
         flush: Flush,
         output: &mut [u8],
-    ) -> Result<Progress, BodyStreamError> {
-        let exchange = self.exchange_for(Event::Piece)?;
-        let coded = catch_panic(|| exchange.stream(piece, flush, output));
+    ) -> Result<EncodeProgress, BodyStreamError> {
+        let exchange = self.exchange_for_event(ExchangeEvent::Piece)?;
+        let coded = catch_panic(|| exchange.encode_stream_piece(piece, flush, output));
         if let (Some(Ok(progress)), false) = (&coded, exchange.stores_upstream_pieces()) {
-            search_blocks(exchange, &piece[..progress.consumed]);
+            observe_upstream_blocks(exchange, &piece[..progress.consumed]);
         }
         let coded = coded.unwrap_or(Err(BodyStreamError::Encoder))?;
         self.is_flushed = coded.complete && flush != Flush::None;

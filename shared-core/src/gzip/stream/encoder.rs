@@ -14,7 +14,7 @@ pub enum Flush {
 /// The numbers of bytes that one step of an encoder read and wrote, and whether the step is
 /// complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
+pub struct EncodeProgress {
     /// Bytes of input that were consumed.
     pub consumed: usize,
     /// Bytes of output that were written.
@@ -29,18 +29,18 @@ pub struct Progress {
 pub struct StreamError;
 
 /// A streaming encoder of one gzip member, which writes into buffers of the caller.
-pub trait Encoder: Send + std::fmt::Debug {
+pub trait StreamEncoder: Send + std::fmt::Debug {
     /// Compresses `input` into `output`.
     ///
     /// # Errors
     /// [`StreamError`] if the library reports one; the stream must be aborted.
-    fn encode(
+    fn compress_input(
         &mut self,
         input: &[u8],
         flush: Flush,
         output: &mut [u8],
-    ) -> Result<Progress, StreamError>;
+    ) -> Result<EncodeProgress, StreamError>;
 }
 
 /// The compression level of a stream: 1 (fastest) to 3.
-pub type Level = u8;
+pub type StreamLevel = u8;

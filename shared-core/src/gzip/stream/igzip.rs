@@ -6,9 +6,9 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 
-use crate::gzip::isal::{self, Functions, PublicState, COMP_OK};
+use crate::gzip::isal::{self, IsalFunctions, IsalStreamState, COMP_OK};
 
-use super::encoder::{Encoder, Flush, Level, Progress, StreamError};
+use super::encoder::{EncodeProgress, Flush, StreamEncoder, StreamError, StreamLevel};
 
 /// Size in bytes of `struct isal_zstream`, rounded up to a cache line: it is 82,384 in 2.30 and
 /// 2.31. Callers allocate it, so it can't grow within a soname.
@@ -17,7 +17,7 @@ const STREAM_SIZE: usize = 82_432;
 /// Number of bytes of the stream that must be zero: the public fields and the fields of the
 /// state before its arrays, fewer than this. igzip fills the arrays. One array of 16 KiB is for
 /// level 0 only: zeroes would make it resident in each stream.
-const ZEROED: usize = 1 << 10;
+const ZEROED_BYTES: usize = 1 << 10;
 
 const NO_FLUSH: u16 = 0;
 const SYNC_FLUSH: u16 = 1;
@@ -29,48 +29,48 @@ const LEVEL_BUFFERS: [usize; 3] = [24 << 10, 72 << 10, 88 << 10];
 
 /// Returns the functions of the library, which is opened on first use; `None` if it is not
 /// installed.
-fn functions() -> Option<&'static Functions> {
-    static FUNCTIONS: OnceLock<Option<Functions>> = OnceLock::new();
+fn igzip_stream_functions() -> Option<&'static IsalFunctions> {
+    static FUNCTIONS: OnceLock<Option<IsalFunctions>> = OnceLock::new();
     FUNCTIONS
-        .get_or_init(|| isal::functions(b"isal_deflate_init\0", b"isal_deflate\0"))
+        .get_or_init(|| isal::load_isal_functions(b"isal_deflate_init\0", b"isal_deflate\0"))
         .as_ref()
 }
 
 /// Whether this machine has the library.
 pub(super) fn is_available() -> bool {
-    functions().is_some()
+    igzip_stream_functions().is_some()
 }
 
 /// Returns the memory that an encoder of the level takes, in bytes.
-pub(super) fn size(level: Level) -> usize {
+pub(super) fn igzip_encoder_size(level: StreamLevel) -> usize {
     let level = usize::from(level).clamp(1, LEVEL_BUFFERS.len());
     STREAM_SIZE + LEVEL_BUFFERS[level - 1]
 }
 
 /// A streaming encoder of igzip: its stream and its level buffer, in one allocation.
-pub(super) struct Igzip {
-    functions: &'static Functions,
-    stream: NonNull<PublicState>,
+pub(super) struct IgzipEncoder {
+    functions: &'static IsalFunctions,
+    stream: NonNull<IsalStreamState>,
     layout: Layout,
 }
 
 // SAFETY: igzip_lib.h keeps all state in the stream; nothing in it belongs to
 // the thread that made it.
-unsafe impl Send for Igzip {}
+unsafe impl Send for IgzipEncoder {}
 
-impl Igzip {
+impl IgzipEncoder {
     /// Allocates an encoder; `None` without the library or the memory.
-    pub(super) fn new(level: Level) -> Option<Self> {
-        let functions = functions()?;
-        let size = size(level);
+    pub(super) fn new(level: StreamLevel) -> Option<Self> {
+        let functions = igzip_stream_functions()?;
+        let size = igzip_encoder_size(level);
         let layout = Layout::from_size_align(size, 64).ok()?;
         // SAFETY: the size is not zero.
         let memory = NonNull::new(unsafe { alloc(layout) })?;
-        let stream = memory.cast::<PublicState>();
+        let stream = memory.cast::<IsalStreamState>();
         // SAFETY: the memory is ours, aligned, and larger than the stream by
         // the level buffer that follows it.
         unsafe {
-            memory.as_ptr().write_bytes(0, ZEROED);
+            memory.as_ptr().write_bytes(0, ZEROED_BYTES);
             (functions.init)(stream.as_ptr());
             let state = &mut *stream.as_ptr();
             state.level = u32::from(level).clamp(1, 3);
@@ -86,13 +86,13 @@ impl Igzip {
     }
 }
 
-impl Encoder for Igzip {
-    fn encode(
+impl StreamEncoder for IgzipEncoder {
+    fn compress_input(
         &mut self,
         input: &[u8],
         flush: Flush,
         output: &mut [u8],
-    ) -> Result<Progress, StreamError> {
+    ) -> Result<EncodeProgress, StreamError> {
         // lengths have 32 bits; the rest is passed by the next call
         let chunk = &input[..input.len().min(1 << 30)];
         let output = {
@@ -120,7 +120,7 @@ impl Encoder for Igzip {
             return Err(StreamError);
         }
         let (left, room) = (state.avail_in as usize, state.avail_out as usize);
-        Ok(Progress {
+        Ok(EncodeProgress {
             consumed: chunk.len() - left,
             written: output.len() - room,
             // it stops only if the input or the room is used up
@@ -129,14 +129,14 @@ impl Encoder for Igzip {
     }
 }
 
-impl Drop for Igzip {
+impl Drop for IgzipEncoder {
     fn drop(&mut self) {
         // SAFETY: ours since `new`, of that layout, freed once.
         unsafe { dealloc(self.stream.as_ptr().cast(), self.layout) }
     }
 }
 
-impl fmt::Debug for Igzip {
+impl fmt::Debug for IgzipEncoder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Igzip")
     }

@@ -10,7 +10,7 @@ mod encoder;
 mod igzip;
 mod zlib;
 
-pub use self::encoder::{Encoder, Flush, Level, Progress, StreamError};
+pub use self::encoder::{EncodeProgress, Flush, StreamEncoder, StreamError, StreamLevel};
 
 /// A library that implements streaming compression on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub enum CodecLibrary {
 
 impl CodecLibrary {
     /// Returns the fastest library of this machine.
-    pub fn fastest() -> Self {
+    pub fn fastest_library() -> Self {
         #[cfg(not(target_family = "wasm"))]
         if igzip::is_available() {
             return CodecLibrary::Igzip;
@@ -33,45 +33,45 @@ impl CodecLibrary {
     }
 
     /// Returns the memory that an encoder takes for its whole life, in bytes.
-    pub fn size(self, level: Level) -> usize {
+    pub fn fastest_encoder_size(self, level: StreamLevel) -> usize {
         match self {
             #[cfg(not(target_family = "wasm"))]
-            CodecLibrary::Igzip => igzip::size(level),
-            CodecLibrary::ZlibRs => zlib::size(level),
+            CodecLibrary::Igzip => igzip::igzip_encoder_size(level),
+            CodecLibrary::ZlibRs => zlib::zlib_encoder_size(level),
         }
     }
 
     /// Allocates an encoder of this library. `None` if memory is refused, or without the library.
-    pub fn encoder(self, level: Level) -> Option<Box<dyn Encoder>> {
+    pub fn new_encoder(self, level: StreamLevel) -> Option<Box<dyn StreamEncoder>> {
         match self {
             #[cfg(not(target_family = "wasm"))]
-            CodecLibrary::Igzip => Some(Box::new(igzip::Igzip::new(level)?)),
-            CodecLibrary::ZlibRs => Some(Box::new(zlib::Zlib::new(level)?)),
+            CodecLibrary::Igzip => Some(Box::new(igzip::IgzipEncoder::new(level)?)),
+            CodecLibrary::ZlibRs => Some(Box::new(zlib::ZlibEncoder::new(level)?)),
         }
     }
 }
 
 /// Returns the memory that an encoder of the fastest library takes, in bytes.
-pub fn size(level: Level) -> usize {
-    CodecLibrary::fastest().size(level)
+pub fn fastest_encoder_size(level: StreamLevel) -> usize {
+    CodecLibrary::fastest_library().fastest_encoder_size(level)
 }
 
 /// Allocates an encoder of the fastest library. `None` if memory is refused.
-pub fn encoder(level: Level) -> Option<Box<dyn Encoder>> {
-    CodecLibrary::fastest().encoder(level)
+pub fn new_fastest_encoder(level: StreamLevel) -> Option<Box<dyn StreamEncoder>> {
+    CodecLibrary::fastest_library().new_encoder(level)
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::Read;
 
-    use super::{CodecLibrary, Encoder, Flush};
+    use super::{CodecLibrary, Flush, StreamEncoder};
 
-    fn encoders() -> Vec<Box<dyn Encoder>> {
+    fn encoders() -> Vec<Box<dyn StreamEncoder>> {
         // libisal.so.2 is installed by the set-up: its absence is a failure
         [CodecLibrary::Igzip, CodecLibrary::ZlibRs]
             .iter()
-            .flat_map(|coder| (1..=3).map(|level| coder.encoder(level).expect("libisal.so.2")))
+            .flat_map(|coder| (1..=3).map(|level| coder.new_encoder(level).expect("libisal.so.2")))
             .collect()
     }
 
@@ -82,7 +82,12 @@ mod tests {
     }
 
     /// Compresses `pieces` with output buffers of `room` bytes.
-    fn encode(encoder: &mut dyn Encoder, pieces: &[&[u8]], flush: Flush, room: usize) -> Vec<u8> {
+    fn encode_pieces(
+        encoder: &mut dyn StreamEncoder,
+        pieces: &[&[u8]],
+        flush: Flush,
+        room: usize,
+    ) -> Vec<u8> {
         let mut coded = Vec::new();
         for (n, piece) in pieces.iter().enumerate() {
             let flush = if n + 1 == pieces.len() {
@@ -93,7 +98,7 @@ mod tests {
             let mut rest = *piece;
             loop {
                 let mut output = vec![0; room];
-                let progress = encoder.encode(rest, flush, &mut output).unwrap();
+                let progress = encoder.compress_input(rest, flush, &mut output).unwrap();
                 coded.extend_from_slice(&output[..progress.written]);
                 rest = &rest[progress.consumed..];
                 if progress.complete {
@@ -127,7 +132,7 @@ mod tests {
                 }
                 for mut encoder in encoders() {
                     let pieces: Vec<&[u8]> = body.chunks(size).collect();
-                    let coded = encode(&mut *encoder, &pieces, Flush::None, room);
+                    let coded = encode_pieces(&mut *encoder, &pieces, Flush::None, room);
                     let mut whole = Vec::new();
                     flate2::read::GzDecoder::new(&coded[..])
                         .read_to_end(&mut whole)
@@ -145,7 +150,9 @@ mod tests {
             let mut coded = Vec::new();
             for (n, piece) in body.chunks(1000).enumerate() {
                 let mut output = vec![0; 8192];
-                let progress = encoder.encode(piece, Flush::Sync, &mut output).unwrap();
+                let progress = encoder
+                    .compress_input(piece, Flush::Sync, &mut output)
+                    .unwrap();
                 assert!(progress.complete);
                 coded.extend_from_slice(&output[..progress.written]);
                 assert!(
@@ -159,7 +166,7 @@ mod tests {
     #[test]
     fn empty_body_becomes_a_member() {
         for mut encoder in encoders() {
-            let coded = encode(&mut *encoder, &[b""], Flush::None, 100);
+            let coded = encode_pieces(&mut *encoder, &[b""], Flush::None, 100);
             assert!(coded.len() >= 18 && decompress(&coded).is_empty());
         }
     }

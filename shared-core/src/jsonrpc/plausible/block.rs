@@ -11,14 +11,14 @@ use memchr::memmem;
 
 /// The root of an empty trie, and the hashes that replace it: Keccak-256 of no bytes (Kaia) and
 /// of an empty list, and SHA-256 of no bytes.
-const EMPTY: [&[u8]; 4] = [
+const EMPTY_ROOTS: [&[u8]; 4] = [
     b"56e81f171bcc55a6ff8345e692c0f86e5b48e01b996cadc001622fb5e363b421",
     b"c5d2460186f7233c927e7db2dcc703c0e500b653ca82273b7bfad8045d85a470",
     NO_UNCLES,
     b"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
 ];
 const NO_UNCLES: &[u8] = b"1dcc4de8dec75d7aab85b567b6ccd41ad312451b948a7413f0a142fd40d49347";
-const ZERO: &[u8] = &[b'0'; 64];
+const ZERO_HASH: &[u8] = &[b'0'; 64];
 
 /// Fee recipient of all blocks of the OP Stack, and the type of their first transaction. Since
 /// Isthmus their `withdrawalsRoot` is the storage root of a contract, and they have no list.
@@ -30,20 +30,20 @@ const MAX_AUTHORITY_DIFFICULTY: u64 = 0xffff;
 
 /// Bytes at both ends of a block in which members are searched: transactions, which may be a
 /// megabyte, are not read. Transactions have no members with the searched names.
-const WINDOW: usize = 8 << 10;
+const SEARCH_WINDOW: usize = 8 << 10;
 
 /// Whether a list of the block is empty and its root is not, or vice versa.
 pub(super) fn block_is_implausible(block: &[u8]) -> bool {
-    let Some(seal) = SealKind::of(block) else {
+    let Some(seal) = SealKind::from_block(block) else {
         return false;
     };
     // a genesis block is determined by its state alone
-    if starts_with(value(block, "number"), b"\"0x0\"") {
+    if value_starts_with(member_value_text(block, "number"), b"\"0x0\"") {
         return false;
     }
     let odd = |list: &str, root: &str, empty: &[u8]| {
-        let is_empty = value(block, list).and_then(is_empty_list);
-        let root = value(block, root).and_then(digits);
+        let is_empty = member_value_text(block, list).and_then(is_empty_list);
+        let root = member_value_text(block, root).and_then(hash_digits);
         match (is_empty, root) {
             (Some(true), Some(root)) => !is_empty_root(root),
             // Bor lists a transaction that is in no root
@@ -53,9 +53,9 @@ pub(super) fn block_is_implausible(block: &[u8]) -> bool {
             _ => false,
         }
     };
-    odd("transactions", "transactionsRoot", EMPTY[0])
+    odd("transactions", "transactionsRoot", EMPTY_ROOTS[0])
         || odd("uncles", "sha3Uncles", NO_UNCLES)
-        || !is_of_op_stack(block) && odd("withdrawals", "withdrawalsRoot", EMPTY[0])
+        || !is_of_op_stack(block) && odd("withdrawals", "withdrawalsRoot", EMPTY_ROOTS[0])
 }
 
 /// The kind of proof that makes a block's header valid: it decides which roots have a meaning.
@@ -69,10 +69,11 @@ enum SealKind {
 
 impl SealKind {
     /// Returns the kind of a block's seal; `None` if it is none of Ethereum's.
-    fn of(block: &[u8]) -> Option<Self> {
-        match value(block, "mixHash").and_then(digits) {
-            Some(mix) if mix == ZERO => {
-                let difficulty = value(block, "difficulty").and_then(quantity)?;
+    fn from_block(block: &[u8]) -> Option<Self> {
+        match member_value_text(block, "mixHash").and_then(hash_digits) {
+            Some(mix) if mix == ZERO_HASH => {
+                let difficulty =
+                    member_value_text(block, "difficulty").and_then(parse_leading_quantity)?;
                 (1..=MAX_AUTHORITY_DIFFICULTY)
                     .contains(&difficulty)
                     .then_some(Self::Authority)
@@ -83,30 +84,33 @@ impl SealKind {
 }
 
 fn is_of_op_stack(block: &[u8]) -> bool {
-    let miner = || value(block, "miner");
-    let first = || value(block, "transactions").map(|list| &list[..list.len().min(WINDOW)]);
-    starts_with(miner(), OP_FEE_VAULT)
-        || first().is_some_and(|list| starts_with(value(list, "type"), OP_DEPOSIT))
+    let miner = || member_value_text(block, "miner");
+    let first = || {
+        member_value_text(block, "transactions").map(|list| &list[..list.len().min(SEARCH_WINDOW)])
+    };
+    value_starts_with(miner(), OP_FEE_VAULT)
+        || first()
+            .is_some_and(|list| value_starts_with(member_value_text(list, "type"), OP_DEPOSIT))
 }
 
 fn is_empty_root(root: &[u8]) -> bool {
     let is = |empty: &&[u8]| root.eq_ignore_ascii_case(empty);
-    root == ZERO || EMPTY.iter().any(is)
+    root == ZERO_HASH || EMPTY_ROOTS.iter().any(is)
 }
 
 /// Returns the text of a block from the value of the member `name` on, if it is near an end of the
 /// block.
-pub(super) fn value<'a>(block: &'a [u8], name: &str) -> Option<&'a [u8]> {
-    let tail = block.len().saturating_sub(WINDOW);
-    let head = block.len().min(WINDOW);
-    find(&block[..head], name)
-        .or_else(|| find(&block[tail..], name).map(|at| tail + at))
+pub(super) fn member_value_text<'a>(block: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let tail = block.len().saturating_sub(SEARCH_WINDOW);
+    let head = block.len().min(SEARCH_WINDOW);
+    find_member_value(&block[..head], name)
+        .or_else(|| find_member_value(&block[tail..], name).map(|at| tail + at))
         .map(|at| &block[at..])
 }
 
 /// Returns the position of the value of the first member of that name. In a string the quote at
 /// the end of a name has a backslash before it.
-fn find(text: &[u8], name: &str) -> Option<usize> {
+fn find_member_value(text: &[u8], name: &str) -> Option<usize> {
     memmem::find_iter(text, name).find_map(|at| {
         let before = at.checked_sub(1).and_then(|at| text.get(at));
         let rest = text.get(at + name.len()..)?.strip_prefix(b"\"")?;
@@ -116,7 +120,7 @@ fn find(text: &[u8], name: &str) -> Option<usize> {
     })
 }
 
-fn starts_with(value: Option<&[u8]>, start: &[u8]) -> bool {
+fn value_starts_with(value: Option<&[u8]>, start: &[u8]) -> bool {
     value.is_some_and(|value| {
         let value = value.get(..start.len());
         value.is_some_and(|value| value.eq_ignore_ascii_case(start))
@@ -130,13 +134,13 @@ fn is_empty_list(value: &[u8]) -> Option<bool> {
 }
 
 /// Returns the digits of the hash that begins here.
-fn digits(value: &[u8]) -> Option<&[u8]> {
+fn hash_digits(value: &[u8]) -> Option<&[u8]> {
     let rest = value.strip_prefix(b"\"0x")?;
     let digits = rest.get(..64)?;
     (rest.get(64) == Some(&b'"')).then_some(digits)
 }
 
-fn quantity(value: &[u8]) -> Option<u64> {
+fn parse_leading_quantity(value: &[u8]) -> Option<u64> {
     let rest = value.strip_prefix(b"\"0x")?;
     let end = rest.iter().position(|byte| *byte == b'"')?;
     let digits = std::str::from_utf8(&rest[..end]).ok()?;

@@ -5,24 +5,24 @@
 //! that omit entries on purpose have holes: ZKsync (all its own objects have a member
 //! `l1BatchNumber`) and Hedera (a `root` as well as a `status`).
 
-use super::super::scan::{ScanError, Scanner, ValueKind};
+use super::super::scan::{JsonScanError, JsonScanner, JsonValueKind};
 
 /// Whether two JSON texts are the same hash, in any letter case.
-fn is_same(one: &[u8], other: &[u8]) -> bool {
+fn is_same_hash(one: &[u8], other: &[u8]) -> bool {
     one.eq_ignore_ascii_case(other)
 }
 
 /// The range and the number of the indices that were read from a list.
 #[derive(Clone, Copy, Debug, Default)]
-struct Indices {
+struct IndexRange {
     number: u64,
     lowest: Option<u64>,
     highest: Option<u64>,
 }
 
-impl Indices {
+impl IndexRange {
     /// Counts one entry of the list, and adds its index to the range, if it has one.
-    fn add(&mut self, index: Option<u64>) {
+    fn add_entry(&mut self, index: Option<u64>) {
         self.number += 1;
         let Some(index) = index else {
             return;
@@ -31,14 +31,14 @@ impl Indices {
         self.highest = self.highest.max(Some(index));
     }
 
-    fn join(&mut self, other: Self) {
+    fn merge_range(&mut self, other: Self) {
         self.number += other.number;
         self.lowest = self.lowest.into_iter().chain(other.lowest).min();
         self.highest = self.highest.max(other.highest);
     }
 
     /// Whether indices are missing, if they start at `first`.
-    fn have_holes(&self, first: u64) -> bool {
+    fn has_missing_indices(&self, first: u64) -> bool {
         let numbers = |highest: u64| highest.saturating_sub(first).saturating_add(1);
         self.highest
             .is_some_and(|highest| numbers(highest) > self.number)
@@ -47,22 +47,22 @@ impl Indices {
 
 /// The block hash that was read first, and whether a different one followed.
 #[derive(Clone, Copy, Debug, Default)]
-struct Hashes<'a> {
+struct BlockHashes<'a> {
     first: Option<&'a [u8]>,
     differ: bool,
 }
 
-impl<'a> Hashes<'a> {
-    fn add(&mut self, hash: Option<&'a [u8]>) {
+impl<'a> BlockHashes<'a> {
+    fn add_hash(&mut self, hash: Option<&'a [u8]>) {
         match (self.first, hash) {
-            (Some(first), Some(hash)) => self.differ |= !is_same(first, hash),
+            (Some(first), Some(hash)) => self.differ |= !is_same_hash(first, hash),
             (None, hash) => self.first = hash,
             _ => {}
         }
     }
 
-    fn join(&mut self, other: Self) {
-        self.add(other.first);
+    fn merge_hashes(&mut self, other: Self) {
+        self.add_hash(other.first);
         self.differ |= other.differ;
     }
 }
@@ -74,8 +74,8 @@ struct LogFacts<'a> {
     block_number: Option<&'a [u8]>,
     index: Option<u64>,
     /// Indices of a receipt's logs.
-    logs: Indices,
-    hashes: Hashes<'a>,
+    logs: IndexRange,
+    hashes: BlockHashes<'a>,
     has_status: bool,
     has_root: bool,
     /// The entry has the mark of a chain that omits entries.
@@ -85,31 +85,32 @@ struct LogFacts<'a> {
 /// Whether a list of a block's receipts is incomplete, or has receipts of another block; `None`
 /// if it could not be read.
 pub(super) fn receipts_are_implausible(list: &[u8]) -> Option<bool> {
-    let (mut hashes, mut indices, mut logs) = <(Hashes<'_>, Indices, Indices)>::default();
+    let (mut hashes, mut indices, mut logs) =
+        <(BlockHashes<'_>, IndexRange, IndexRange)>::default();
     let mut has_gaps = false;
     read_list(list, "transactionIndex", |receipt| {
-        hashes.add(receipt.block_hash);
-        hashes.join(receipt.hashes);
-        indices.add(receipt.index);
-        logs.join(receipt.logs);
+        hashes.add_hash(receipt.block_hash);
+        hashes.merge_hashes(receipt.hashes);
+        indices.add_entry(receipt.index);
+        logs.merge_range(receipt.logs);
         has_gaps |= receipt.has_gaps || receipt.has_status && receipt.has_root;
     })?;
-    let is_short = !has_gaps && (indices.have_holes(0) || logs.have_holes(0));
+    let is_short = !has_gaps && (indices.has_missing_indices(0) || logs.has_missing_indices(0));
     Some(hashes.differ || is_short)
 }
 
 /// Whether the logs of a receipt are incomplete or belong to another block; `None` if it could
 /// not be read.
 pub(super) fn receipt_is_implausible(receipt: &[u8]) -> Option<bool> {
-    let mut scanner = Scanner::of_value(receipt);
+    let mut scanner = JsonScanner::of_value(receipt);
     let mut found = LogFacts::default();
     read_item(&mut scanner, receipt, "transactionIndex", &mut found).ok()?;
-    scanner.end().ok()?;
+    scanner.expect_end().ok()?;
     let mut hashes = found.hashes;
-    hashes.add(found.block_hash);
+    hashes.add_hash(found.block_hash);
     let has_gaps = found.has_gaps || found.has_status && found.has_root;
     let first = found.logs.lowest.unwrap_or(0);
-    Some(hashes.differ || !has_gaps && found.logs.have_holes(first))
+    Some(hashes.differ || !has_gaps && found.logs.has_missing_indices(first))
 }
 
 /// Whether a list of logs has one of another block than `requested`, has two of one block number
@@ -120,45 +121,48 @@ pub(super) fn logs_are_implausible(
     is_all: bool,
 ) -> Option<bool> {
     let mut number: Option<&[u8]> = None;
-    let (mut hashes, mut indices) = (Hashes::default(), Indices::default());
+    let (mut hashes, mut indices) = (BlockHashes::default(), IndexRange::default());
     let (mut is_odd, mut has_holes, mut has_gaps) = (false, false, false);
     read_list(list, "logIndex", |log| {
         if number.is_none() || number != log.block_number {
-            has_holes |= indices.have_holes(0);
-            (hashes, indices) = (Hashes::default(), Indices::default());
+            has_holes |= indices.has_missing_indices(0);
+            (hashes, indices) = (BlockHashes::default(), IndexRange::default());
             number = log.block_number;
         }
-        hashes.add(requested);
-        hashes.add(log.block_hash);
-        indices.add(log.index);
+        hashes.add_hash(requested);
+        hashes.add_hash(log.block_hash);
+        indices.add_entry(log.index);
         is_odd |= hashes.differ;
         has_gaps |= log.has_gaps;
     })?;
-    has_holes |= indices.have_holes(0);
+    has_holes |= indices.has_missing_indices(0);
     Some(is_odd || is_all && has_holes && !has_gaps)
 }
 
 /// Whether a page of a block's transactions has fewer receipts than transactions.
 pub(super) fn has_missing_receipts(page: &[u8]) -> Option<bool> {
-    use crate::jsonrpc::response::member;
-    let receipts = length(member(page, "receipts")?)?;
-    let transactions = length(member(member(page, "fullblock")?, "transactions")?)?;
+    use crate::jsonrpc::response::first_object_member;
+    let receipts = list_length(first_object_member(page, "receipts")?)?;
+    let transactions = list_length(first_object_member(
+        first_object_member(page, "fullblock")?,
+        "transactions",
+    )?)?;
     (receipts < transactions).then_some(true)
 }
 
-fn length(list: &[u8]) -> Option<u64> {
-    let mut scanner = Scanner::of_value(list);
+fn list_length(list: &[u8]) -> Option<u64> {
+    let mut scanner = JsonScanner::of_value(list);
     let (mut length, mut another) = (0, scanner.first_element().ok()?);
     while another {
         length += 1;
-        scanner.value().ok()?;
+        scanner.skip_value().ok()?;
         another = scanner.next_element().ok()?;
     }
     Some(length)
 }
 
 fn read_list<'a>(list: &'a [u8], index: &str, mut found: impl FnMut(&LogFacts<'a>)) -> Option<()> {
-    let mut scanner = Scanner::of_value(list);
+    let mut scanner = JsonScanner::of_value(list);
     let mut another = scanner.first_element().ok()?;
     while another {
         let mut item = LogFacts::default();
@@ -166,23 +170,23 @@ fn read_list<'a>(list: &'a [u8], index: &str, mut found: impl FnMut(&LogFacts<'a
         found(&item);
         another = scanner.next_element().ok()?;
     }
-    scanner.end().ok()
+    scanner.expect_end().ok()
 }
 
 /// Reads a log or a receipt, whose index is the member `index`.
 fn read_item<'a>(
-    scanner: &mut Scanner<'a>,
+    scanner: &mut JsonScanner<'a>,
     text: &'a [u8],
     index: &str,
     item: &mut LogFacts<'a>,
-) -> Result<(), ScanError> {
+) -> Result<(), JsonScanError> {
     let mut next = scanner.first_member()?;
     while let Some(name) = next {
         let name = &text[name.content];
-        if name == b"logs" && scanner.kind()? == ValueKind::Array {
+        if name == b"logs" && scanner.next_value_kind()? == JsonValueKind::Array {
             read_logs(scanner, text, item)?;
         } else {
-            let span = scanner.value()?.span;
+            let span = scanner.skip_value()?.span;
             let value = &text[span];
             let is_there = || value != b"null";
             match name {
@@ -191,7 +195,7 @@ fn read_item<'a>(
                 b"status" => item.has_status = is_there(),
                 b"root" => item.has_root = is_there(),
                 b"l1BatchNumber" => item.has_gaps = true,
-                _ if name == index.as_bytes() => item.index = number(value),
+                _ if name == index.as_bytes() => item.index = parse_number(value),
                 _ => {}
             }
         }
@@ -201,33 +205,33 @@ fn read_item<'a>(
 }
 
 fn read_logs<'a>(
-    scanner: &mut Scanner<'a>,
+    scanner: &mut JsonScanner<'a>,
     text: &'a [u8],
     receipt: &mut LogFacts<'a>,
-) -> Result<(), ScanError> {
+) -> Result<(), JsonScanError> {
     let mut another = scanner.first_element()?;
     while another {
         let mut next = scanner.first_member()?;
         let mut index = None;
         while let Some(name) = next {
-            let span = scanner.value()?.span;
+            let span = scanner.skip_value()?.span;
             match &text[name.content] {
                 b"blockHash" if &text[span.clone()] != b"null" => {
-                    receipt.hashes.add(Some(&text[span]));
+                    receipt.hashes.add_hash(Some(&text[span]));
                 }
-                b"logIndex" => index = number(&text[span]),
+                b"logIndex" => index = parse_number(&text[span]),
                 b"l1BatchNumber" => receipt.has_gaps = true,
                 _ => {}
             }
             next = scanner.next_member()?;
         }
-        receipt.logs.add(index);
+        receipt.logs.add_entry(index);
         another = scanner.next_element()?;
     }
     Ok(())
 }
 
-fn number(value: &[u8]) -> Option<u64> {
+fn parse_number(value: &[u8]) -> Option<u64> {
     let digits = value.strip_prefix(b"\"0x")?.strip_suffix(b"\"")?;
     u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }

@@ -1,4 +1,4 @@
-use super::{check_plausibility, Plausibility};
+use super::{check_plausibility, ResultPlausibility};
 use crate::jsonrpc::methods;
 
 const WORDS: [(&str, &str); 8] = [
@@ -38,14 +38,14 @@ fn expand(text: &str) -> String {
     words.fold(text.into(), |text, (word, whole)| text.replace(word, whole))
 }
 
-fn verdict(method: &str, params: &str, result: &str) -> Plausibility {
+fn verdict(method: &str, params: &str, result: &str) -> ResultPlausibility {
     let (params, result) = (expand(params), expand(result));
-    let row = methods::method(method.as_bytes());
+    let row = methods::method_row(method.as_bytes());
     check_plausibility(row, Some(params.as_bytes()), result.as_bytes())
 }
 
 fn is_implausible(method: &str, params: &str, result: &str) -> bool {
-    verdict(method, params, result) == Plausibility::Implausible
+    verdict(method, params, result) == ResultPlausibility::Implausible
 }
 
 #[test]
@@ -236,34 +236,34 @@ fn receipts_are_implausible_if_some_are_missing_or_belong_to_another_block() {
     };
     let plain = |index| receipt(index, "ROOT", "");
     for (receipts, expected) in [
-        (vec![plain(0), plain(1), plain(2)], Plausibility::Read),
-        (vec![plain(1), plain(0)], Plausibility::Read),
-        (vec![plain(0), plain(2)], Plausibility::Implausible),
-        (vec![plain(1)], Plausibility::Implausible),
+        (vec![plain(0), plain(1), plain(2)], ResultPlausibility::Read),
+        (vec![plain(1), plain(0)], ResultPlausibility::Read),
+        (vec![plain(0), plain(2)], ResultPlausibility::Implausible),
+        (vec![plain(1)], ResultPlausibility::Implausible),
         (
             vec![plain(0), receipt(1, "OTHER", "")],
-            Plausibility::Implausible,
+            ResultPlausibility::Implausible,
         ),
         (
             vec![
                 receipt(0, "ROOT", &with(&[0, 1])),
                 receipt(1, "ROOT", &with(&[2])),
             ],
-            Plausibility::Read,
+            ResultPlausibility::Read,
         ),
         (
             vec![
                 receipt(0, "ROOT", &with(&[0])),
                 receipt(1, "ROOT", &with(&[2])),
             ],
-            Plausibility::Implausible,
+            ResultPlausibility::Implausible,
         ),
         (
             vec![
                 receipt(0, "ROOT", &with(&[])),
                 receipt(1, "ROOT", &with(&[1])),
             ],
-            Plausibility::Implausible,
+            ResultPlausibility::Implausible,
         ),
         (
             vec![receipt(
@@ -271,7 +271,7 @@ fn receipts_are_implausible_if_some_are_missing_or_belong_to_another_block() {
                 "ROOT",
                 &format!(r#","logs":[{}]"#, log(0, "OTHER")),
             )],
-            Plausibility::Implausible,
+            ResultPlausibility::Implausible,
         ),
         // Bor restarts the indices of the logs that it adds
         (
@@ -279,28 +279,28 @@ fn receipts_are_implausible_if_some_are_missing_or_belong_to_another_block() {
                 receipt(0, "ROOT", &with(&[0, 1])),
                 receipt(1, "ROOT", &with(&[0])),
             ],
-            Plausibility::Read,
+            ResultPlausibility::Read,
         ),
         // ZKsync and Hedera omit entries
         (
             vec![receipt(0, "ROOT", r#","l1BatchNumber":"0x1""#), plain(2)],
-            Plausibility::Read,
+            ResultPlausibility::Read,
         ),
         (
             vec![receipt(7, "ROOT", r#","root":"ZERO","status":"0x1""#)],
-            Plausibility::Read,
+            ResultPlausibility::Read,
         ),
         (
             vec![receipt(7, "ROOT", r#","root":null,"status":"0x1""#)],
-            Plausibility::Implausible,
+            ResultPlausibility::Implausible,
         ),
-        (vec!["1".into()], Plausibility::Unread),
+        (vec!["1".into()], ResultPlausibility::Unread),
         (
             vec![
                 r#"{"transactionIndex":0}"#.into(),
                 r#"{"transactionIndex":7}"#.into(),
             ],
-            Plausibility::Read,
+            ResultPlausibility::Read,
         ),
     ] {
         let list = format!("[{}]", receipts.join(","));
@@ -313,17 +313,17 @@ fn receipts_are_implausible_if_some_are_missing_or_belong_to_another_block() {
         }
     }
     for (logs, expected) in [
-        (with(&[5, 6, 7]), Plausibility::Read),
-        (with(&[5, 7]), Plausibility::Implausible),
-        (with(&[]), Plausibility::Read),
+        (with(&[5, 6, 7]), ResultPlausibility::Read),
+        (with(&[5, 7]), ResultPlausibility::Implausible),
+        (with(&[]), ResultPlausibility::Read),
         (
             format!(r#","logs":[{}]"#, log(5, "OTHER")),
-            Plausibility::Implausible,
+            ResultPlausibility::Implausible,
         ),
-        (r#","logs":null"#.into(), Plausibility::Read),
+        (r#","logs":null"#.into(), ResultPlausibility::Read),
         (
             format!(r#","l1BatchNumber":"0x1"{}"#, with(&[5, 7])),
-            Plausibility::Read,
+            ResultPlausibility::Read,
         ),
     ] {
         let one = receipt(3, "ROOT", &logs);
@@ -360,41 +360,45 @@ fn logs_are_implausible_if_some_are_missing_or_belong_to_another_block() {
         (
             all,
             vec![log(1, 0, "ROOT"), log(1, 1, "ROOT"), log(2, 0, "OTHER")],
-            Plausibility::Read,
+            ResultPlausibility::Read,
         ),
         (
             all,
             vec![log(1, 0, "ROOT"), log(1, 2, "ROOT")],
-            Plausibility::Implausible,
+            ResultPlausibility::Implausible,
         ),
         (
             all,
             vec![log(1, 0, "ROOT"), log(2, 1, "OTHER"), log(3, 0, "ROOT")],
-            Plausibility::Implausible,
+            ResultPlausibility::Implausible,
         ),
         (
             some,
             vec![log(1, 0, "ROOT"), log(1, 2, "ROOT")],
-            Plausibility::Read,
+            ResultPlausibility::Read,
         ),
         (
             some,
             vec![log(1, 0, "ROOT"), log(1, 2, "OTHER")],
-            Plausibility::Implausible,
+            ResultPlausibility::Implausible,
         ),
-        (of_block, vec![log(1, 0, "ROOT")], Plausibility::Read),
+        (of_block, vec![log(1, 0, "ROOT")], ResultPlausibility::Read),
         (
             of_block,
             vec![log(1, 0, "OTHER")],
-            Plausibility::Implausible,
+            ResultPlausibility::Implausible,
         ),
-        (of_block, vec![log(1, 1, "ROOT")], Plausibility::Implausible),
-        (all, vec![], Plausibility::Unread),
+        (
+            of_block,
+            vec![log(1, 1, "ROOT")],
+            ResultPlausibility::Implausible,
+        ),
+        (all, vec![], ResultPlausibility::Unread),
     ] {
         let list = format!("[{}]", logs.join(","));
         let params = format!("[{filter}]");
         let expected = match logs.is_empty() {
-            true => Plausibility::Read,
+            true => ResultPlausibility::Read,
             false => expected,
         };
         for method in ["eth_getLogs", "erigon_getLogs"] {
@@ -402,9 +406,9 @@ fn logs_are_implausible_if_some_are_missing_or_belong_to_another_block() {
         }
         // these are the newest logs of a block, not all
         let newest = verdict("erigon_getLatestLogs", &params, &list);
-        let is_of_several = list.contains("OTHER") && expected == Plausibility::Implausible;
+        let is_of_several = list.contains("OTHER") && expected == ResultPlausibility::Implausible;
         assert!(
-            newest != Plausibility::Implausible || is_of_several,
+            newest != ResultPlausibility::Implausible || is_of_several,
             "{list}"
         );
     }
@@ -457,7 +461,7 @@ fn text_without_the_expected_structure_is_unread() {
         ] {
             assert_eq!(
                 verdict(method, "[]", text),
-                Plausibility::Unread,
+                ResultPlausibility::Unread,
                 "{method} {text}"
             );
         }
@@ -466,15 +470,18 @@ fn text_without_the_expected_structure_is_unread() {
 
 #[test]
 fn result_with_fewer_transactions_than_its_block_is_detected() {
-    use super::{block_size, counted_block, shows_fewer, BlockName};
+    use super::{
+        block_transaction_count, block_with_counted_transactions, shows_fewer_transactions,
+        BlockIdentifier,
+    };
     let hash = |byte: u8| const_hex::encode_prefixed([byte; 32]);
     let size = |transactions: &str| {
         let block = format!(
             r#"{{"number":"0x10","hash":"{}","transactions":{transactions},"uncles":[]}}"#,
             hash(7)
         );
-        let method = methods::method(b"eth_getBlockByNumber");
-        block_size(method, block.as_bytes()).map(|size| size.transactions)
+        let method = methods::method_row(b"eth_getBlockByNumber");
+        block_transaction_count(method, block.as_bytes()).map(|size| size.transactions)
     };
     for (transactions, expected) in [
         ("[]", Some(0)),
@@ -489,27 +496,27 @@ fn result_with_fewer_transactions_than_its_block_is_detected() {
     ] {
         assert_eq!(size(transactions), expected, "{transactions}");
     }
-    let receipts = methods::method(b"eth_getBlockReceipts");
-    let number = methods::method(b"eth_getBlockTransactionCountByNumber");
+    let receipts = methods::method_row(b"eth_getBlockReceipts");
+    let number = methods::method_row(b"eth_getBlockTransactionCountByNumber");
     let named = |method, params: &str, result: &str| {
-        counted_block(method, Some(params.as_bytes()), result.as_bytes())
+        block_with_counted_transactions(method, Some(params.as_bytes()), result.as_bytes())
     };
     let list = format!(r#"[{{"blockNumber":"0x10","blockHash":"{}"}}]"#, hash(7));
     assert_eq!(
         named(receipts, r#"["latest"]"#, &list),
-        Some(BlockName::Hash([7; 32]))
+        Some(BlockIdentifier::Hash([7; 32]))
     );
     assert_eq!(
         named(receipts, r#"["0x10"]"#, "[]"),
-        Some(BlockName::Number(16))
+        Some(BlockIdentifier::Number(16))
     );
     assert_eq!(named(receipts, r#"["latest"]"#, "[]"), None);
     assert_eq!(
         named(number, r#"["0x10"]"#, "\"0x1\""),
-        Some(BlockName::Number(16))
+        Some(BlockIdentifier::Number(16))
     );
     assert_eq!(
-        named(methods::method(b"eth_chainId"), "[]", "\"0x1\""),
+        named(methods::method_row(b"eth_chainId"), "[]", "\"0x1\""),
         None
     );
     for (method, result, expected) in [
@@ -546,7 +553,7 @@ fn result_with_fewer_transactions_than_its_block_is_detected() {
         ),
     ] {
         assert_eq!(
-            shows_fewer(method, result.as_bytes(), 2),
+            shows_fewer_transactions(method, result.as_bytes(), 2),
             expected,
             "{result}"
         );

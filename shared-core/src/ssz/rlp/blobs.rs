@@ -1,45 +1,45 @@
 //! Blob transactions (EIP-4844), as they are in payloads.
 
-use super::prefix::rlp_header;
+use super::prefix::read_rlp_prefix;
 
 /// Transaction type of blob transactions (EIP-2718).
-const TYPE: u8 = 0x03;
+const BLOB_TRANSACTION_TYPE: u8 = 0x03;
 
 /// Number of fields before the hashes: chain id, nonce, two fees, gas limit, to, value, data,
 /// access list, the fee for blobs.
-const FIELDS_BEFORE: usize = 10;
+const FIELDS_BEFORE_HASHES: usize = 10;
 
 /// Length of a hash in bytes.
-const HASH: usize = 32;
+const HASH_LENGTH: usize = 32;
 
 /// Returns the versioned hashes of a transaction's blobs. A transaction without blobs has none, and
 /// neither have invalid bytes, which the node validates.
 pub fn blob_hashes(transaction: &[u8]) -> Vec<&[u8]> {
-    hashes(transaction).unwrap_or_default()
+    read_blob_hashes(transaction).unwrap_or_default()
 }
 
 /// Reads the versioned hashes of a blob transaction; `None` for another type of transaction, or for
 /// invalid RLP.
-fn hashes(transaction: &[u8]) -> Option<Vec<&[u8]>> {
+fn read_blob_hashes(transaction: &[u8]) -> Option<Vec<&[u8]>> {
     let (type_, fields) = transaction.split_first()?;
-    if *type_ != TYPE {
+    if *type_ != BLOB_TRANSACTION_TYPE {
         return None;
     }
-    let (true, mut fields, []) = item(fields)? else {
+    let (true, mut fields, []) = split_rlp_item(fields)? else {
         return None;
     };
-    for _ in 0..FIELDS_BEFORE {
-        (_, _, fields) = item(fields)?;
+    for _ in 0..FIELDS_BEFORE_HASHES {
+        (_, _, fields) = split_rlp_item(fields)?;
     }
-    let (true, mut list, _) = item(fields)? else {
+    let (true, mut list, _) = split_rlp_item(fields)? else {
         return None;
     };
     let mut hashes = Vec::new();
     while !list.is_empty() {
-        let (false, hash, rest) = item(list)? else {
+        let (false, hash, rest) = split_rlp_item(list)? else {
             return None;
         };
-        hashes.push(Some(hash).filter(|hash| hash.len() == HASH)?);
+        hashes.push(Some(hash).filter(|hash| hash.len() == HASH_LENGTH)?);
         list = rest;
     }
     Some(hashes)
@@ -47,8 +47,8 @@ fn hashes(transaction: &[u8]) -> Option<Vec<&[u8]>> {
 
 /// Splits off the first RLP item: whether it is a list, its content, and the bytes after it. `None`
 /// if it is invalid or truncated.
-fn item(bytes: &[u8]) -> Option<(bool, &[u8], &[u8])> {
-    let prefix = rlp_header(bytes).ok()??;
+fn split_rlp_item(bytes: &[u8]) -> Option<(bool, &[u8], &[u8])> {
+    let prefix = read_rlp_prefix(bytes).ok()??;
     let rest = bytes.get(prefix.size..)?;
     let (content, rest) = rest.split_at_checked(usize::try_from(prefix.len).ok()?)?;
     Some((prefix.is_list, content, rest))
@@ -57,11 +57,11 @@ fn item(bytes: &[u8]) -> Option<(bool, &[u8], &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::blob_hashes;
-    use crate::ssz::rlp::write_prefix;
+    use crate::ssz::rlp::write_rlp_prefix;
 
     fn list(content: &[u8]) -> Vec<u8> {
         let mut list = Vec::new();
-        write_prefix(true, content.len() as u64, &mut list);
+        write_rlp_prefix(true, content.len() as u64, &mut list);
         list.extend_from_slice(content);
         list
     }

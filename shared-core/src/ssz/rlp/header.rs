@@ -4,13 +4,13 @@
 use serde::Deserialize;
 use sha3::{Digest, Keccak256};
 
-use super::prefix::{string_prefix, write_prefix};
+use super::prefix::{rlp_string_prefix, write_rlp_prefix};
 
 /// A block header as nodes write it in JSON, with its fields as texts. Fields of later forks are
 /// missing or null in earlier ones.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Header {
+struct BlockHeader {
     parent_hash: String,
     sha3_uncles: String,
     miner: String,
@@ -38,7 +38,7 @@ struct Header {
 }
 
 /// The text of a header's field, by the RLP that it is converted to.
-enum Field<'h> {
+enum HeaderField<'h> {
     /// Fixed number of bytes.
     Bytes(&'h str, usize),
     /// Any number of bytes.
@@ -47,10 +47,10 @@ enum Field<'h> {
     Quantity(&'h str),
 }
 
-impl Header {
+impl BlockHeader {
     /// Lists the fields that the header has, with their JSON names, in the order of the RLP.
-    fn fields(&self) -> Vec<(&'static str, Field<'_>)> {
-        use Field::{Bytes, Data, Quantity};
+    fn rlp_fields(&self) -> Vec<(&'static str, HeaderField<'_>)> {
+        use HeaderField::{Bytes, Data, Quantity};
         let mut fields = vec![
             ("parentHash", Bytes(&self.parent_hash, 32)),
             ("sha3Uncles", Bytes(&self.sha3_uncles, 32)),
@@ -94,29 +94,29 @@ impl Header {
 ///
 /// # Errors
 /// The reason why the header is invalid. A field that is not known here results in another hash.
-pub(in crate::ssz) fn encode(json: &[u8]) -> Result<Vec<u8>, String> {
-    let header: Header =
+pub(in crate::ssz) fn encode_block_header(json: &[u8]) -> Result<Vec<u8>, String> {
+    let header: BlockHeader =
         serde_json::from_slice(json).map_err(|bad| format!("not a header: {bad}"))?;
     let mut content = Vec::new();
-    for (name, field) in header.fields() {
+    for (name, field) in header.rlp_fields() {
         let bytes = match field {
-            Field::Bytes(text, len) => data(text).filter(|bytes| bytes.len() == len),
-            Field::Data(text) => data(text),
-            Field::Quantity(text) => quantity(text),
+            HeaderField::Bytes(text, len) => decode_hex(text).filter(|bytes| bytes.len() == len),
+            HeaderField::Data(text) => decode_hex(text),
+            HeaderField::Quantity(text) => decode_quantity(text),
         };
         let Some(bytes) = bytes else {
             return Err(format!("not a header: {name} is invalid"));
         };
-        if let Some(prefix) = string_prefix(&bytes) {
+        if let Some(prefix) = rlp_string_prefix(&bytes) {
             content.extend(prefix);
         }
         content.extend(bytes);
     }
     let mut rlp = Vec::new();
-    write_prefix(true, content.len() as u64, &mut rlp);
+    write_rlp_prefix(true, content.len() as u64, &mut rlp);
     rlp.extend(content);
     let hash = Keccak256::digest(&rlp);
-    match data(&header.hash) {
+    match decode_hex(&header.hash) {
         Some(named) if named == hash[..] => Ok(rlp),
         _ => Err(format!(
             "the hash of the header is 0x{}, not {}",
@@ -127,7 +127,7 @@ pub(in crate::ssz) fn encode(json: &[u8]) -> Result<Vec<u8>, String> {
 }
 
 /// Decodes `0x` and hex digits; `None` for any other text.
-fn data(text: &str) -> Option<Vec<u8>> {
+fn decode_hex(text: &str) -> Option<Vec<u8>> {
     let digits = text.strip_prefix("0x")?;
     const_hex::decode(digits)
         .ok()
@@ -135,12 +135,12 @@ fn data(text: &str) -> Option<Vec<u8>> {
 }
 
 /// Decodes a hex number to big-endian bytes without leading zeros, as RLP has it.
-fn quantity(text: &str) -> Option<Vec<u8>> {
+fn decode_quantity(text: &str) -> Option<Vec<u8>> {
     let digits = text
         .strip_prefix("0x")
         .filter(|digits| !digits.is_empty())?;
     let even = format!("{}{digits}", if digits.len() % 2 == 1 { "0" } else { "" });
-    let bytes = data(&format!("0x{even}"))?;
+    let bytes = decode_hex(&format!("0x{even}"))?;
     let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
     Some(bytes[zeros..].to_vec())
 }
@@ -174,7 +174,7 @@ mod tests {
     }
 
     fn encoded(header: &serde_json::Value) -> Result<Vec<u8>, String> {
-        encode(header.to_string().as_bytes())
+        encode_block_header(header.to_string().as_bytes())
     }
 
     #[test]

@@ -5,5 +5,7 @@ mod header;
 mod prefix;
 
 pub use self::blobs::blob_hashes;
-pub(super) use self::header::encode as encode_header;
-pub(super) use self::prefix::{rlp_header, string_prefix, write_prefix, RlpHeader, MAX_PREFIX};
+pub(super) use self::header::encode_block_header as encode_header;
+pub(super) use self::prefix::{
+    read_rlp_prefix, rlp_string_prefix, write_rlp_prefix, RlpPrefix, MAX_RLP_PREFIX,
+};

@@ -2,7 +2,7 @@
 
 /// The decoded prefix of an RLP item: its kind and its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::ssz) struct RlpHeader {
+pub(in crate::ssz) struct RlpPrefix {
     pub(in crate::ssz) is_list: bool,
     /// Length of the content in bytes.
     pub(in crate::ssz) len: u64,
@@ -11,18 +11,18 @@ pub(in crate::ssz) struct RlpHeader {
 }
 
 /// Maximum length of a prefix in bytes.
-pub(in crate::ssz) const MAX_PREFIX: usize = 9;
+pub(in crate::ssz) const MAX_RLP_PREFIX: usize = 9;
 
 /// Reads the prefix at the beginning of an RLP item. `Ok(None)`: the prefix continues after
 /// `bytes`.
 ///
 /// # Errors
 /// The prefix is not the shortest one for its length.
-pub(in crate::ssz) fn rlp_header(bytes: &[u8]) -> Result<Option<RlpHeader>, &'static str> {
+pub(in crate::ssz) fn read_rlp_prefix(bytes: &[u8]) -> Result<Option<RlpPrefix>, &'static str> {
     let Some(first) = bytes.first() else {
         return Ok(None);
     };
-    let prefix = |is_list, len, size| Ok(Some(RlpHeader { is_list, len, size }));
+    let prefix = |is_list, len, size| Ok(Some(RlpPrefix { is_list, len, size }));
     match *first {
         0..=0x7f => prefix(false, 1, 0),
         // a single byte below 0x80 has no prefix
@@ -32,14 +32,18 @@ pub(in crate::ssz) fn rlp_header(bytes: &[u8]) -> Result<Option<RlpHeader>, &'st
             Some(_) => prefix(false, 1, 1),
         },
         short @ 0x80..=0xb7 => prefix(false, u64::from(short - 0x80), 1),
-        long @ 0xb8..=0xbf => long_prefix(bytes, false, long - 0xb7),
+        long @ 0xb8..=0xbf => read_long_prefix(bytes, false, long - 0xb7),
         short @ 0xc0..=0xf7 => prefix(true, u64::from(short - 0xc0), 1),
-        long @ 0xf8.. => long_prefix(bytes, true, long - 0xf7),
+        long @ 0xf8.. => read_long_prefix(bytes, true, long - 0xf7),
     }
 }
 
 /// Reads a prefix whose length takes `of` bytes after the first one.
-fn long_prefix(bytes: &[u8], is_list: bool, of: u8) -> Result<Option<RlpHeader>, &'static str> {
+fn read_long_prefix(
+    bytes: &[u8],
+    is_list: bool,
+    of: u8,
+) -> Result<Option<RlpPrefix>, &'static str> {
     let of = usize::from(of);
     let Some(digits) = bytes.get(1..=of) else {
         return Ok(None);
@@ -50,7 +54,7 @@ fn long_prefix(bytes: &[u8], is_list: bool, of: u8) -> Result<Option<RlpHeader>,
     if digits[0] == 0 || len < 56 {
         return Err("a length has more bytes than necessary");
     }
-    Ok(Some(RlpHeader {
+    Ok(Some(RlpPrefix {
         is_list,
         len,
         size: 1 + of,
@@ -58,7 +62,7 @@ fn long_prefix(bytes: &[u8], is_list: bool, of: u8) -> Result<Option<RlpHeader>,
 }
 
 /// Appends the prefix of an RLP item, whose content of `len` bytes follows.
-pub(in crate::ssz) fn write_prefix(is_list: bool, len: u64, to: &mut Vec<u8>) {
+pub(in crate::ssz) fn write_rlp_prefix(is_list: bool, len: u64, to: &mut Vec<u8>) {
     let (short, long) = match is_list {
         true => (0xc0, 0xf7),
         false => (0x80, 0xb7),
@@ -75,12 +79,12 @@ pub(in crate::ssz) fn write_prefix(is_list: bool, len: u64, to: &mut Vec<u8>) {
 
 /// Returns the RLP prefix of a string of bytes, or `None` for a single byte below 0x80, which has
 /// none.
-pub(in crate::ssz) fn string_prefix(bytes: &[u8]) -> Option<Vec<u8>> {
+pub(in crate::ssz) fn rlp_string_prefix(bytes: &[u8]) -> Option<Vec<u8>> {
     if let [0..=0x7f] = bytes {
         return None;
     }
-    let mut prefix = Vec::with_capacity(MAX_PREFIX);
-    write_prefix(false, bytes.len() as u64, &mut prefix);
+    let mut prefix = Vec::with_capacity(MAX_RLP_PREFIX);
+    write_rlp_prefix(false, bytes.len() as u64, &mut prefix);
     Some(prefix)
 }
 
@@ -93,21 +97,21 @@ mod tests {
         for is_list in [true, false] {
             for len in [0, 2, 55, 56, 255, 256, 65_535, 65_536, 1 << 24, u64::MAX] {
                 let mut bytes = Vec::new();
-                write_prefix(is_list, len, &mut bytes);
+                write_rlp_prefix(is_list, len, &mut bytes);
                 let size = bytes.len();
                 for cut in 0..size {
-                    assert_eq!(rlp_header(&bytes[..cut]), Ok(None));
+                    assert_eq!(read_rlp_prefix(&bytes[..cut]), Ok(None));
                 }
                 bytes.push(0xff);
-                let expected = RlpHeader { is_list, len, size };
-                assert_eq!(rlp_header(&bytes), Ok(Some(expected)));
+                let expected = RlpPrefix { is_list, len, size };
+                assert_eq!(read_rlp_prefix(&bytes), Ok(Some(expected)));
             }
         }
-        assert!(rlp_header(b"\x81\x7f").is_err() && rlp_header(b"\x81\x80").is_ok());
-        assert!(rlp_header(b"\xb8\x37").is_err() && rlp_header(b"\xb8\x38").is_ok());
-        assert!(rlp_header(b"\xf9\x00\xff").is_err());
-        assert_eq!(string_prefix(b"\x7f"), None);
-        assert_eq!(string_prefix(b"\x80"), Some(vec![0x81]));
-        assert_eq!(string_prefix(b""), Some(vec![0x80]));
+        assert!(read_rlp_prefix(b"\x81\x7f").is_err() && read_rlp_prefix(b"\x81\x80").is_ok());
+        assert!(read_rlp_prefix(b"\xb8\x37").is_err() && read_rlp_prefix(b"\xb8\x38").is_ok());
+        assert!(read_rlp_prefix(b"\xf9\x00\xff").is_err());
+        assert_eq!(rlp_string_prefix(b"\x7f"), None);
+        assert_eq!(rlp_string_prefix(b"\x80"), Some(vec![0x81]));
+        assert_eq!(rlp_string_prefix(b""), Some(vec![0x80]));
     }
 }

@@ -3,35 +3,35 @@
 //! all trees.
 
 use super::super::error::SszError;
-use super::grow::grow;
-use super::pairs::{hash_in_place, Node};
-use super::zeros::zeros;
+use super::grow_stack::grow;
+use super::pairs::{hash_nodes_in_place, MerkleNode};
+use super::zero_roots::zero_tree_roots;
 
 /// Replaces the leaves of each tree with its root. `counts` are the numbers of leaves of each tree,
 /// at most `2^depth`; they are overwritten.
-pub(super) fn merkleize(
-    nodes: &mut Vec<Node>,
+pub(super) fn merkleize_trees(
+    nodes: &mut Vec<MerkleNode>,
     base: usize,
     counts: &mut [u32],
     depth: usize,
 ) -> Result<(), SszError> {
-    let zeros = zeros();
+    let zeros = zero_tree_roots();
     for zero in &zeros[..depth] {
-        pad(nodes, counts, zero, |count| count % 2 == 1)?;
-        hash_in_place(&mut nodes[base..]);
+        pad_trees(nodes, counts, zero, |count| count % 2 == 1)?;
+        hash_nodes_in_place(&mut nodes[base..]);
         nodes.truncate(base + (nodes.len() - base) / 2);
         for count in &mut *counts {
             *count /= 2;
         }
     }
-    pad(nodes, counts, &zeros[depth], |count| count == 0)
+    pad_trees(nodes, counts, &zeros[depth], |count| count == 0)
 }
 
 /// Replaces the leaves of each tree with the root of a progressive tree (EIP-7916): the first leaf,
 /// the next 4, the next 16 and so on form a subtree each, whose root is the left child of a node
 /// that has the later subtrees at its right. `counts` are overwritten.
 pub(super) fn merkleize_progressive(
-    nodes: &mut Vec<Node>,
+    nodes: &mut Vec<MerkleNode>,
     base: usize,
     counts: &mut [u32],
 ) -> Result<(), SszError> {
@@ -43,7 +43,7 @@ pub(super) fn merkleize_progressive(
     // roots of the first subtrees of all trees, then roots of the second subtrees, ...
     let roots = nodes.len();
     let mut starts = Vec::new();
-    for (start, size) in subtrees().take_while(|(start, _)| *start < u64::from(most)) {
+    for (start, size) in progressive_subtrees().take_while(|(start, _)| *start < u64::from(most)) {
         let at = nodes.len();
         let mut leaf = base;
         for (count, part) in counts.iter().zip(&mut parts) {
@@ -51,20 +51,20 @@ pub(super) fn merkleize_progressive(
             let end = (start + size).min((*count).into()) as usize;
             *part = (end - begin) as u32;
             let to = nodes.len();
-            grow(nodes, to + end - begin, Node::default())?;
+            grow(nodes, to + end - begin, MerkleNode::default())?;
             nodes.copy_within(leaf + begin..leaf + end, to);
             leaf += *count as usize;
         }
-        merkleize(nodes, at, &mut parts, 2 * starts.len())?;
+        merkleize_trees(nodes, at, &mut parts, 2 * starts.len())?;
         starts.push(start);
     }
 
     // from the last subtree on, whose right sibling is the zero node
     let after = nodes.len();
-    grow(nodes, after + trees, Node::default())?;
+    grow(nodes, after + trees, MerkleNode::default())?;
     for (n, start) in starts.iter().enumerate().rev() {
         let at = nodes.len();
-        grow(nodes, at + 2 * trees, Node::default())?;
+        grow(nodes, at + 2 * trees, MerkleNode::default())?;
         let unfinished = counts
             .iter()
             .enumerate()
@@ -75,7 +75,7 @@ pub(super) fn merkleize_progressive(
             nodes[to + 1] = nodes[after + k];
             to += 2;
         }
-        hash_in_place(&mut nodes[at..to]);
+        hash_nodes_in_place(&mut nodes[at..to]);
         for (from, (k, _)) in (at..).zip(unfinished) {
             nodes[after + k] = nodes[from];
         }
@@ -88,7 +88,7 @@ pub(super) fn merkleize_progressive(
 
 /// Iterates over the subtrees of a progressive tree: the index of the first leaf, and the number of
 /// leaves, of each. The sequence ends only where 64 bits overflow.
-pub(super) fn subtrees() -> impl Iterator<Item = (u64, u64)> {
+pub(super) fn progressive_subtrees() -> impl Iterator<Item = (u64, u64)> {
     let after =
         |(start, size): &(u64, u64)| Some((start.checked_add(*size)?, size.checked_mul(4)?));
     std::iter::successors(Some((0, 1)), after)
@@ -96,27 +96,27 @@ pub(super) fn subtrees() -> impl Iterator<Item = (u64, u64)> {
 
 /// Replaces each node after `base` with the parent of the node and of `with` its index: a length, a
 /// selector or a bitvector of active fields.
-pub(super) fn mix_in(
-    nodes: &mut Vec<Node>,
+pub(super) fn mix_into_roots(
+    nodes: &mut Vec<MerkleNode>,
     base: usize,
-    with: impl Fn(usize) -> Node,
+    with: impl Fn(usize) -> MerkleNode,
 ) -> Result<(), SszError> {
     let count = nodes.len() - base;
-    grow(nodes, base + 2 * count, Node::default())?;
+    grow(nodes, base + 2 * count, MerkleNode::default())?;
     for k in (0..count).rev() {
         nodes[base + 2 * k] = nodes[base + k];
         nodes[base + 2 * k + 1] = with(k);
     }
-    hash_in_place(&mut nodes[base..]);
+    hash_nodes_in_place(&mut nodes[base..]);
     nodes.truncate(base + count);
     Ok(())
 }
 
 /// Appends `node` as a last leaf to each tree whose count satisfies `lacks`.
-fn pad(
-    nodes: &mut Vec<Node>,
+fn pad_trees(
+    nodes: &mut Vec<MerkleNode>,
     counts: &mut [u32],
-    node: &Node,
+    node: &MerkleNode,
     lacks: impl Fn(u32) -> bool,
 ) -> Result<(), SszError> {
     let lacking = counts.iter().filter(|count| lacks(**count)).count();

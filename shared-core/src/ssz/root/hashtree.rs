@@ -8,7 +8,7 @@ use std::arch::is_x86_feature_detected;
 // linked for its library of assembly
 use hashtree_rs as _;
 
-use super::Node;
+use super::MerkleNode;
 
 // Functions of hashtree.h. Each reads `64 * count` bytes at `input` and writes `32 * count` to
 // `output`, of any alignment. Pairs are read before their hashes are written, in ascending order:
@@ -21,15 +21,15 @@ extern "C" {
 }
 
 /// Number of pairs that AVX-512 hashes in parallel.
-const WIDE: usize = 16;
+const AVX512_PAIRS: usize = 16;
 
 /// Number of pairs from which on AVX-512 is faster than SHA-NI, although the other lanes are empty.
-const WORTH_IT: usize = 10;
+const MIN_AVX512_PAIRS: usize = 10;
 
 /// A function of hashtree, or two of them, for which the processor and the system have the
 /// instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum HashtreeFunction {
     /// AVX-512 for 16 pairs at a time, and SHA-NI for the rest.
     Avx512AndSha,
     Avx512,
@@ -38,15 +38,15 @@ pub(super) enum Way {
     Avx,
 }
 
-impl Way {
+impl HashtreeFunction {
     /// Returns the fastest implementation, or `None` if the processor lacks AVX.
     pub(super) fn of_this_processor() -> Option<Self> {
-        Self::all().next()
+        Self::supported().next()
     }
 
     /// Iterates over the implementations that this processor supports, the fastest first.
-    pub(super) fn all() -> impl Iterator<Item = Self> {
-        use Way::*;
+    pub(super) fn supported() -> impl Iterator<Item = Self> {
+        use HashtreeFunction::*;
         let has_avx512 = is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512vl")
             && is_x86_feature_detected!("avx512bw");
@@ -64,48 +64,52 @@ impl Way {
     }
 
     /// Hashes each pair of nodes into the node of `out` with the same index.
-    pub(super) fn hash(self, pairs: &[[u8; 64]], out: &mut [Node]) {
+    pub(super) fn hash_pairs(self, pairs: &[[u8; 64]], out: &mut [MerkleNode]) {
         let count = pairs.len().min(out.len());
-        // SAFETY: both slices have at least `count` elements, and `self` is one of `all`.
-        unsafe { self.hash_raw(out.as_mut_ptr().cast(), pairs.as_ptr().cast(), count) }
+        // SAFETY: both slices have at least `count` elements, and `self` is one of `supported`.
+        unsafe { self.hash_raw_pairs(out.as_mut_ptr().cast(), pairs.as_ptr().cast(), count) }
     }
 
     /// Hashes all pairs of `nodes`, and writes the hashes to the front of `nodes`.
-    pub(super) fn hash_in_place(self, nodes: &mut [Node]) {
+    pub(super) fn hash_pairs_in_place(self, nodes: &mut [MerkleNode]) {
         let count = nodes.len() / 2;
         let at = nodes.as_mut_ptr().cast();
-        // SAFETY: `nodes` is twice as long, `self` is one of `all`, and the output may be the
+        // SAFETY: `nodes` is twice as long, `self` is one of `supported`, and the output may be the
         // input.
-        unsafe { self.hash_raw(at, at, count) }
+        unsafe { self.hash_raw_pairs(at, at, count) }
     }
 
     /// # Safety
     /// - `output` must be writable for `32 * count` bytes;
     /// - `input` must be readable for `64 * count` bytes; it is `output`, or doesn't overlap it;
     /// - the processor must support `self`.
-    unsafe fn hash_raw(self, output: *mut u8, input: *const u8, count: usize) {
+    unsafe fn hash_raw_pairs(self, output: *mut u8, input: *const u8, count: usize) {
         // SAFETY: guaranteed by the caller; no call exceeds `count`.
         unsafe {
             match self {
                 Self::Avx512AndSha => {
-                    let mut wide = count - count % WIDE;
+                    let mut wide = count - count % AVX512_PAIRS;
                     if wide > 0 {
                         hashtree_sha256_avx512_x16(output, input, wide as u64);
                     }
                     let left = count - wide;
-                    if left >= WORTH_IT {
-                        let mut pairs = [0; 64 * WIDE];
-                        let mut nodes = [0; 32 * WIDE];
+                    if left >= MIN_AVX512_PAIRS {
+                        let mut pairs = [0; 64 * AVX512_PAIRS];
+                        let mut nodes = [0; 32 * AVX512_PAIRS];
                         pairs
                             .as_mut_ptr()
                             .copy_from_nonoverlapping(input.add(64 * wide), 64 * left);
-                        hashtree_sha256_avx512_x16(nodes.as_mut_ptr(), pairs.as_ptr(), WIDE as u64);
+                        hashtree_sha256_avx512_x16(
+                            nodes.as_mut_ptr(),
+                            pairs.as_ptr(),
+                            AVX512_PAIRS as u64,
+                        );
                         output
                             .add(32 * wide)
                             .copy_from_nonoverlapping(nodes.as_ptr(), 32 * left);
                         wide = count;
                     }
-                    if count >= WORTH_IT {
+                    if count >= MIN_AVX512_PAIRS {
                         clear_upper_halves();
                     }
                     if wide < count {

@@ -21,15 +21,15 @@
 // Circle of imports: walk.rs, sequences.rs. A container has sequences, and the elements of a
 // sequence may be containers.
 mod forest;
-mod grow;
+mod grow_stack;
 mod pairs;
 mod sequences;
 mod tree;
 mod walk;
-mod zeros;
+mod zero_roots;
 
 use self::walk::RootWalker;
-use super::check::check;
+use super::check::check_ssz;
 use super::error::SszError;
 use super::schema::{Schema, TypeId};
 
@@ -39,6 +39,6 @@ use super::schema::{Schema, TypeId};
 /// The position and the reason if `ssz` is not a value of the type, as [`check`] returns them; or
 /// memory was refused.
 pub fn hash_tree_root(schema: &Schema, ty: TypeId, ssz: &[u8]) -> Result<[u8; 32], SszError> {
-    check(schema, ty, ssz)?;
-    RootWalker::new(schema, ssz).root(ty)
+    check_ssz(schema, ty, ssz)?;
+    RootWalker::new(schema, ssz).value_root(ty)
 }

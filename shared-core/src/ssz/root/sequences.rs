@@ -2,14 +2,14 @@
 
 use std::ops::Range;
 
-use super::super::check::bits;
+use super::super::check::bitlist_length;
 use super::super::error::SszError;
-use super::super::schema::{Kind, Limit, Schema, Type, TypeId, OFFSET};
+use super::super::schema::{ListLimit, Schema, SszType, TypeId, TypeKind, OFFSET_LENGTH};
 use super::forest;
-use super::grow::grow;
-use super::pairs::{parent, Node};
-use super::tree::{depth, MerkleTree};
-use super::walk::{node_of, RootOutput, RootWalker, Span};
+use super::grow_stack::grow;
+use super::pairs::{parent_node, MerkleNode};
+use super::tree::{tree_depth, MerkleTree};
+use super::walk::{padded_node, RootOutput, RootWalker, ValueSpan};
 
 /// Number of leaves whose roots are computed together: 32 kB of nodes, which fit the first-level
 /// cache of a processor.
@@ -23,7 +23,7 @@ const MIN_BATCH_VALUES: usize = 16;
 /// shape.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SequenceLayout {
-    leaves: LeafKind,
+    leaf_kind: LeafKind,
     shape: TreeShape,
     /// Whether the length is mixed in, as in lists.
     has_length: bool,
@@ -51,41 +51,43 @@ enum TreeShape {
 
 impl SequenceLayout {
     /// Returns the layout of a type, or `None` if it is no sequence.
-    pub(super) fn for_type(schema: &Schema, ty: &Type) -> Option<Self> {
-        let one = Limit::AtMost(1);
+    pub(super) fn for_type(schema: &Schema, ty: &SszType) -> Option<Self> {
+        let one = ListLimit::AtMost(1);
         Some(
             match &ty.kind {
-                Kind::ByteVector(_) | Kind::Bitvector(_) => {
-                    Self::vector(LeafKind::Bytes(1), ty.size? as u64)
+                TypeKind::ByteVector(_) | TypeKind::Bitvector(_) => {
+                    Self::vector_layout(LeafKind::Bytes(1), ty.size? as u64)
                 }
-                Kind::ByteList(limit) => Self::list(LeafKind::Bytes(1), *limit),
-                Kind::Text(limit) => Self::list(LeafKind::Bytes(1), Limit::AtMost(*limit)),
-                Kind::Bitlist(limit) => Self::list(LeafKind::Bits, *limit),
-                Kind::Vector(of, len) => Self::vector(leaves(schema, *of), *len as u64),
-                Kind::List(of, limit) => Self::list(leaves(schema, *of), *limit),
-                Kind::Optional(of) => Self::list(leaves(schema, *of), one),
-                Kind::Uint(_)
-                | Kind::Quantity(_)
-                | Kind::Boolean
-                | Kind::Enum(_)
-                | Kind::Container(_)
-                | Kind::Union(_) => return None,
+                TypeKind::ByteList(limit) => Self::list_layout(LeafKind::Bytes(1), *limit),
+                TypeKind::Text(limit) => {
+                    Self::list_layout(LeafKind::Bytes(1), ListLimit::AtMost(*limit))
+                }
+                TypeKind::Bitlist(limit) => Self::list_layout(LeafKind::Bits, *limit),
+                TypeKind::Vector(of, len) => Self::vector_layout(leaves(schema, *of), *len as u64),
+                TypeKind::List(of, limit) => Self::list_layout(leaves(schema, *of), *limit),
+                TypeKind::Optional(of) => Self::list_layout(leaves(schema, *of), one),
+                TypeKind::Uint(_)
+                | TypeKind::Quantity(_)
+                | TypeKind::Boolean
+                | TypeKind::Enum(_)
+                | TypeKind::Container(_)
+                | TypeKind::Union(_) => return None,
             }
-            .in_batches(schema),
+            .with_batch_size(schema),
         )
     }
 
-    fn vector(leaves: LeafKind, len: u64) -> Self {
+    fn vector_layout(leaves: LeafKind, len: u64) -> Self {
         Self {
             has_length: false,
-            ..Self::list(leaves, Limit::AtMost(len))
+            ..Self::list_layout(leaves, ListLimit::AtMost(len))
         }
     }
 
-    fn list(leaves: LeafKind, limit: Limit) -> Self {
+    fn list_layout(leaves: LeafKind, limit: ListLimit) -> Self {
         let shape = match limit {
-            Limit::Progressive => TreeShape::Progressive,
-            Limit::AtMost(limit) => TreeShape::Deep(depth(match leaves {
+            ListLimit::Progressive => TreeShape::Progressive,
+            ListLimit::AtMost(limit) => TreeShape::Deep(tree_depth(match leaves {
                 LeafKind::Bytes(size) => {
                     let bytes = u128::from(limit) * size as u128;
                     // does not exceed `limit`: an element has at most 32 bytes
@@ -96,16 +98,18 @@ impl SequenceLayout {
             })),
         };
         Self {
-            leaves,
+            leaf_kind: leaves,
             shape,
             has_length: true,
             together: BATCH_LEAVES,
         }
     }
 
-    fn in_batches(self, schema: &Schema) -> Self {
-        let together = match self.leaves {
-            LeafKind::Values(of, _) => (BATCH_LEAVES / width(schema.get(of))).max(MIN_BATCH_VALUES),
+    fn with_batch_size(self, schema: &Schema) -> Self {
+        let together = match self.leaf_kind {
+            LeafKind::Values(of, _) => {
+                (BATCH_LEAVES / estimated_leaf_count(schema.get(of))).max(MIN_BATCH_VALUES)
+            }
             LeafKind::Bytes(_) | LeafKind::Bits => BATCH_LEAVES,
         };
         Self { together, ..self }
@@ -115,19 +119,20 @@ impl SequenceLayout {
 fn leaves(schema: &Schema, of: TypeId) -> LeafKind {
     let ty = schema.get(of);
     match (&ty.kind, ty.size) {
-        (Kind::Uint(_) | Kind::Quantity(_) | Kind::Boolean | Kind::Enum(_), Some(size)) => {
-            LeafKind::Bytes(size)
-        }
+        (
+            TypeKind::Uint(_) | TypeKind::Quantity(_) | TypeKind::Boolean | TypeKind::Enum(_),
+            Some(size),
+        ) => LeafKind::Bytes(size),
         // these elements are their own roots
-        (Kind::ByteVector(_) | Kind::Bitvector(_), Some(32)) => LeafKind::Bytes(32),
+        (TypeKind::ByteVector(_) | TypeKind::Bitvector(_), Some(32)) => LeafKind::Bytes(32),
         (_, size) => LeafKind::Values(of, size),
     }
 }
 
 /// Estimates the number of leaves of a value by its type.
-fn width(ty: &Type) -> usize {
+fn estimated_leaf_count(ty: &SszType) -> usize {
     match (&ty.kind, ty.size) {
-        (Kind::Container(container), _) => container.fields.len(),
+        (TypeKind::Container(container), _) => container.fields.len(),
         (_, Some(size)) => size.div_ceil(32),
         (_, None) => 1,
     }
@@ -136,7 +141,7 @@ fn width(ty: &Type) -> usize {
 impl RootWalker<'_> {
     /// Computes the roots of all values in `spans`, which have one sequence type, and writes them
     /// to `out`.
-    pub(super) fn series(
+    pub(super) fn sequence_roots(
         &mut self,
         series: &SequenceLayout,
         spans: Range<usize>,
@@ -148,7 +153,7 @@ impl RootWalker<'_> {
             let first = next;
             let mut leaves = 0;
             while next < spans.end {
-                let count = self.count(series, self.spans[next])?;
+                let count = self.leaf_count(series, self.spans[next])?;
                 leaves += count;
                 if leaves > series.together {
                     leaves -= count;
@@ -157,11 +162,11 @@ impl RootWalker<'_> {
                 grow(&mut self.counts, counts + next + 1 - first, count as u32)?;
                 next += 1;
             }
-            let to = out.skip(first - spans.start);
+            let to = out.skip_nodes(first - spans.start);
             if next > first {
                 self.roots_of_small(series, first..next, leaves, counts)?;
                 let roots = self.nodes.len() - (next - first);
-                self.put(roots, to);
+                self.move_roots(roots, to);
                 self.counts.truncate(counts);
             } else {
                 let span = self.spans[first];
@@ -182,13 +187,13 @@ impl RootWalker<'_> {
         counts: usize,
     ) -> Result<(), SszError> {
         let base = self.nodes.len();
-        grow(&mut self.nodes, base + leaves, Node::default())?;
-        match series.leaves {
+        grow(&mut self.nodes, base + leaves, MerkleNode::default())?;
+        match series.leaf_kind {
             LeafKind::Bytes(_) | LeafKind::Bits => {
-                let is_bits = matches!(series.leaves, LeafKind::Bits);
+                let is_bits = matches!(series.leaf_kind, LeafKind::Bits);
                 let mut room = self.nodes[base..].as_flattened_mut();
                 for (span, count) in self.spans[spans.clone()].iter().zip(&self.counts[counts..]) {
-                    let bytes = &self.ssz[span.range()];
+                    let bytes = &self.ssz[span.byte_range()];
                     let (leaves, others) = room.split_at_mut(32 * *count as usize);
                     // bits may have one more byte, which contains only the delimiter
                     let len = bytes.len().min(leaves.len());
@@ -205,71 +210,81 @@ impl RootWalker<'_> {
                     let count = self.counts[counts + n - spans.start] as usize;
                     self.push_children(self.spans[n], size, 0..count)?;
                 }
-                let out = RootOutput::row(base);
-                self.roots(of, children..self.spans.len(), out)?;
+                let out = RootOutput::consecutive_nodes(base);
+                self.write_roots(of, children..self.spans.len(), out)?;
                 self.spans.truncate(children);
             }
         }
         let counts = &mut self.counts[counts..];
         match series.shape {
-            TreeShape::Deep(depth) => forest::merkleize(&mut self.nodes, base, counts, depth)?,
+            TreeShape::Deep(depth) => {
+                forest::merkleize_trees(&mut self.nodes, base, counts, depth)?;
+            }
             TreeShape::Progressive => forest::merkleize_progressive(&mut self.nodes, base, counts)?,
         }
         if series.has_length {
             let (ssz, spans) = (self.ssz, &self.spans[spans]);
-            forest::mix_in(&mut self.nodes, base, |n| length(ssz, series, spans[n]))?;
+            forest::mix_into_roots(&mut self.nodes, base, |n| {
+                length_node(ssz, series, spans[n])
+            })?;
         }
         Ok(())
     }
 
     /// Computes the root of one value that has more leaves than one batch.
-    fn root_of_large(&mut self, series: &SequenceLayout, span: Span) -> Result<Node, SszError> {
-        let count = self.count(series, span)?;
+    fn root_of_large(
+        &mut self,
+        series: &SequenceLayout,
+        span: ValueSpan,
+    ) -> Result<MerkleNode, SszError> {
+        let count = self.leaf_count(series, span)?;
         let mut root = match series.shape {
-            TreeShape::Deep(depth) => self.tree(series, span, 0..count, depth)?,
+            TreeShape::Deep(depth) => self.tree_root(series, span, 0..count, depth)?,
             TreeShape::Progressive => {
-                let parts: Vec<(u64, u64)> = forest::subtrees()
+                let parts: Vec<(u64, u64)> = forest::progressive_subtrees()
                     .take_while(|(start, _)| *start < count as u64)
                     .collect();
-                let mut root = Node::default();
+                let mut root = MerkleNode::default();
                 for (n, (start, size)) in parts.into_iter().enumerate().rev() {
                     let part = start as usize..(start + size).min(count as u64) as usize;
-                    root = parent(&self.tree(series, span, part, 2 * n)?, &root);
+                    root = parent_node(&self.tree_root(series, span, part, 2 * n)?, &root);
                 }
                 root
             }
         };
         if series.has_length {
-            root = parent(&root, &length(self.ssz, series, span));
+            root = parent_node(&root, &length_node(self.ssz, series, span));
         }
         Ok(root)
     }
 
     /// Computes the root of a tree of the given depth over a range of a value's leaves.
-    fn tree(
+    fn tree_root(
         &mut self,
         series: &SequenceLayout,
-        span: Span,
+        span: ValueSpan,
         part: Range<usize>,
         depth: usize,
-    ) -> Result<Node, SszError> {
+    ) -> Result<MerkleNode, SszError> {
         let mut tree = MerkleTree::new(&mut self.nodes, part.len())?;
-        match series.leaves {
+        match series.leaf_kind {
             LeafKind::Bytes(_) | LeafKind::Bits => {
-                let all = &self.ssz[span.range()];
+                let all = &self.ssz[span.byte_range()];
                 let end = all.len().min(32 * part.end);
                 let bytes = &all[32 * part.start..end];
                 // the last node, which may be incomplete, or contain a delimiter
                 let last = bytes.len().saturating_sub(1) / 32 * 32;
                 let (bytes, last) = bytes.split_at(last);
-                tree.push(&mut self.nodes, bytes);
-                let mut node = node_of(last);
-                if let (LeafKind::Bits, true, Some(byte)) =
-                    (series.leaves, end == all.len(), last.len().checked_sub(1))
-                {
+                tree.push_leaves(&mut self.nodes, bytes);
+                let mut node = padded_node(last);
+                if let (LeafKind::Bits, true, Some(byte)) = (
+                    series.leaf_kind,
+                    end == all.len(),
+                    last.len().checked_sub(1),
+                ) {
                     node[byte] = without_delimiter(node[byte]);
                 }
-                tree.push(&mut self.nodes, &node);
+                tree.push_leaves(&mut self.nodes, &node);
             }
             LeafKind::Values(of, size) => {
                 let mut next = part.start;
@@ -277,58 +292,64 @@ impl RootWalker<'_> {
                     let batch = next..part.end.min(next + series.together);
                     next = batch.end;
                     let (base, children) = (self.nodes.len(), self.spans.len());
-                    grow(&mut self.nodes, base + batch.len(), Node::default())?;
+                    grow(&mut self.nodes, base + batch.len(), MerkleNode::default())?;
                     self.push_children(span, size, batch)?;
-                    self.roots(of, children..self.spans.len(), RootOutput::row(base))?;
+                    self.write_roots(
+                        of,
+                        children..self.spans.len(),
+                        RootOutput::consecutive_nodes(base),
+                    )?;
                     self.spans.truncate(children);
                     let (rooms, leaves) = self.nodes.split_at_mut(base);
-                    tree.push(rooms, leaves.as_flattened());
+                    tree.push_leaves(rooms, leaves.as_flattened());
                     self.nodes.truncate(base);
                 }
             }
         }
-        Ok(tree.root(&mut self.nodes, depth))
+        Ok(tree.finish_root(&mut self.nodes, depth))
     }
 
     /// Counts the leaves of a value, from its length and, for lists, its first offset.
-    fn count(&self, series: &SequenceLayout, span: Span) -> Result<usize, SszError> {
-        Ok(match series.leaves {
-            LeafKind::Bytes(_) => span.range().len().div_ceil(32),
-            LeafKind::Bits => bits(&self.ssz[span.range()]).unwrap_or(0).div_ceil(256),
-            LeafKind::Values(_, Some(size)) => span.range().len() / size,
-            LeafKind::Values(_, None) if span.range().is_empty() => 0,
-            LeafKind::Values(_, None) => self.offset(span.range().start)? / OFFSET,
+    fn leaf_count(&self, series: &SequenceLayout, span: ValueSpan) -> Result<usize, SszError> {
+        Ok(match series.leaf_kind {
+            LeafKind::Bytes(_) => span.byte_range().len().div_ceil(32),
+            LeafKind::Bits => bitlist_length(&self.ssz[span.byte_range()])
+                .unwrap_or(0)
+                .div_ceil(256),
+            LeafKind::Values(_, Some(size)) => span.byte_range().len() / size,
+            LeafKind::Values(_, None) if span.byte_range().is_empty() => 0,
+            LeafKind::Values(_, None) => self.read_offset(span.byte_range().start)? / OFFSET_LENGTH,
         })
     }
 
     /// Pushes the positions of a range of a value's elements onto the stack of spans.
     fn push_children(
         &mut self,
-        span: Span,
+        span: ValueSpan,
         size: Option<usize>,
         part: Range<usize>,
     ) -> Result<(), SszError> {
         let at = self.spans.len();
         grow(&mut self.spans, at + part.len(), span)?;
-        let Range { start, end } = span.range();
+        let Range { start, end } = span.byte_range();
         if let Some(size) = size {
             let begins = (start + part.start * size..).step_by(size);
             for (child, begin) in self.spans[at..].iter_mut().zip(begins) {
-                *child = Span::new(begin..begin + size);
+                *child = ValueSpan::new(begin..begin + size);
             }
             return Ok(());
         }
         if part.is_empty() {
             return Ok(());
         }
-        let count = self.offset(start)? / OFFSET;
-        let mut begin = start + self.offset(start + part.start * OFFSET)?;
+        let count = self.read_offset(start)? / OFFSET_LENGTH;
+        let mut begin = start + self.read_offset(start + part.start * OFFSET_LENGTH)?;
         for (n, child) in part.zip(at..) {
             let next = match n + 1 < count {
-                true => start + self.offset(start + (n + 1) * OFFSET)?,
+                true => start + self.read_offset(start + (n + 1) * OFFSET_LENGTH)?,
                 false => end,
             };
-            self.spans[child] = Span::new(begin..next);
+            self.spans[child] = ValueSpan::new(begin..next);
             begin = next;
         }
         Ok(())
@@ -336,17 +357,17 @@ impl RootWalker<'_> {
 }
 
 /// Returns the number of elements of a value as a node, which is mixed into the root of a list.
-fn length(ssz: &[u8], series: &SequenceLayout, span: Span) -> Node {
-    let bytes = &ssz[span.range()];
-    let length = match series.leaves {
+fn length_node(ssz: &[u8], series: &SequenceLayout, span: ValueSpan) -> MerkleNode {
+    let bytes = &ssz[span.byte_range()];
+    let length = match series.leaf_kind {
         LeafKind::Bytes(size) | LeafKind::Values(_, Some(size)) => bytes.len() / size,
-        LeafKind::Bits => bits(bytes).unwrap_or(0),
+        LeafKind::Bits => bitlist_length(bytes).unwrap_or(0),
         LeafKind::Values(_, None) => match bytes.first_chunk() {
-            Some(first) => u32::from_le_bytes(*first) as usize / OFFSET,
+            Some(first) => u32::from_le_bytes(*first) as usize / OFFSET_LENGTH,
             None => 0,
         },
     };
-    node_of(&(length as u64).to_le_bytes())
+    padded_node(&(length as u64).to_le_bytes())
 }
 
 /// Clears the delimiter in the last byte of a bitlist, which is not 0.

@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use super::super::error::{SszError, SszErrorKind};
-use super::super::schema::{Container, Kind, Schema, TypeId};
+use super::super::schema::{ContainerLayout, Schema, TypeId, TypeKind};
 use super::forest;
-use super::grow::grow;
-use super::pairs::{parent, Node};
+use super::grow_stack::grow;
+use super::pairs::{parent_node, MerkleNode};
 use super::sequences::SequenceLayout;
 
 /// The walker that computes the hash tree root of a value, and for it the roots of the values in
@@ -15,21 +15,21 @@ pub(super) struct RootWalker<'s> {
     pub(super) schema: &'s Schema,
     pub(super) ssz: &'s [u8],
     /// Stack of nodes of incomplete trees.
-    pub(super) nodes: Vec<Node>,
+    pub(super) nodes: Vec<MerkleNode>,
     /// Stack of positions of values whose roots are being computed.
-    pub(super) spans: Vec<Span>,
+    pub(super) spans: Vec<ValueSpan>,
     /// Stack of the numbers of leaves of their trees.
     pub(super) counts: Vec<u32>,
 }
 
 /// The position of a value in the SSZ, in half the memory of a range.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Span {
+pub(super) struct ValueSpan {
     start: u32,
     end: u32,
 }
 
-impl Span {
+impl ValueSpan {
     pub(super) fn new(range: Range<usize>) -> Self {
         Self {
             start: range.start as u32,
@@ -37,7 +37,7 @@ impl Span {
         }
     }
 
-    pub(super) fn range(self) -> Range<usize> {
+    pub(super) fn byte_range(self) -> Range<usize> {
         self.start as usize..self.end as usize
     }
 }
@@ -51,11 +51,11 @@ pub(super) struct RootOutput {
 
 impl RootOutput {
     /// Returns the destination of roots in consecutive nodes from `at` on.
-    pub(super) fn row(at: usize) -> Self {
+    pub(super) fn consecutive_nodes(at: usize) -> Self {
         Self { at, stride: 1 }
     }
 
-    pub(super) fn skip(self, count: usize) -> Self {
+    pub(super) fn skip_nodes(self, count: usize) -> Self {
         Self {
             at: self.at + count * self.stride,
             ..self
@@ -75,16 +75,16 @@ impl<'s> RootWalker<'s> {
     }
 
     /// Computes the hash tree root of the whole value, of the type `ty`.
-    pub(super) fn root(mut self, ty: TypeId) -> Result<Node, SszError> {
-        grow(&mut self.nodes, 1, Node::default())?;
-        grow(&mut self.spans, 1, Span::new(0..self.ssz.len()))?;
-        self.roots(ty, 0..1, RootOutput::row(0))?;
+    pub(super) fn value_root(mut self, ty: TypeId) -> Result<MerkleNode, SszError> {
+        grow(&mut self.nodes, 1, MerkleNode::default())?;
+        grow(&mut self.spans, 1, ValueSpan::new(0..self.ssz.len()))?;
+        self.write_roots(ty, 0..1, RootOutput::consecutive_nodes(0))?;
         Ok(self.nodes[0])
     }
 
     /// Computes the roots of all values in `spans`, which have the type `ty`, and writes them to
     /// `out`. The stacks have the same height afterwards.
-    pub(super) fn roots(
+    pub(super) fn write_roots(
         &mut self,
         ty: TypeId,
         spans: Range<usize>,
@@ -96,25 +96,33 @@ impl<'s> RootWalker<'s> {
         let schema = self.schema;
         let ty = schema.get(ty);
         match &ty.kind {
-            Kind::Container(container) => return self.containers(container, spans, out),
-            Kind::Union(options) => return self.unions(options, spans, out),
+            TypeKind::Container(container) => {
+                return self.write_container_roots(container, spans, out)
+            }
+            TypeKind::Union(options) => return self.write_union_roots(options, spans, out),
             _ => {}
         }
         if let Some(size @ ..=32) = ty.size {
-            if is_leaf(&ty.kind) {
-                self.leaves(spans, 0, size, out);
+            if is_own_root(&ty.kind) {
+                self.write_basic_values(spans, 0, size, out);
                 return Ok(());
             }
         }
         match SequenceLayout::for_type(schema, ty) {
-            Some(series) => self.series(&series, spans, out),
+            Some(series) => self.sequence_roots(&series, spans, out),
             None => Ok(()),
         }
     }
 
     /// Writes basic values to `out` unchanged, because they are their own roots; each begins
     /// `offset` bytes into its span.
-    fn leaves(&mut self, spans: Range<usize>, offset: usize, size: usize, out: RootOutput) {
+    fn write_basic_values(
+        &mut self,
+        spans: Range<usize>,
+        offset: usize,
+        size: usize,
+        out: RootOutput,
+    ) {
         let starts = self.spans[spans]
             .iter()
             .map(|span| span.start as usize + offset);
@@ -126,18 +134,18 @@ impl<'s> RootWalker<'s> {
                 node.copy_from_slice(&ssz[at..at + 32]);
             }),
             8 => nodes.zip(starts).for_each(|(node, at)| {
-                *node = Node::default();
+                *node = MerkleNode::default();
                 node[..8].copy_from_slice(&ssz[at..at + 8]);
             }),
             size => nodes.zip(starts).for_each(|(node, at)| {
-                *node = node_of(&ssz[at..at + size]);
+                *node = padded_node(&ssz[at..at + size]);
             }),
         }
     }
 
-    fn containers(
+    fn write_container_roots(
         &mut self,
-        container: &Container,
+        container: &ContainerLayout,
         spans: Range<usize>,
         out: RootOutput,
     ) -> Result<(), SszError> {
@@ -146,7 +154,11 @@ impl<'s> RootWalker<'s> {
         let base = self.nodes.len();
         let active = container.active_fields.as_deref();
         let width = active.map_or(fields.len(), <[bool]>::len);
-        grow(&mut self.nodes, base + spans.len() * width, Node::default())?;
+        grow(
+            &mut self.nodes,
+            base + spans.len() * width,
+            MerkleNode::default(),
+        )?;
         let mut place = 0;
         for (n, field) in fields.iter().enumerate() {
             while active.is_some_and(|active| active.get(place) == Some(&false)) {
@@ -158,26 +170,27 @@ impl<'s> RootWalker<'s> {
             };
             place += 1;
             let ty = schema.get(field.ty);
-            if let (Some(size @ ..=32), true) = (ty.size, is_leaf(&ty.kind)) {
-                self.leaves(spans.clone(), field.offset, size, column);
+            if let (Some(size @ ..=32), true) = (ty.size, is_own_root(&ty.kind)) {
+                self.write_basic_values(spans.clone(), field.offset, size, column);
                 continue;
             }
             let values = self.spans.len();
-            grow(&mut self.spans, values + spans.len(), Span::new(0..0))?;
+            grow(&mut self.spans, values + spans.len(), ValueSpan::new(0..0))?;
             let mut later = fields[n + 1..].iter();
             let later = later.find(|later| schema.get(later.ty).size.is_none());
             for (k, value) in spans.clone().zip(values..) {
-                let Range { start, end } = self.spans[k].range();
+                let Range { start, end } = self.spans[k].byte_range();
                 let at = start + field.offset;
-                self.spans[value] = Span::new(match (ty.size, later) {
+                self.spans[value] = ValueSpan::new(match (ty.size, later) {
                     (Some(size), _) => at..at + size,
-                    (None, None) => start + self.offset(at)?..end,
+                    (None, None) => start + self.read_offset(at)?..end,
                     (None, Some(later)) => {
-                        start + self.offset(at)?..start + self.offset(start + later.offset)?
+                        start + self.read_offset(at)?
+                            ..start + self.read_offset(start + later.offset)?
                     }
                 });
             }
-            self.roots(field.ty, values..self.spans.len(), column)?;
+            self.write_roots(field.ty, values..self.spans.len(), column)?;
             self.spans.truncate(values);
         }
 
@@ -186,31 +199,31 @@ impl<'s> RootWalker<'s> {
         let each = &mut self.counts[counts..];
         match active {
             None => {
-                let depth = super::tree::depth(width as u64);
-                forest::merkleize(&mut self.nodes, base, each, depth)?;
+                let depth = super::tree::tree_depth(width as u64);
+                forest::merkleize_trees(&mut self.nodes, base, each, depth)?;
             }
             Some(active) => {
                 forest::merkleize_progressive(&mut self.nodes, base, each)?;
-                let mut bits = Node::default();
+                let mut bits = MerkleNode::default();
                 for (place, _) in active.iter().enumerate().filter(|(_, is)| **is) {
                     bits[place / 8] |= 1 << (place % 8);
                 }
-                forest::mix_in(&mut self.nodes, base, |_| bits)?;
+                forest::mix_into_roots(&mut self.nodes, base, |_| bits)?;
             }
         }
         self.counts.truncate(counts);
-        self.put(base, out);
+        self.move_roots(base, out);
         Ok(())
     }
 
-    fn unions(
+    fn write_union_roots(
         &mut self,
         options: &[(u8, TypeId)],
         spans: Range<usize>,
         out: RootOutput,
     ) -> Result<(), SszError> {
         for (n, span) in spans.enumerate() {
-            let Range { start, end } = self.spans[span].range();
+            let Range { start, end } = self.spans[span].byte_range();
             let of = self.ssz.get(start).and_then(|selector| {
                 let option = options.iter().find(|(option, _)| option == selector);
                 option.copied()
@@ -221,18 +234,18 @@ impl<'s> RootWalker<'s> {
                     "the union has no such option",
                 ));
             };
-            let to = out.skip(n);
+            let to = out.skip_nodes(n);
             let value = self.spans.len();
-            grow(&mut self.spans, value + 1, Span::new(start + 1..end))?;
-            self.roots(of, value..value + 1, to)?;
+            grow(&mut self.spans, value + 1, ValueSpan::new(start + 1..end))?;
+            self.write_roots(of, value..value + 1, to)?;
             self.spans.truncate(value);
-            self.nodes[to.at] = parent(&self.nodes[to.at], &node_of(&[selector]));
+            self.nodes[to.at] = parent_node(&self.nodes[to.at], &padded_node(&[selector]));
         }
         Ok(())
     }
 
     /// Moves the roots after `base` at the end of the nodes to their destination.
-    pub(super) fn put(&mut self, base: usize, out: RootOutput) {
+    pub(super) fn move_roots(&mut self, base: usize, out: RootOutput) {
         let (to, nodes) = self.nodes.split_at_mut(base);
         let to = to[out.at..].iter_mut().step_by(out.stride);
         for (to, node) in to.zip(nodes) {
@@ -242,7 +255,7 @@ impl<'s> RootWalker<'s> {
     }
 
     /// Reads the offset, of four bytes, that is stored at `at` in the SSZ.
-    pub(super) fn offset(&self, at: usize) -> Result<usize, SszError> {
+    pub(super) fn read_offset(&self, at: usize) -> Result<usize, SszError> {
         match self.ssz.get(at..).and_then(|rest| rest.first_chunk()) {
             Some(offset) => Ok(u32::from_le_bytes(*offset) as usize),
             None => Err(SszError::new(at, SszErrorKind::Ends)),
@@ -251,21 +264,21 @@ impl<'s> RootWalker<'s> {
 }
 
 /// Creates a node from at most 32 bytes, padded with zeros.
-pub(super) fn node_of(bytes: &[u8]) -> Node {
-    let mut node = Node::default();
+pub(super) fn padded_node(bytes: &[u8]) -> MerkleNode {
+    let mut node = MerkleNode::default();
     node[..bytes.len()].copy_from_slice(bytes);
     node
 }
 
 /// Whether a value of the kind is its own root if it has at most 32 bytes.
-fn is_leaf(kind: &Kind) -> bool {
+fn is_own_root(kind: &TypeKind) -> bool {
     matches!(
         kind,
-        Kind::Uint(_)
-            | Kind::Quantity(_)
-            | Kind::Boolean
-            | Kind::Enum(_)
-            | Kind::ByteVector(_)
-            | Kind::Bitvector(_)
+        TypeKind::Uint(_)
+            | TypeKind::Quantity(_)
+            | TypeKind::Boolean
+            | TypeKind::Enum(_)
+            | TypeKind::ByteVector(_)
+            | TypeKind::Bitvector(_)
     )
 }

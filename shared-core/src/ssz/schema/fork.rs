@@ -57,7 +57,7 @@ forks! {
 }
 
 /// Type table that does not depend on the fork of the consensus layer.
-pub(super) const EXECUTION: &str = include_str!("../forks/execution.types");
+pub(super) const EXECUTION_TYPE_TABLE: &str = include_str!("../forks/execution.types");
 
 /// A set of constants of the consensus specifications, which determines lengths and limits of
 /// types.
@@ -76,7 +76,7 @@ impl Preset {
     pub const ALL: &[Self] = &[Self::Mainnet, Self::Minimal, Self::Gnosis];
 
     /// Returns the name of the preset in configurations and in `PRESET_BASE`.
-    pub fn name(self) -> &'static str {
+    pub fn preset_name(self) -> &'static str {
         match self {
             Self::Mainnet => "mainnet",
             Self::Minimal => "minimal",
@@ -106,7 +106,7 @@ impl FromStr for Fork {
     /// Parses a fork's name in any letter case. Headers, envelopes and command lines share this
     /// rule.
     fn from_str(name: &str) -> Result<Self, UnknownName> {
-        find(Self::ALL, Self::name, &name.to_ascii_lowercase())
+        find_by_name(Self::ALL, Self::name, &name.to_ascii_lowercase())
     }
 }
 
@@ -114,11 +114,15 @@ impl FromStr for Preset {
     type Err = UnknownName;
 
     fn from_str(name: &str) -> Result<Self, UnknownName> {
-        find(Self::ALL, Self::name, name)
+        find_by_name(Self::ALL, Self::preset_name, name)
     }
 }
 
-fn find<T: Copy>(all: &[T], name: fn(T) -> &'static str, wanted: &str) -> Result<T, UnknownName> {
+fn find_by_name<T: Copy>(
+    all: &[T],
+    name: fn(T) -> &'static str,
+    wanted: &str,
+) -> Result<T, UnknownName> {
     let found = all.iter().find(|one| name(**one) == wanted);
     found.copied().ok_or_else(|| UnknownName {
         name: wanted.into(),
@@ -134,14 +138,15 @@ impl fmt::Display for Fork {
 
 impl fmt::Display for Preset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        f.write_str(self.preset_name())
     }
 }
 
 impl Schema {
     /// Whether a type expression is valid in every fork.
     pub fn is_fork_independent(name: &str) -> bool {
-        Self::from_table(EXECUTION).is_ok_and(|mut schema| schema.parse(name).is_ok())
+        Self::from_table(EXECUTION_TYPE_TABLE)
+            .is_ok_and(|mut schema| schema.parse_type(name).is_ok())
     }
 
     /// Returns the types of a fork and preset, which are compiled on first use.
@@ -153,7 +158,7 @@ impl Schema {
         static SCHEMAS: [[OnceLock<Schema>; Preset::ALL.len()]; Fork::ALL.len()] =
             [const { [const { OnceLock::new() }; Preset::ALL.len()] }; Fork::ALL.len()];
         SCHEMAS[fork as usize][preset as usize].get_or_init(|| {
-            Self::with_limits(fork, preset, &[])
+            Self::with_constants(fork, preset, &[])
                 .unwrap_or_else(|bad| panic!("the types of {fork}, {preset}: {bad}"))
         })
     }

@@ -17,8 +17,10 @@ mod tokens;
 use std::collections::BTreeMap;
 
 pub use self::fork::{Fork, Preset};
-pub use self::names::{FieldPrefix, Names, FIELD_PREFIX_BYTES};
-pub use self::template::{Literal, ScalarKind, Step, Template, LITERAL};
+pub use self::names::{FieldNames, FieldPrefix, FIELD_PREFIX_BYTES};
+pub use self::template::{
+    JsonTemplate, ScalarKind, TemplateLiteral, TemplateStep, MAX_LITERAL_LENGTH,
+};
 pub use self::tokens::SchemaError;
 
 /// The index of a type in the [`Schema`] that compiled it; other schemas give it another meaning.
@@ -28,20 +30,20 @@ pub struct TypeId(u32);
 /// The compiled types of one fork and preset, which the walkers read.
 #[derive(Debug)]
 pub struct Schema {
-    types: Vec<Type>,
+    types: Vec<SszType>,
     /// Types by their name, or by their notation.
     ids: BTreeMap<String, TypeId>,
-    definitions: resolve::Definitions,
+    definitions: resolve::NameDefinitions,
 }
 
 /// A type with the properties that the walkers need.
 #[derive(Clone, Debug)]
-pub struct Type {
+pub struct SszType {
     /// The type in the notation of the specifications: `Validator`,
     /// `List[Validator, 1099511627776]`.
     pub name: Box<str>,
     /// The kind of the type.
-    pub kind: Kind,
+    pub kind: TypeKind,
     /// Size of every value in bytes, if it is fixed.
     pub size: Option<usize>,
     /// Minimum size of a value in bytes.
@@ -52,12 +54,12 @@ pub struct Type {
     /// nothing else need be checked.
     pub bounds: Option<Box<[(usize, u8)]>>,
     /// The representation in JSON.
-    pub json: Json,
+    pub json: JsonRepresentation,
 }
 
 /// The representation of a type in JSON, where it differs from the usual one of its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Json {
+pub enum JsonRepresentation {
     /// The representation of the type's kind.
     Usual,
     /// RLP of a header, or an object with its fields, which is only read.
@@ -68,7 +70,7 @@ pub enum Json {
 
 /// The kind of a type, with the properties that determine its SSZ.
 #[derive(Clone, Debug)]
-pub enum Kind {
+pub enum TypeKind {
     /// An unsigned integer of 1, 2, 4, 8, 16 or 32 bytes. A decimal string in JSON.
     Uint(usize),
     /// A boolean: `true` or `false` in JSON.
@@ -76,17 +78,17 @@ pub enum Kind {
     /// Fixed number of bytes. Hex in JSON.
     ByteVector(usize),
     /// Variable number of bytes. Hex in JSON.
-    ByteList(Limit),
+    ByteList(ListLimit),
     /// Fixed number of bits. Hex of the SSZ in JSON.
     Bitvector(usize),
     /// Variable number of bits. Hex of the SSZ in JSON.
-    Bitlist(Limit),
+    Bitlist(ListLimit),
     /// Fixed number of values.
     Vector(TypeId, usize),
     /// Variable number of values.
-    List(TypeId, Limit),
+    List(TypeId, ListLimit),
     /// Named fields.
-    Container(Container),
+    Container(ContainerLayout),
     /// A value of one of several types, which a selector identifies (EIP-7688, EIP-8016).
     Union(Box<[(u8, TypeId)]>),
     /// A list of at most one value in SSZ; `null` or the value in JSON. Used by the Engine API.
@@ -95,7 +97,7 @@ pub enum Kind {
     /// Used by the Engine API.
     Text(u64),
     /// A byte in SSZ, one of these words in JSON. Used by the Engine API.
-    Enum(Words),
+    Enum(EnumWords),
     /// An unsigned integer of the given number of bytes in SSZ; a quantity in JSON, which is hex
     /// without leading zeros. Used by the Engine API.
     Quantity(usize),
@@ -104,16 +106,16 @@ pub enum Kind {
 /// The words that stand for the values of an [`Enum`](Kind::Enum) in JSON, where SSZ has a byte;
 /// the index of a word is its value.
 #[derive(Clone, Debug)]
-pub struct Words {
+pub struct EnumWords {
     words: Box<[Box<str>]>,
     /// Words that are read and never written, with their values.
     read_only: Box<[(Box<str>, u8)]>,
 }
 
-impl Words {
+impl EnumWords {
     /// Returns the byte that stands in SSZ for a word of the JSON; `None` if the word is not
     /// allowed.
-    pub fn find(&self, word: &str) -> Option<u8> {
+    pub fn value_of_word(&self, word: &str) -> Option<u8> {
         let number = self.words.iter().position(|known| **known == *word);
         let number = number.and_then(|number| u8::try_from(number).ok());
         let read_only = self.read_only.iter().find(|(known, _)| **known == *word);
@@ -121,7 +123,7 @@ impl Words {
     }
 }
 
-impl std::ops::Deref for Words {
+impl std::ops::Deref for EnumWords {
     type Target = [Box<str>];
 
     fn deref(&self) -> &[Box<str>] {
@@ -129,40 +131,40 @@ impl std::ops::Deref for Words {
     }
 }
 
-impl Type {
+impl SszType {
     /// Returns the text with which every value of the type begins in JSON: a quote, `"0x`, a
     /// bracket, or nothing. Containers begin with their first field.
-    pub fn opening(&self) -> &'static str {
+    pub fn json_opening(&self) -> &'static str {
         match self.kind {
-            _ if self.json == Json::Rlp => "\"0x",
-            Kind::ByteVector(_)
-            | Kind::ByteList(_)
-            | Kind::Bitvector(_)
-            | Kind::Bitlist(_)
-            | Kind::Quantity(_) => "\"0x",
-            Kind::Uint(_) | Kind::Enum(_) => "\"",
-            Kind::Vector(..) | Kind::List(..) => "[",
-            Kind::Boolean
-            | Kind::Container(_)
-            | Kind::Union(_)
-            | Kind::Optional(_)
-            | Kind::Text(_) => "",
+            _ if self.json == JsonRepresentation::Rlp => "\"0x",
+            TypeKind::ByteVector(_)
+            | TypeKind::ByteList(_)
+            | TypeKind::Bitvector(_)
+            | TypeKind::Bitlist(_)
+            | TypeKind::Quantity(_) => "\"0x",
+            TypeKind::Uint(_) | TypeKind::Enum(_) => "\"",
+            TypeKind::Vector(..) | TypeKind::List(..) => "[",
+            TypeKind::Boolean
+            | TypeKind::Container(_)
+            | TypeKind::Union(_)
+            | TypeKind::Optional(_)
+            | TypeKind::Text(_) => "",
         }
     }
 }
 
 /// The maximum number of elements, bytes or bits of a list, and the shape of its tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limit {
+pub enum ListLimit {
     /// Maximum number of elements, on which the root depends.
     AtMost(u64),
     /// No maximum; the root is the root of a progressive tree (EIP-7916).
     Progressive,
 }
 
-impl Limit {
+impl ListLimit {
     /// Returns the maximum number of elements; `u64::MAX` for a list without one.
-    pub fn max(self) -> u64 {
+    pub fn max_elements(self) -> u64 {
         match self {
             Self::AtMost(limit) => limit,
             Self::Progressive => u64::MAX,
@@ -170,7 +172,7 @@ impl Limit {
     }
 
     /// Returns whether a list may have `count` elements.
-    pub fn allows(self, count: u64) -> bool {
+    pub fn allows_count(self, count: u64) -> bool {
         match self {
             Self::AtMost(limit) => count <= limit,
             Self::Progressive => true,
@@ -180,9 +182,9 @@ impl Limit {
 
 /// The fields of a container, with their layout in SSZ and their names in JSON.
 #[derive(Clone, Debug)]
-pub struct Container {
+pub struct ContainerLayout {
     /// Fields in the order of the SSZ.
-    pub fields: Box<[Field]>,
+    pub fields: Box<[ContainerField]>,
     /// Length of the fixed part in bytes, which contains the fixed-size fields and the offsets of
     /// the others.
     pub fixed_size: usize,
@@ -194,14 +196,14 @@ pub struct Container {
     /// Active positions of the tree (EIP-7495).
     pub active_fields: Option<Box<[bool]>>,
     /// Names of the fields in JSON.
-    pub names: Names,
+    pub names: FieldNames,
     /// Template of the JSON as most nodes write it, if the container has only simple fields.
-    pub template: Option<Box<Template>>,
+    pub template: Option<Box<JsonTemplate>>,
 }
 
 /// One field of a container: its name, its type, and its position in the fixed part.
 #[derive(Clone, Debug)]
-pub struct Field {
+pub struct ContainerField {
     /// Name in the specification.
     pub name: Box<str>,
     /// Name in JSON.
@@ -213,24 +215,24 @@ pub struct Field {
 }
 
 /// Length of an offset in bytes.
-pub const OFFSET: usize = 4;
+pub const OFFSET_LENGTH: usize = 4;
 
 impl Schema {
     /// Returns the type of an identifier that this schema has issued.
-    pub fn get(&self, id: TypeId) -> &Type {
+    pub fn get(&self, id: TypeId) -> &SszType {
         &self.types[id.0 as usize]
     }
 
     /// Finds a type by its name in the type tables, or by its expression once it was parsed.
-    pub fn find(&self, name: &str) -> Option<TypeId> {
+    pub fn find_type(&self, name: &str) -> Option<TypeId> {
         self.ids.get(name).copied()
     }
 
     /// Iterates over the types that the tables name, in the order of their names.
-    pub fn named(&self) -> impl Iterator<Item = (&str, TypeId)> {
+    pub fn named_types(&self) -> impl Iterator<Item = (&str, TypeId)> {
         self.definitions
             .type_names()
-            .filter_map(|name| Some((name, self.find(name)?)))
+            .filter_map(|name| Some((name, self.find_type(name)?)))
     }
 }
 

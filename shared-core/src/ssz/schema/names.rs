@@ -3,11 +3,11 @@
 /// Number of bytes that are copied for a [`FieldPrefix`].
 pub const FIELD_PREFIX_BYTES: usize = 48;
 
-const WORD: usize = 8;
+const WORD_LENGTH: usize = 8;
 
 /// Reads the first eight bytes, padded with zeros, as a word for comparison.
 #[inline(always)]
-fn word(bytes: &[u8]) -> u64 {
+fn read_word(bytes: &[u8]) -> u64 {
     bytes
         .first_chunk()
         .map_or(0, |word| u64::from_ne_bytes(*word))
@@ -16,7 +16,7 @@ fn word(bytes: &[u8]) -> u64 {
 /// Names of a container's fields in JSON. There are few, so that a search compares all names of the
 /// same length.
 #[derive(Clone, Debug, Default)]
-pub struct Names {
+pub struct FieldNames {
     /// Keys as most nodes write them: `"name":`.
     keys: Box<[Box<[u8]>]>,
     leads: Box<[FieldPrefix]>,
@@ -31,7 +31,7 @@ pub struct FieldPrefix {
     pub len: usize,
 }
 
-impl Names {
+impl FieldNames {
     /// Creates the table from the fields' names and the beginnings of their values, in the order of
     /// the fields.
     pub(super) fn new<'a>(names: impl Iterator<Item = (&'a str, &'static str)>) -> Self {
@@ -58,14 +58,18 @@ impl Names {
         let key = self.keys.get(field)?;
         let begin = bytes.get(..key.len())?;
         // words, and the last may overlap: a call that compares a few bytes takes longer
-        let (Some(last), Some(other)) = (key.last_chunk::<WORD>(), begin.last_chunk::<WORD>())
-        else {
+        let (Some(last), Some(other)) = (
+            key.last_chunk::<WORD_LENGTH>(),
+            begin.last_chunk::<WORD_LENGTH>(),
+        ) else {
             return (begin == &**key).then_some(key.len());
         };
-        let words = key.chunks_exact(WORD).zip(begin.chunks_exact(WORD));
-        let mut differs = word(last) ^ word(other);
+        let words = key
+            .chunks_exact(WORD_LENGTH)
+            .zip(begin.chunks_exact(WORD_LENGTH));
+        let mut differs = read_word(last) ^ read_word(other);
         for (key, begin) in words {
-            differs |= word(key) ^ word(begin);
+            differs |= read_word(key) ^ read_word(begin);
         }
         (differs == 0).then_some(key.len())
     }
@@ -74,12 +78,12 @@ impl Names {
     ///
     /// # Panics
     /// Panics if the field does not exist.
-    pub fn lead(&self, field: usize) -> &FieldPrefix {
+    pub fn field_prefix(&self, field: usize) -> &FieldPrefix {
         &self.leads[field]
     }
 
     /// Returns the index of the field with this name in JSON.
-    pub fn find(&self, name: &[u8]) -> Option<usize> {
+    pub fn find_field(&self, name: &[u8]) -> Option<usize> {
         self.keys
             .iter()
             .position(|key| key.len() == name.len() + 3 && &key[1..key.len() - 2] == name)

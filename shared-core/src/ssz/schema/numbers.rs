@@ -1,39 +1,45 @@
 //! Numbers of the type tables: constants and expressions.
 
-use super::resolve::Definitions;
-use super::source::{Definition, DefinitionKind};
-use super::tokens::{SchemaError, Token, Tokens};
+use super::resolve::NameDefinitions;
+use super::source::{DefinitionKind, NameDefinition};
+use super::tokens::{SchemaError, TypeToken, TypeTokens};
 
-impl Definitions {
-    pub(super) fn only_number(&self, tokens: &mut Tokens<'_>) -> Result<u64, SchemaError> {
-        tokens.expect('[')?;
-        let number = self.number(tokens)?;
-        tokens.expect(']')?;
+impl NameDefinitions {
+    pub(super) fn parse_only_number(
+        &self,
+        tokens: &mut TypeTokens<'_>,
+    ) -> Result<u64, SchemaError> {
+        tokens.expect_sign('[')?;
+        let number = self.parse_sum(tokens)?;
+        tokens.expect_sign(']')?;
         Ok(number)
     }
 
-    pub(super) fn only_length(&self, tokens: &mut Tokens<'_>) -> Result<usize, SchemaError> {
-        let number = self.only_number(tokens)?;
+    pub(super) fn parse_only_length(
+        &self,
+        tokens: &mut TypeTokens<'_>,
+    ) -> Result<usize, SchemaError> {
+        let number = self.parse_only_number(tokens)?;
         usize::try_from(number).map_err(|_| SchemaError::new("a vector is too long for memory"))
     }
 
-    pub(super) fn length(&self, tokens: &mut Tokens<'_>) -> Result<usize, SchemaError> {
-        let number = self.number(tokens)?;
+    pub(super) fn parse_length(&self, tokens: &mut TypeTokens<'_>) -> Result<usize, SchemaError> {
+        let number = self.parse_sum(tokens)?;
         usize::try_from(number).map_err(|_| SchemaError::new("a vector is too long for memory"))
     }
 
     /// Evaluates a sum of products of constants, with Python's precedence.
-    pub(super) fn number(&self, tokens: &mut Tokens<'_>) -> Result<u64, SchemaError> {
+    pub(super) fn parse_sum(&self, tokens: &mut TypeTokens<'_>) -> Result<u64, SchemaError> {
         let too_large = || SchemaError::new("more than 64 bits");
-        let mut sum = self.product(tokens)?;
+        let mut sum = self.parse_product(tokens)?;
         loop {
-            if tokens.accept('+')? {
+            if tokens.accept_sign('+')? {
                 sum = sum
-                    .checked_add(self.product(tokens)?)
+                    .checked_add(self.parse_product(tokens)?)
                     .ok_or_else(too_large)?;
-            } else if tokens.accept('-')? {
+            } else if tokens.accept_sign('-')? {
                 sum = sum
-                    .checked_sub(self.product(tokens)?)
+                    .checked_sub(self.parse_product(tokens)?)
                     .ok_or_else(too_large)?;
             } else {
                 return Ok(sum);
@@ -42,17 +48,17 @@ impl Definitions {
     }
 
     /// Evaluates one summand: a product of powers.
-    pub(super) fn product(&self, tokens: &mut Tokens<'_>) -> Result<u64, SchemaError> {
+    pub(super) fn parse_product(&self, tokens: &mut TypeTokens<'_>) -> Result<u64, SchemaError> {
         let too_large = || SchemaError::new("more than 64 bits");
-        let mut product = self.power(tokens)?;
+        let mut product = self.parse_power(tokens)?;
         loop {
-            if tokens.accept('*')? {
+            if tokens.accept_sign('*')? {
                 product = product
-                    .checked_mul(self.power(tokens)?)
+                    .checked_mul(self.parse_power(tokens)?)
                     .ok_or_else(too_large)?;
-            } else if tokens.accept('/')? {
+            } else if tokens.accept_sign('/')? {
                 product = product
-                    .checked_div(self.power(tokens)?)
+                    .checked_div(self.parse_power(tokens)?)
                     .ok_or_else(|| SchemaError::new("a division by zero"))?;
             } else {
                 return Ok(product);
@@ -60,45 +66,45 @@ impl Definitions {
         }
     }
 
-    fn power(&self, tokens: &mut Tokens<'_>) -> Result<u64, SchemaError> {
-        let base = self.factor(tokens)?;
-        if !tokens.accept('^')? {
+    fn parse_power(&self, tokens: &mut TypeTokens<'_>) -> Result<u64, SchemaError> {
+        let base = self.parse_factor(tokens)?;
+        if !tokens.accept_sign('^')? {
             return Ok(base);
         }
-        let power = u32::try_from(self.power(tokens)?).ok();
+        let power = u32::try_from(self.parse_power(tokens)?).ok();
         let number = power.and_then(|power| base.checked_pow(power));
         number.ok_or_else(|| SchemaError::new("more than 64 bits"))
     }
 
-    fn factor(&self, tokens: &mut Tokens<'_>) -> Result<u64, SchemaError> {
-        if tokens.accept('(')? {
-            let number = self.number(tokens)?;
-            tokens.expect(')')?;
+    fn parse_factor(&self, tokens: &mut TypeTokens<'_>) -> Result<u64, SchemaError> {
+        if tokens.accept_sign('(')? {
+            let number = self.parse_sum(tokens)?;
+            tokens.expect_sign(')')?;
             return Ok(number);
         }
-        match tokens.next()? {
-            Some(Token::Number(number)) => Ok(number),
+        match tokens.next_token()? {
+            Some(TypeToken::Number(number)) => Ok(number),
             // depth of a generalized index in its tree
-            Some(Token::Name("floorlog2")) => {
-                tokens.expect('(')?;
-                let number = self.number(tokens)?;
-                tokens.expect(')')?;
+            Some(TypeToken::Name("floorlog2")) => {
+                tokens.expect_sign('(')?;
+                let number = self.parse_sum(tokens)?;
+                tokens.expect_sign(')')?;
                 let log = number.checked_ilog2().map(u64::from);
                 log.ok_or_else(|| SchemaError::new("a logarithm of zero"))
             }
-            Some(Token::Name(name)) => {
+            Some(TypeToken::Name(name)) => {
                 let constant = self.by_name.get(name);
-                let Some(Definition {
+                let Some(NameDefinition {
                     place,
                     means: DefinitionKind::Constant(text),
                 }) = constant
                 else {
                     return Err(SchemaError::new(format!("unknown constant {name}")));
                 };
-                let mut tokens = Tokens::new(text);
-                let number = self.number(&mut tokens);
-                let number = number.and_then(|number| tokens.end().map(|()| number));
-                number.map_err(|bad| bad.at(place.0, place.1))
+                let mut tokens = TypeTokens::new(text);
+                let number = self.parse_sum(&mut tokens);
+                let number = number.and_then(|number| tokens.expect_end().map(|()| number));
+                number.map_err(|bad| bad.with_location(place.0, place.1))
             }
             _ => Err(SchemaError::new("a number is missing")),
         }

@@ -2,27 +2,27 @@
 
 use std::collections::BTreeMap;
 
-use super::fork::EXECUTION;
-use super::source::{read, Definition, DefinitionKind, FieldLine};
-use super::tokens::{SchemaError, Token, Tokens};
+use super::fork::EXECUTION_TYPE_TABLE;
+use super::source::{read_type_table, DefinitionKind, FieldLine, NameDefinition};
+use super::tokens::{SchemaError, TypeToken, TypeTokens};
 use super::{
-    Container, Field, Fork, Json, Kind, Limit, Names, Preset, Schema, Template, Type, TypeId,
-    Words, OFFSET,
+    ContainerField, ContainerLayout, EnumWords, FieldNames, Fork, JsonRepresentation, JsonTemplate,
+    ListLimit, Preset, Schema, SszType, TypeId, TypeKind, OFFSET_LENGTH,
 };
 
 /// Maximum nesting depth of containers, more than any type has.
-const MAX_DEPTH: usize = 32;
+const MAX_TYPE_DEPTH: usize = 32;
 
 /// The definitions of a fork's type table and of the earlier ones, by name, while they are
 /// compiled.
 #[derive(Debug)]
-pub(super) struct Definitions {
-    pub(super) by_name: BTreeMap<String, Definition>,
+pub(super) struct NameDefinitions {
+    pub(super) by_name: BTreeMap<String, NameDefinition>,
 }
 
-impl Definitions {
+impl NameDefinitions {
     pub(super) fn type_names(&self) -> impl Iterator<Item = &str> {
-        let is_type = |(_, definition): &(&String, &Definition)| {
+        let is_type = |(_, definition): &(&String, &NameDefinition)| {
             !matches!(definition.means, DefinitionKind::Constant(_))
         };
         let names = self.by_name.iter().filter(is_type);
@@ -36,17 +36,17 @@ impl Schema {
     ///
     /// # Errors
     /// [`SchemaError`] if the constant does not exist, or can't have the value.
-    pub fn with_limits(
+    pub fn with_constants(
         fork: Fork,
         preset: Preset,
         limits: &[(&str, u64)],
     ) -> Result<Self, SchemaError> {
         let mut by_name = BTreeMap::new();
-        read("execution", EXECUTION, preset, &mut by_name)?;
+        read_type_table("execution", EXECUTION_TYPE_TABLE, preset, &mut by_name)?;
         for earlier in Fork::ALL.iter().filter(|earlier| **earlier <= fork) {
-            read(earlier.name(), earlier.table(), preset, &mut by_name)?;
+            read_type_table(earlier.name(), earlier.table(), preset, &mut by_name)?;
         }
-        Self::compile(by_name, limits)
+        Self::compile_definitions(by_name, limits)
     }
 
     /// Compiles the types of one table that belongs to no fork, for tests of the walkers.
@@ -55,12 +55,12 @@ impl Schema {
     /// [`SchemaError`] with the line of the error.
     pub fn from_table(text: &str) -> Result<Self, SchemaError> {
         let mut by_name = BTreeMap::new();
-        read("table", text, Preset::Mainnet, &mut by_name)?;
-        Self::compile(by_name, &[])
+        read_type_table("table", text, Preset::Mainnet, &mut by_name)?;
+        Self::compile_definitions(by_name, &[])
     }
 
-    pub(super) fn compile(
-        mut by_name: BTreeMap<String, Definition>,
+    pub(super) fn compile_definitions(
+        mut by_name: BTreeMap<String, NameDefinition>,
         limits: &[(&str, u64)],
     ) -> Result<Self, SchemaError> {
         for (name, value) in limits {
@@ -75,11 +75,11 @@ impl Schema {
         let mut schema = Self {
             types: Vec::new(),
             ids: BTreeMap::new(),
-            definitions: Definitions { by_name },
+            definitions: NameDefinitions { by_name },
         };
         let names: Vec<String> = schema.definitions.type_names().map(Into::into).collect();
         for name in names {
-            schema.named_type(&name, 0)?;
+            schema.compile_named_type(&name, 0)?;
         }
         Ok(schema)
     }
@@ -88,25 +88,26 @@ impl Schema {
     ///
     /// # Errors
     /// [`SchemaError`] with the reason.
-    pub fn parse(&mut self, text: &str) -> Result<TypeId, SchemaError> {
+    pub fn parse_type(&mut self, text: &str) -> Result<TypeId, SchemaError> {
         self.expression(text, 0)
     }
 
     fn expression(&mut self, text: &str, depth: usize) -> Result<TypeId, SchemaError> {
-        let mut tokens = Tokens::new(text);
-        let id = self.type_of(&mut tokens, depth)?;
-        tokens.end()?;
+        let mut tokens = TypeTokens::new(text);
+        let id = self.parse_type_tokens(&mut tokens, depth)?;
+        tokens.expect_end()?;
         Ok(id)
     }
 
-    fn named_type(&mut self, name: &str, depth: usize) -> Result<TypeId, SchemaError> {
+    fn compile_named_type(&mut self, name: &str, depth: usize) -> Result<TypeId, SchemaError> {
         if let Some(id) = self.ids.get(name) {
             return Ok(*id);
         }
-        if depth > MAX_DEPTH {
+        if depth > MAX_TYPE_DEPTH {
             return Err(SchemaError::new(format!("{name} contains itself")));
         }
-        let Some(Definition { place, means }) = self.definitions.by_name.get(name).cloned() else {
+        let Some(NameDefinition { place, means }) = self.definitions.by_name.get(name).cloned()
+        else {
             return Err(SchemaError::new(format!("unknown type {name}")));
         };
         let (source, line) = place;
@@ -114,20 +115,20 @@ impl Schema {
             DefinitionKind::Constant(_) => Err(SchemaError::new(format!("{name} is not a type"))),
             DefinitionKind::Alias(text) => self.expression(&text, depth + 1),
             DefinitionKind::Class { active, fields, .. } => self
-                .container(active.as_deref(), &fields, depth)
-                .map(|kind| self.add(name.into(), kind, Json::Usual)),
+                .compile_container(active.as_deref(), &fields, depth)
+                .map(|kind| self.add_type(name.into(), kind, JsonRepresentation::Usual)),
         };
-        let id = id.map_err(|bad| bad.at(source, line))?;
+        let id = id.map_err(|bad| bad.with_location(source, line))?;
         self.ids.insert(name.into(), id);
         Ok(id)
     }
 
-    fn container(
+    fn compile_container(
         &mut self,
         active: Option<&str>,
         lines: &[FieldLine],
         depth: usize,
-    ) -> Result<Kind, SchemaError> {
+    ) -> Result<TypeKind, SchemaError> {
         if lines.is_empty() {
             return Err(SchemaError::new("the container has no fields"));
         }
@@ -136,16 +137,18 @@ impl Schema {
         for line in lines {
             let ty = self
                 .expression(&line.ty, depth + 1)
-                .map_err(|bad| bad.at(line.place.0, line.place.1))?;
-            fields.push(Field {
+                .map_err(|bad| bad.with_location(line.place.0, line.place.1))?;
+            fields.push(ContainerField {
                 name: line.name.as_str().into(),
                 json_name: line.json_name.as_str().into(),
                 ty,
                 offset,
             });
-            offset += self.get(ty).size.unwrap_or(OFFSET);
+            offset += self.get(ty).size.unwrap_or(OFFSET_LENGTH);
         }
-        let active_fields = active.map(|text| self.active_fields(text)).transpose()?;
+        let active_fields = active
+            .map(|text| self.parse_active_fields(text))
+            .transpose()?;
         if let Some(active) = &active_fields {
             let count = active.iter().filter(|is_active| **is_active).count();
             if count != fields.len() || active.last() != Some(&true) || active.len() > 256 {
@@ -159,11 +162,11 @@ impl Schema {
         if fields.len() > 64 {
             return Err(SchemaError::new("the container has more than 64 fields"));
         }
-        let mut container = Container {
-            names: Names::new(
+        let mut container = ContainerLayout {
+            names: FieldNames::new(
                 fields
                     .iter()
-                    .map(|field| (&*field.json_name, self.get(field.ty).opening())),
+                    .map(|field| (&*field.json_name, self.get(field.ty).json_opening())),
             ),
             fields: fields.into(),
             fixed_size: offset,
@@ -172,107 +175,123 @@ impl Schema {
             active_fields,
             template: None,
         };
-        container.template = Template::new(self, &container).map(Box::new);
-        Ok(Kind::Container(container))
+        container.template = JsonTemplate::new(self, &container).map(Box::new);
+        Ok(TypeKind::Container(container))
     }
 
     /// Parses the list of a container's active fields: `[1, 0, 1]`, `[1] * 3`, `[1] * 3 + [0, 1]`.
-    fn active_fields(&self, text: &str) -> Result<Box<[bool]>, SchemaError> {
-        let mut tokens = Tokens::new(text);
+    fn parse_active_fields(&self, text: &str) -> Result<Box<[bool]>, SchemaError> {
+        let mut tokens = TypeTokens::new(text);
         let mut all = Vec::new();
         loop {
-            tokens.expect('[')?;
+            tokens.expect_sign('[')?;
             let mut active = Vec::new();
             loop {
-                match tokens.next()? {
-                    Some(Token::Number(bit @ 0..=1)) => active.push(bit == 1),
+                match tokens.next_token()? {
+                    Some(TypeToken::Number(bit @ 0..=1)) => active.push(bit == 1),
                     _ => return Err(SchemaError::new("active_fields must be 0 or 1")),
                 }
-                if !tokens.accept(',')? {
+                if !tokens.accept_sign(',')? {
                     break;
                 }
             }
-            tokens.expect(']')?;
-            if tokens.accept('*')? {
-                let times = self.definitions.product(&mut tokens)?;
+            tokens.expect_sign(']')?;
+            if tokens.accept_sign('*')? {
+                let times = self.definitions.parse_product(&mut tokens)?;
                 // a tree of fields has at most 256 leaves
                 let times = usize::try_from(times).ok().filter(|times| *times <= 256);
                 let times = times.ok_or_else(|| SchemaError::new("more than 256 active_fields"))?;
                 active = active.repeat(times);
             }
             all.extend(active);
-            if !tokens.accept('+')? {
+            if !tokens.accept_sign('+')? {
                 break;
             }
         }
-        tokens.end()?;
+        tokens.expect_end()?;
         Ok(all.into())
     }
 
-    fn type_of(&mut self, tokens: &mut Tokens<'_>, depth: usize) -> Result<TypeId, SchemaError> {
-        let name = tokens.name()?;
+    fn parse_type_tokens(
+        &mut self,
+        tokens: &mut TypeTokens<'_>,
+        depth: usize,
+    ) -> Result<TypeId, SchemaError> {
+        let name = tokens.expect_name()?;
         let kind = match name {
-            "uint8" => Kind::Uint(1),
-            "uint16" => Kind::Uint(2),
-            "uint32" => Kind::Uint(4),
-            "uint64" => Kind::Uint(8),
-            "uint128" => Kind::Uint(16),
-            "uint256" => Kind::Uint(32),
-            "boolean" => Kind::Boolean,
-            "ProgressiveByteList" => Kind::ByteList(Limit::Progressive),
-            "ProgressiveBitlist" => Kind::Bitlist(Limit::Progressive),
-            "ByteVector" => Kind::ByteVector(self.definitions.only_length(tokens)?),
-            "Bitvector" => Kind::Bitvector(self.definitions.only_length(tokens)?),
-            "ByteList" => Kind::ByteList(Limit::AtMost(self.definitions.only_number(tokens)?)),
-            "Bitlist" => Kind::Bitlist(Limit::AtMost(self.definitions.only_number(tokens)?)),
-            "Text" => Kind::Text(self.definitions.only_number(tokens)?),
-            "ProgressiveList" => Kind::List(self.only_type(tokens, depth)?, Limit::Progressive),
-            "Optional" => Kind::Optional(self.only_type(tokens, depth)?),
+            "uint8" => TypeKind::Uint(1),
+            "uint16" => TypeKind::Uint(2),
+            "uint32" => TypeKind::Uint(4),
+            "uint64" => TypeKind::Uint(8),
+            "uint128" => TypeKind::Uint(16),
+            "uint256" => TypeKind::Uint(32),
+            "boolean" => TypeKind::Boolean,
+            "ProgressiveByteList" => TypeKind::ByteList(ListLimit::Progressive),
+            "ProgressiveBitlist" => TypeKind::Bitlist(ListLimit::Progressive),
+            "ByteVector" => TypeKind::ByteVector(self.definitions.parse_only_length(tokens)?),
+            "Bitvector" => TypeKind::Bitvector(self.definitions.parse_only_length(tokens)?),
+            "ByteList" => TypeKind::ByteList(ListLimit::AtMost(
+                self.definitions.parse_only_number(tokens)?,
+            )),
+            "Bitlist" => TypeKind::Bitlist(ListLimit::AtMost(
+                self.definitions.parse_only_number(tokens)?,
+            )),
+            "Text" => TypeKind::Text(self.definitions.parse_only_number(tokens)?),
+            "ProgressiveList" => {
+                TypeKind::List(self.parse_only_type(tokens, depth)?, ListLimit::Progressive)
+            }
+            "Optional" => TypeKind::Optional(self.parse_only_type(tokens, depth)?),
             "List" | "Vector" => {
-                tokens.expect('[')?;
-                let of = self.type_of(tokens, depth)?;
-                tokens.expect(',')?;
+                tokens.expect_sign('[')?;
+                let of = self.parse_type_tokens(tokens, depth)?;
+                tokens.expect_sign(',')?;
                 let kind = match name {
-                    "List" => Kind::List(of, Limit::AtMost(self.definitions.number(tokens)?)),
-                    _ => Kind::Vector(of, self.definitions.length(tokens)?),
+                    "List" => {
+                        TypeKind::List(of, ListLimit::AtMost(self.definitions.parse_sum(tokens)?))
+                    }
+                    _ => TypeKind::Vector(of, self.definitions.parse_length(tokens)?),
                 };
-                tokens.expect(']')?;
+                tokens.expect_sign(']')?;
                 kind
             }
             "RlpHeader" => {
-                let limit = self.definitions.only_number(tokens)?;
-                let kind = Kind::ByteList(Limit::AtMost(limit));
-                return Ok(self.find_or_add(format!("RlpHeader[{limit}]"), kind, Json::Header));
+                let limit = self.definitions.parse_only_number(tokens)?;
+                let kind = TypeKind::ByteList(ListLimit::AtMost(limit));
+                return Ok(self.find_or_add(
+                    format!("RlpHeader[{limit}]"),
+                    kind,
+                    JsonRepresentation::Header,
+                ));
             }
             "Rlp" => {
-                let of = self.only_type(tokens, depth)?;
+                let of = self.parse_only_type(tokens, depth)?;
                 let of = self.get(of);
                 let (name, kind) = (format!("Rlp[{}]", of.name), of.kind.clone());
-                return Ok(self.find_or_add(name, kind, Json::Rlp));
+                return Ok(self.find_or_add(name, kind, JsonRepresentation::Rlp));
             }
             "Quantity" => {
-                let of = self.only_type(tokens, depth)?;
+                let of = self.parse_only_type(tokens, depth)?;
                 match self.get(of).kind {
-                    Kind::Uint(bytes) => Kind::Quantity(bytes),
+                    TypeKind::Uint(bytes) => TypeKind::Quantity(bytes),
                     _ => return Err(SchemaError::new("a quantity must have an unsigned integer")),
                 }
             }
-            "Enum" => Kind::Enum(words(tokens)?),
-            "CompatibleUnion" => Kind::Union(self.options(tokens, depth)?),
-            name => return self.named_type(name, depth),
+            "Enum" => TypeKind::Enum(parse_enum_words(tokens)?),
+            "CompatibleUnion" => TypeKind::Union(self.parse_union_options(tokens, depth)?),
+            name => return self.compile_named_type(name, depth),
         };
-        if let Kind::ByteVector(0) | Kind::Bitvector(0) | Kind::Vector(_, 0) = kind {
+        if let TypeKind::ByteVector(0) | TypeKind::Bitvector(0) | TypeKind::Vector(_, 0) = kind {
             return Err(SchemaError::new("a vector of length 0"));
         }
-        let name = self.name_of(&kind);
-        Ok(self.find_or_add(name, kind, Json::Usual))
+        let name = self.name_of_kind(&kind);
+        Ok(self.find_or_add(name, kind, JsonRepresentation::Usual))
     }
 
-    fn find_or_add(&mut self, name: String, kind: Kind, json: Json) -> TypeId {
+    fn find_or_add(&mut self, name: String, kind: TypeKind, json: JsonRepresentation) -> TypeId {
         match self.ids.get(&name) {
             Some(id) => *id,
             None => {
-                let id = self.add(name.clone(), kind, json);
+                let id = self.add_type(name.clone(), kind, json);
                 self.ids.insert(name, id);
                 id
             }
@@ -280,62 +299,66 @@ impl Schema {
     }
 
     /// Parses the options of a union: `({1: TYPE, 2: TYPE})`.
-    fn options(
+    fn parse_union_options(
         &mut self,
-        tokens: &mut Tokens<'_>,
+        tokens: &mut TypeTokens<'_>,
         depth: usize,
     ) -> Result<Box<[(u8, TypeId)]>, SchemaError> {
-        tokens.expect('(')?;
-        tokens.expect('{')?;
+        tokens.expect_sign('(')?;
+        tokens.expect_sign('{')?;
         let mut options: Vec<(u8, TypeId)> = Vec::new();
         loop {
-            let selector = match tokens.next()? {
+            let selector = match tokens.next_token()? {
                 // EIP-8016
-                Some(Token::Number(selector @ 1..=127)) => selector as u8,
+                Some(TypeToken::Number(selector @ 1..=127)) => selector as u8,
                 _ => return Err(SchemaError::new("a selector must be 1 to 127")),
             };
-            tokens.expect(':')?;
-            let ty = self.type_of(tokens, depth + 1)?;
+            tokens.expect_sign(':')?;
+            let ty = self.parse_type_tokens(tokens, depth + 1)?;
             if options.iter().any(|(other, _)| *other == selector) {
                 return Err(SchemaError::new(format!(
                     "selector {selector} occurs twice"
                 )));
             }
             options.push((selector, ty));
-            if !tokens.accept(',')? {
+            if !tokens.accept_sign(',')? {
                 break;
             }
         }
-        tokens.expect('}')?;
-        tokens.expect(')')?;
+        tokens.expect_sign('}')?;
+        tokens.expect_sign(')')?;
         Ok(options.into())
     }
 
-    fn only_type(&mut self, tokens: &mut Tokens<'_>, depth: usize) -> Result<TypeId, SchemaError> {
-        tokens.expect('[')?;
-        let id = self.type_of(tokens, depth)?;
-        tokens.expect(']')?;
+    fn parse_only_type(
+        &mut self,
+        tokens: &mut TypeTokens<'_>,
+        depth: usize,
+    ) -> Result<TypeId, SchemaError> {
+        tokens.expect_sign('[')?;
+        let id = self.parse_type_tokens(tokens, depth)?;
+        tokens.expect_sign(']')?;
         Ok(id)
     }
 
-    fn name_of(&self, kind: &Kind) -> String {
+    fn name_of_kind(&self, kind: &TypeKind) -> String {
         let name = |id: &TypeId| &self.get(*id).name;
         match kind {
-            Kind::Uint(bytes) => format!("uint{}", 8 * bytes),
-            Kind::Quantity(bytes) => format!("Quantity[uint{}]", 8 * bytes),
-            Kind::Boolean => "boolean".into(),
-            Kind::ByteVector(len) => format!("ByteVector[{len}]"),
-            Kind::ByteList(Limit::AtMost(limit)) => format!("ByteList[{limit}]"),
-            Kind::ByteList(Limit::Progressive) => "ProgressiveByteList".into(),
-            Kind::Bitvector(bits) => format!("Bitvector[{bits}]"),
-            Kind::Bitlist(Limit::AtMost(limit)) => format!("Bitlist[{limit}]"),
-            Kind::Bitlist(Limit::Progressive) => "ProgressiveBitlist".into(),
-            Kind::Vector(of, len) => format!("Vector[{}, {len}]", name(of)),
-            Kind::List(of, Limit::AtMost(limit)) => format!("List[{}, {limit}]", name(of)),
-            Kind::List(of, Limit::Progressive) => format!("ProgressiveList[{}]", name(of)),
-            Kind::Optional(of) => format!("Optional[{}]", name(of)),
-            Kind::Text(limit) => format!("Text[{limit}]"),
-            Kind::Enum(words) => {
+            TypeKind::Uint(bytes) => format!("uint{}", 8 * bytes),
+            TypeKind::Quantity(bytes) => format!("Quantity[uint{}]", 8 * bytes),
+            TypeKind::Boolean => "boolean".into(),
+            TypeKind::ByteVector(len) => format!("ByteVector[{len}]"),
+            TypeKind::ByteList(ListLimit::AtMost(limit)) => format!("ByteList[{limit}]"),
+            TypeKind::ByteList(ListLimit::Progressive) => "ProgressiveByteList".into(),
+            TypeKind::Bitvector(bits) => format!("Bitvector[{bits}]"),
+            TypeKind::Bitlist(ListLimit::AtMost(limit)) => format!("Bitlist[{limit}]"),
+            TypeKind::Bitlist(ListLimit::Progressive) => "ProgressiveBitlist".into(),
+            TypeKind::Vector(of, len) => format!("Vector[{}, {len}]", name(of)),
+            TypeKind::List(of, ListLimit::AtMost(limit)) => format!("List[{}, {limit}]", name(of)),
+            TypeKind::List(of, ListLimit::Progressive) => format!("ProgressiveList[{}]", name(of)),
+            TypeKind::Optional(of) => format!("Optional[{}]", name(of)),
+            TypeKind::Text(limit) => format!("Text[{limit}]"),
+            TypeKind::Enum(words) => {
                 let read_only = words.read_only.iter();
                 let read_only = read_only
                     .map(|(word, number)| format!(", {word} = {}", words[usize::from(*number)]));
@@ -345,22 +368,22 @@ impl Schema {
                     read_only.collect::<String>()
                 )
             }
-            Kind::Union(options) => {
+            TypeKind::Union(options) => {
                 let option = |(selector, of): &(u8, TypeId)| format!("{selector}: {}", name(of));
                 let options: Vec<String> = options.iter().map(option).collect();
                 format!("CompatibleUnion({{{}}})", options.join(", "))
             }
-            Kind::Container(_) => "Container".into(),
+            TypeKind::Container(_) => "Container".into(),
         }
     }
 
-    fn add(&mut self, name: String, kind: Kind, json: Json) -> TypeId {
-        let ty = Type {
+    fn add_type(&mut self, name: String, kind: TypeKind, json: JsonRepresentation) -> TypeId {
+        let ty = SszType {
             name: name.into(),
-            size: self.size(&kind),
-            min_size: self.min_size(&kind),
+            size: self.fixed_size_of(&kind),
+            min_size: self.min_size_of(&kind),
             is_plain: self.is_plain(&kind),
-            bounds: self.bounds(&kind),
+            bounds: self.byte_bounds(&kind),
             kind,
             json,
         };
@@ -370,14 +393,14 @@ impl Schema {
 }
 
 /// Parses the words of an enumeration: `[VALID, INVALID, BAD = INVALID]`.
-fn words(tokens: &mut Tokens<'_>) -> Result<Words, SchemaError> {
-    tokens.expect('[')?;
+fn parse_enum_words(tokens: &mut TypeTokens<'_>) -> Result<EnumWords, SchemaError> {
+    tokens.expect_sign('[')?;
     let mut words: Vec<Box<str>> = Vec::new();
     let mut read_only: Vec<(Box<str>, u8)> = Vec::new();
     loop {
-        let word = tokens.name()?;
-        if tokens.accept('=')? {
-            let means = tokens.name()?;
+        let word = tokens.expect_name()?;
+        if tokens.accept_sign('=')? {
+            let means = tokens.expect_name()?;
             let number = words.iter().position(|known| **known == *means);
             let number = number.and_then(|number| u8::try_from(number).ok());
             let number = number.ok_or_else(|| SchemaError::new(format!("unknown word {means}")))?;
@@ -385,12 +408,12 @@ fn words(tokens: &mut Tokens<'_>) -> Result<Words, SchemaError> {
         } else {
             words.push(word.into());
         }
-        if !tokens.accept(',')? {
+        if !tokens.accept_sign(',')? {
             break;
         }
     }
-    tokens.expect(']')?;
-    Ok(Words {
+    tokens.expect_sign(']')?;
+    Ok(EnumWords {
         words: words.into(),
         read_only: read_only.into(),
     })

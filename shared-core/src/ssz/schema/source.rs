@@ -23,11 +23,11 @@
 use std::collections::BTreeMap;
 
 use super::fork::Preset;
-use super::tokens::{SchemaError, Token, Tokens};
+use super::tokens::{SchemaError, TypeToken, TypeTokens};
 
 /// The meaning of one name of the type tables, from the newest fork that defines it.
 #[derive(Clone, Debug)]
-pub(super) struct Definition {
+pub(super) struct NameDefinition {
     /// Table and line of the definition.
     pub(super) place: (&'static str, usize),
     pub(super) means: DefinitionKind,
@@ -61,14 +61,14 @@ pub(super) struct FieldLine {
 }
 
 /// Reads a type table, and adds its definitions to the definitions of earlier tables.
-pub(super) fn read(
+pub(super) fn read_type_table(
     source: &'static str,
     text: &str,
     preset: Preset,
-    all: &mut BTreeMap<String, Definition>,
+    all: &mut BTreeMap<String, NameDefinition>,
 ) -> Result<(), SchemaError> {
     // definitions of this table only, so that duplicates are found
-    let mut here: BTreeMap<String, Definition> = BTreeMap::new();
+    let mut here: BTreeMap<String, NameDefinition> = BTreeMap::new();
     let mut class: Option<String> = None;
     for (number, line) in (1..).zip(text.lines()) {
         let content = line.split('#').next().unwrap_or_default();
@@ -87,23 +87,23 @@ pub(super) fn read(
         } else {
             read_definition(content, preset, all, &here).and_then(|(name, means)| {
                 class = matches!(means, DefinitionKind::Class { .. }).then(|| name.clone());
-                match here.insert(name.clone(), Definition { place, means }) {
+                match here.insert(name.clone(), NameDefinition { place, means }) {
                     Some(_) => Err(SchemaError::new(format!("{name} occurs twice"))),
                     None => Ok(()),
                 }
             })
         };
-        read.map_err(|bad| bad.at(source, number))?;
+        read.map_err(|bad| bad.with_location(source, number))?;
     }
     all.extend(here);
     Ok(())
 }
 
 /// Reads the name after `del`, and removes its definition by an earlier table.
-fn read_removal(text: &str, all: &mut BTreeMap<String, Definition>) -> Result<(), SchemaError> {
-    let mut tokens = Tokens::new(text);
-    let name = tokens.name()?;
-    tokens.end()?;
+fn read_removal(text: &str, all: &mut BTreeMap<String, NameDefinition>) -> Result<(), SchemaError> {
+    let mut tokens = TypeTokens::new(text);
+    let name = tokens.expect_name()?;
+    tokens.expect_end()?;
     match all.remove(name) {
         Some(_) => Ok(()),
         None => Err(SchemaError::new(format!("unknown name {name}"))),
@@ -113,16 +113,16 @@ fn read_removal(text: &str, all: &mut BTreeMap<String, Definition>) -> Result<()
 fn read_definition(
     line: &str,
     preset: Preset,
-    all: &BTreeMap<String, Definition>,
-    here: &BTreeMap<String, Definition>,
+    all: &BTreeMap<String, NameDefinition>,
+    here: &BTreeMap<String, NameDefinition>,
 ) -> Result<(String, DefinitionKind), SchemaError> {
-    let mut tokens = Tokens::new(line);
-    let name = tokens.name()?;
+    let mut tokens = TypeTokens::new(line);
+    let name = tokens.expect_name()?;
     if name == "class" {
         return read_class(tokens, all, here);
     }
-    tokens.expect('=')?;
-    let rest = tokens.rest();
+    tokens.expect_sign('=')?;
+    let rest = tokens.remaining_text();
     let is_constant = name.chars().all(|c| !c.is_ascii_lowercase());
     if !is_constant {
         return Ok((name.into(), DefinitionKind::Alias(rest.into())));
@@ -141,13 +141,13 @@ fn read_definition(
 }
 
 fn read_class(
-    mut tokens: Tokens<'_>,
-    all: &BTreeMap<String, Definition>,
-    here: &BTreeMap<String, Definition>,
+    mut tokens: TypeTokens<'_>,
+    all: &BTreeMap<String, NameDefinition>,
+    here: &BTreeMap<String, NameDefinition>,
 ) -> Result<(String, DefinitionKind), SchemaError> {
-    let name = tokens.name()?.to_owned();
-    tokens.expect('(')?;
-    let base = tokens.name()?;
+    let name = tokens.expect_name()?.to_owned();
+    tokens.expect_sign('(')?;
+    let base = tokens.expect_name()?;
     let (active, extends, fields) = match base {
         "Container" => (None, false, Vec::new()),
         base if base == name => match all.get(base).map(|earlier| &earlier.means) {
@@ -157,12 +157,12 @@ fn read_class(
             _ => return Err(SchemaError::new(format!("unknown container {name}"))),
         },
         "ProgressiveContainer" => {
-            tokens.expect('(')?;
-            if tokens.name()? != "active_fields" {
+            tokens.expect_sign('(')?;
+            if tokens.expect_name()? != "active_fields" {
                 return Err(SchemaError::new("active_fields= is missing"));
             }
-            tokens.expect('=')?;
-            let rest = tokens.rest();
+            tokens.expect_sign('=')?;
+            let rest = tokens.remaining_text();
             let end = rest
                 .strip_suffix(":")
                 .map(str::trim_end)
@@ -186,9 +186,9 @@ fn read_class(
             _ => return Err(SchemaError::new(format!("{base} has no fields"))),
         },
     };
-    tokens.expect(')')?;
-    tokens.expect(':')?;
-    tokens.end()?;
+    tokens.expect_sign(')')?;
+    tokens.expect_sign(':')?;
+    tokens.expect_end()?;
     let means = DefinitionKind::Class {
         active,
         extends,
@@ -198,7 +198,7 @@ fn read_class(
 }
 
 fn read_field(
-    class: &mut Definition,
+    class: &mut NameDefinition,
     place: (&'static str, usize),
     text: &str,
 ) -> Result<(), SchemaError> {
@@ -210,14 +210,14 @@ fn read_field(
     else {
         return Err(SchemaError::new("a field of a type without fields"));
     };
-    let mut tokens = Tokens::new(text);
-    let name = tokens.name()?.to_owned();
+    let mut tokens = TypeTokens::new(text);
+    let name = tokens.expect_name()?.to_owned();
     let mut json_name = name.clone();
-    if let Some(Token::Quoted(text)) = tokens.peek()? {
-        tokens.next()?;
+    if let Some(TypeToken::Quoted(text)) = tokens.peek_token()? {
+        tokens.next_token()?;
         json_name = text.into();
     }
-    tokens.expect(':')?;
+    tokens.expect_sign(':')?;
     if fields
         .iter()
         .any(|field| field.name == name || field.json_name == json_name)
@@ -231,7 +231,7 @@ fn read_field(
         place,
         name,
         json_name,
-        ty: tokens.rest().into(),
+        ty: tokens.remaining_text().into(),
     });
     Ok(())
 }

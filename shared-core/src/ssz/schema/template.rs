@@ -2,23 +2,23 @@
 //! The constant texts of the container and of nested containers are computed in advance. The
 //! walkers try the template first, and continue field by field where it does not match.
 
-use super::{Container, Json, Kind, Limit, Schema};
+use super::{ContainerLayout, JsonRepresentation, ListLimit, Schema, TypeKind};
 
 /// Number of bytes that are compared and copied for a [`Literal`], and its maximum length.
-pub const LITERAL: usize = 48;
+pub const MAX_LITERAL_LENGTH: usize = 48;
 
 /// Maximum number of digits of a 64-bit number.
-pub const DIGITS: usize = 20;
+pub const MAX_U64_DIGITS: usize = 20;
 
 /// The constant texts and the scalars of a container's JSON, in order; the container has only
 /// fields that are 64-bit numbers, booleans, bytes, bits, or fixed-size containers with such fields
 /// only.
 #[derive(Clone, Debug)]
-pub struct Template {
+pub struct JsonTemplate {
     /// Steps in the order of the SSZ.
-    pub steps: Box<[Step]>,
+    pub steps: Box<[TemplateStep]>,
     /// Text after the last value.
-    pub end: Literal,
+    pub end: TemplateLiteral,
     /// Length of the fixed part of the SSZ in bytes.
     pub fixed_size: usize,
     /// Maximum length of the JSON in addition to two bytes for each byte of SSZ. Includes the
@@ -28,9 +28,9 @@ pub struct Template {
 
 /// One step of a template: a constant text, and the scalar that follows it.
 #[derive(Clone, Debug)]
-pub struct Step {
+pub struct TemplateStep {
     /// Text between the previous value and this one, including quotes and `0x`.
-    pub before: Literal,
+    pub before: TemplateLiteral,
     /// The kind of the value.
     pub leaf: ScalarKind,
     /// Position of the value, or of its offset, in the fixed part, in bytes.
@@ -51,20 +51,20 @@ pub enum ScalarKind {
     /// Hex digits of a fixed number of bits.
     Bitvector(usize),
     /// Hex digits of a variable number of bytes.
-    ByteList(Limit),
+    ByteList(ListLimit),
     /// Hex digits of a variable number of bits.
-    Bitlist(Limit),
+    Bitlist(ListLimit),
 }
 
 impl ScalarKind {
-    fn from_kind(kind: &Kind) -> Option<Self> {
+    fn from_kind(kind: &TypeKind) -> Option<Self> {
         match *kind {
-            Kind::Uint(8) => Some(Self::Number),
-            Kind::Boolean => Some(Self::Boolean),
-            Kind::ByteVector(len) => Some(Self::ByteVector(len)),
-            Kind::Bitvector(bits) => Some(Self::Bitvector(bits)),
-            Kind::ByteList(limit) => Some(Self::ByteList(limit)),
-            Kind::Bitlist(limit) => Some(Self::Bitlist(limit)),
+            TypeKind::Uint(8) => Some(Self::Number),
+            TypeKind::Boolean => Some(Self::Boolean),
+            TypeKind::ByteVector(len) => Some(Self::ByteVector(len)),
+            TypeKind::Bitvector(bits) => Some(Self::Bitvector(bits)),
+            TypeKind::ByteList(limit) => Some(Self::ByteList(limit)),
+            TypeKind::Bitlist(limit) => Some(Self::Bitlist(limit)),
             _ => None,
         }
     }
@@ -74,7 +74,7 @@ impl ScalarKind {
         matches!(self, Self::ByteList(_) | Self::Bitlist(_))
     }
 
-    fn closing(self) -> &'static str {
+    fn json_closing(self) -> &'static str {
         match self {
             Self::Boolean => "",
             _ => "\"",
@@ -85,20 +85,20 @@ impl ScalarKind {
 /// A constant text of at most [`LITERAL`] bytes, in an array that is compared and copied as a
 /// whole.
 #[derive(Clone, Debug)]
-pub struct Literal {
+pub struct TemplateLiteral {
     /// The text, padded with zeros.
-    pub bytes: [u8; LITERAL],
+    pub bytes: [u8; MAX_LITERAL_LENGTH],
     /// 0xff for each byte of the text.
-    mask: [u8; LITERAL],
+    mask: [u8; MAX_LITERAL_LENGTH],
     /// Length of the text in bytes.
     pub len: usize,
 }
 
-impl Literal {
+impl TemplateLiteral {
     fn new(text: &str) -> Option<Self> {
         let mut literal = Self {
-            bytes: [0; LITERAL],
-            mask: [0; LITERAL],
+            bytes: [0; MAX_LITERAL_LENGTH],
+            mask: [0; MAX_LITERAL_LENGTH],
             len: text.len(),
         };
         literal
@@ -112,7 +112,7 @@ impl Literal {
     /// Whether `bytes` begin with this text.
     #[inline(always)]
     pub fn is_prefix_of(&self, bytes: &[u8]) -> bool {
-        let Some(bytes) = bytes.first_chunk::<LITERAL>() else {
+        let Some(bytes) = bytes.first_chunk::<MAX_LITERAL_LENGTH>() else {
             return bytes.starts_with(&self.bytes[..self.len]);
         };
         // a constant number of bytes compiles to a few instructions
@@ -123,10 +123,10 @@ impl Literal {
     }
 }
 
-impl Template {
+impl JsonTemplate {
     /// Creates the template of a container, or returns `None` if a field has another kind or a long
     /// name.
-    pub(super) fn new(schema: &Schema, container: &Container) -> Option<Self> {
+    pub(super) fn new(schema: &Schema, container: &ContainerLayout) -> Option<Self> {
         let mut steps = Vec::new();
         let mut text = String::new();
         flatten(schema, container, 0, &mut text, &mut steps)?;
@@ -142,9 +142,12 @@ impl Template {
             .iter()
             .filter(|step| matches!(step.leaf, ScalarKind::Number | ScalarKind::Boolean));
         Some(Self {
-            most_json: literals + text.len() + LITERAL + numbers.count() * DIGITS,
+            most_json: literals
+                + text.len()
+                + MAX_LITERAL_LENGTH
+                + numbers.count() * MAX_U64_DIGITS,
             steps: steps.into(),
-            end: Literal::new(&text)?,
+            end: TemplateLiteral::new(&text)?,
             fixed_size: container.fixed_size,
         })
     }
@@ -154,29 +157,31 @@ impl Template {
 /// after the last step.
 fn flatten(
     schema: &Schema,
-    container: &Container,
+    container: &ContainerLayout,
     base: usize,
     text: &mut String,
-    steps: &mut Vec<Step>,
+    steps: &mut Vec<TemplateStep>,
 ) -> Option<()> {
     for (n, field) in container.fields.iter().enumerate() {
         let ty = schema.get(field.ty);
         text.push(if n == 0 { '{' } else { ',' });
-        text.push_str(&format!("\"{}\":{}", field.json_name, ty.opening()));
+        text.push_str(&format!("\"{}\":{}", field.json_name, ty.json_opening()));
         let offset = base + field.offset;
         match &ty.kind {
-            Kind::Container(inner) if ty.size.is_some() && ty.json == Json::Usual => {
+            TypeKind::Container(inner)
+                if ty.size.is_some() && ty.json == JsonRepresentation::Usual =>
+            {
                 flatten(schema, inner, offset, text, steps)?;
             }
             kind => {
                 let leaf = ScalarKind::from_kind(kind)?;
-                steps.push(Step {
-                    before: Literal::new(text)?,
+                steps.push(TemplateStep {
+                    before: TemplateLiteral::new(text)?,
                     leaf,
                     offset,
                     next_offset: None,
                 });
-                *text = leaf.closing().into();
+                *text = leaf.json_closing().into();
             }
         }
     }

@@ -4,7 +4,7 @@ use super::*;
 fn type_tables_of_all_forks_and_presets_compile() {
     for fork in Fork::ALL {
         for preset in Preset::ALL {
-            assert!(Schema::for_fork(*fork, *preset).named().count() > 0);
+            assert!(Schema::for_fork(*fork, *preset).named_types().count() > 0);
         }
     }
 }
@@ -71,7 +71,7 @@ fn number_expressions_are_evaluated_with_python_precedence() {
          Bb = List[Aa, floorlog2(105) * 1_000]\n",
     )
     .unwrap();
-    let name = |name| &*schema.get(schema.find(name).unwrap()).name;
+    let name = |name| &*schema.get(schema.find_type(name).unwrap()).name;
     assert_eq!(name("Aa"), "ByteList[168]");
     assert_eq!(name("Bb"), "List[ByteList[168], 6000]");
 }
@@ -80,9 +80,9 @@ fn number_expressions_are_evaluated_with_python_precedence() {
 fn fork_inherits_types_and_overrides_or_removes_some() {
     let fields = |fork, name| {
         let schema = Schema::for_fork(fork, Preset::Mainnet);
-        let ty = schema.find(name).map(|id| &schema.get(id).kind);
+        let ty = schema.find_type(name).map(|id| &schema.get(id).kind);
         match ty {
-            Some(Kind::Container(container)) => container.fields.len(),
+            Some(TypeKind::Container(container)) => container.fields.len(),
             _ => 0,
         }
     };
@@ -101,8 +101,8 @@ fn fork_inherits_types_and_overrides_or_removes_some() {
     assert_eq!(fields(Fork::Altair, "PendingAttestation"), 0);
     // a type that changes because of its parts
     let limit = |fork| {
-        let mut schema = Schema::with_limits(fork, Preset::Minimal, &[]).unwrap();
-        let ty = schema.parse("AggregationBits").unwrap();
+        let mut schema = Schema::with_constants(fork, Preset::Minimal, &[]).unwrap();
+        let ty = schema.parse_type("AggregationBits").unwrap();
         schema.get(ty).name.to_string()
     };
     assert_eq!(limit(Fork::Electra), "Bitlist[8192]");
@@ -120,10 +120,10 @@ fn appended_fields_of_a_progressive_container_are_active() {
         "class Aa(Aa):\n    f: uint8\n",
     ];
     for (n, table) in ["first", "second", "third"].into_iter().zip(tables) {
-        source::read(n, table, Preset::Mainnet, &mut by_name).unwrap();
+        source::read_type_table(n, table, Preset::Mainnet, &mut by_name).unwrap();
     }
-    let schema = Schema::compile(by_name, &[]).unwrap();
-    let Kind::Container(container) = &schema.get(schema.find("Aa").unwrap()).kind else {
+    let schema = Schema::compile_definitions(by_name, &[]).unwrap();
+    let TypeKind::Container(container) = &schema.get(schema.find_type("Aa").unwrap()).kind else {
         panic!("Aa");
     };
     let active = [true, false, true, false, true, true, true, true];
@@ -140,7 +140,7 @@ fn appended_fields_of_a_progressive_container_are_active() {
 fn type_sizes_depend_on_the_preset() {
     let size = |preset, name| {
         let schema = Schema::for_fork(Fork::Fulu, preset);
-        schema.get(schema.find(name).unwrap()).size
+        schema.get(schema.find_type(name).unwrap()).size
     };
     assert_eq!(size(Preset::Mainnet, "ProposerLookahead"), Some(64 * 8));
     assert_eq!(size(Preset::Minimal, "ProposerLookahead"), Some(16 * 8));
@@ -156,21 +156,21 @@ fn sizes_and_offsets_are_computed_from_the_fields() {
          class Outer(Container):\n    a: Bitvector[9]\n    b: List[Inner, N]\n    c: boolean\n",
     )
     .unwrap();
-    let inner = schema.get(schema.find("Inner").unwrap());
+    let inner = schema.get(schema.find_type("Inner").unwrap());
     assert_eq!((inner.size, inner.is_plain), (Some(8 + 47), true));
-    let outer = schema.get(schema.find("Outer").unwrap());
+    let outer = schema.get(schema.find_type("Outer").unwrap());
     assert_eq!(
         (outer.size, outer.min_size, outer.is_plain),
         (None, 7, false)
     );
-    let Kind::Container(outer) = &outer.kind else {
+    let TypeKind::Container(outer) = &outer.kind else {
         panic!("{outer:?}");
     };
     let offsets: Vec<usize> = outer.fields.iter().map(|field| field.offset).collect();
     assert_eq!(offsets, [0, 2, 6]);
     assert_eq!(&*schema.get(outer.fields[1].ty).name, "List[Inner, 3]");
-    assert_eq!(outer.names.find(b"c"), Some(2));
-    assert_eq!(outer.names.find(b"d"), None);
+    assert_eq!(outer.names.find_field(b"c"), Some(2));
+    assert_eq!(outer.names.find_field(b"d"), None);
 }
 
 #[test]
@@ -190,12 +190,12 @@ fn frequent_containers_of_blocks_and_states_have_a_template() {
     for (since, name) in many {
         for fork in Fork::ALL.iter().filter(|fork| **fork >= since) {
             let schema = Schema::for_fork(*fork, Preset::Mainnet);
-            let Some(id) = schema.find(name) else {
+            let Some(id) = schema.find_type(name) else {
                 // removed by a later fork
                 assert_eq!(name, "PendingAttestation");
                 continue;
             };
-            let Kind::Container(container) = &schema.get(id).kind else {
+            let TypeKind::Container(container) = &schema.get(id).kind else {
                 panic!("{name}");
             };
             assert!(container.template.is_some(), "{fork} {name}");
@@ -220,12 +220,13 @@ class Long(Container):
     a_name_that_makes_more_than_forty_eight_bytes: uint64
 "#;
     let schema = Schema::from_table(table).unwrap();
-    let template = |name| match &schema.get(schema.find(name).unwrap()).kind {
-        Kind::Container(container) => container.template.clone(),
+    let template = |name| match &schema.get(schema.find_type(name).unwrap()).kind {
+        TypeKind::Container(container) => container.template.clone(),
         _ => None,
     };
     let shape = template("Shape").unwrap();
-    let text = |literal: &Literal| String::from_utf8(literal.bytes[..literal.len].into()).unwrap();
+    let text =
+        |literal: &TemplateLiteral| String::from_utf8(literal.bytes[..literal.len].into()).unwrap();
     let before: Vec<_> = shape.steps.iter().map(|step| text(&step.before)).collect();
     assert_eq!(
         before,

@@ -19,7 +19,7 @@ impl SchemaError {
         }
     }
 
-    pub(super) fn at(mut self, source: &'static str, line: usize) -> Self {
+    pub(super) fn with_location(mut self, source: &'static str, line: usize) -> Self {
         self.place.get_or_insert((source, line));
         self
     }
@@ -38,7 +38,7 @@ impl std::error::Error for SchemaError {}
 
 /// A token of a type expression: a word, a number or a sign; `**` is `^`, `//` is `/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Token<'t> {
+pub(super) enum TypeToken<'t> {
     Name(&'t str),
     Number(u64),
     Quoted(&'t str),
@@ -47,26 +47,26 @@ pub(super) enum Token<'t> {
 
 /// A reader of the tokens that are left of a line.
 #[derive(Clone, Debug)]
-pub(super) struct Tokens<'t> {
-    rest: &'t str,
+pub(super) struct TypeTokens<'t> {
+    remaining_text: &'t str,
 }
 
-impl<'t> Tokens<'t> {
+impl<'t> TypeTokens<'t> {
     pub(super) fn new(text: &'t str) -> Self {
         Self {
-            rest: text.split('#').next().unwrap_or_default(),
+            remaining_text: text.split('#').next().unwrap_or_default(),
         }
     }
 
     /// Returns the next token without consuming it.
-    pub(super) fn peek(&self) -> Result<Option<Token<'t>>, SchemaError> {
-        self.clone().next()
+    pub(super) fn peek_token(&self) -> Result<Option<TypeToken<'t>>, SchemaError> {
+        self.clone().next_token()
     }
 
-    pub(super) fn next(&mut self) -> Result<Option<Token<'t>>, SchemaError> {
-        let rest = self.rest.trim_start();
+    pub(super) fn next_token(&mut self) -> Result<Option<TypeToken<'t>>, SchemaError> {
+        let rest = self.remaining_text.trim_start();
         let Some(first) = rest.chars().next() else {
-            self.rest = rest;
+            self.remaining_text = rest;
             return Ok(None);
         };
         let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -82,63 +82,63 @@ impl<'t> Tokens<'t> {
             return Err(SchemaError::new(format!("unexpected {first:?}")));
         };
         let (token, rest) = rest.split_at(len);
-        self.rest = rest;
+        self.remaining_text = rest;
         Ok(Some(match first {
-            '"' => Token::Quoted(&token[1..len - 1]),
-            '0'..='9' => Token::Number(
+            '"' => TypeToken::Quoted(&token[1..len - 1]),
+            '0'..='9' => TypeToken::Number(
                 token
                     .replace('_', "")
                     .parse()
                     .map_err(|_| SchemaError::new(format!("{token} is not a number of 64 bits")))?,
             ),
-            c if is_word(c) => Token::Name(token),
-            _ if token == "**" => Token::Sign('^'),
-            _ if token == "//" => Token::Sign('/'),
-            c => Token::Sign(c),
+            c if is_word(c) => TypeToken::Name(token),
+            _ if token == "**" => TypeToken::Sign('^'),
+            _ if token == "//" => TypeToken::Sign('/'),
+            c => TypeToken::Sign(c),
         }))
     }
 
     /// Consumes the sign if it is the next token. Returns whether it was.
-    pub(super) fn accept(&mut self, sign: char) -> Result<bool, SchemaError> {
-        let is_next = self.peek()? == Some(Token::Sign(sign));
+    pub(super) fn accept_sign(&mut self, sign: char) -> Result<bool, SchemaError> {
+        let is_next = self.peek_token()? == Some(TypeToken::Sign(sign));
         if is_next {
-            self.next()?;
+            self.next_token()?;
         }
         Ok(is_next)
     }
 
-    pub(super) fn expect(&mut self, sign: char) -> Result<(), SchemaError> {
-        match self.accept(sign)? {
+    pub(super) fn expect_sign(&mut self, sign: char) -> Result<(), SchemaError> {
+        match self.accept_sign(sign)? {
             true => Ok(()),
-            false => Err(self.unexpected(&format!("{sign:?}"))),
+            false => Err(self.unexpected_token_error(&format!("{sign:?}"))),
         }
     }
 
-    pub(super) fn name(&mut self) -> Result<&'t str, SchemaError> {
-        match self.peek()? {
-            Some(Token::Name(name)) => {
-                self.next()?;
+    pub(super) fn expect_name(&mut self) -> Result<&'t str, SchemaError> {
+        match self.peek_token()? {
+            Some(TypeToken::Name(name)) => {
+                self.next_token()?;
                 Ok(name)
             }
-            _ => Err(self.unexpected("a name")),
+            _ => Err(self.unexpected_token_error("a name")),
         }
     }
 
-    pub(super) fn end(&self) -> Result<(), SchemaError> {
-        match self.peek()? {
+    pub(super) fn expect_end(&self) -> Result<(), SchemaError> {
+        match self.peek_token()? {
             None => Ok(()),
-            Some(_) => Err(self.unexpected("the end")),
+            Some(_) => Err(self.unexpected_token_error("the end")),
         }
     }
 
-    pub(super) fn unexpected(&self, wanted: &str) -> SchemaError {
-        SchemaError::new(match self.rest.trim() {
+    pub(super) fn unexpected_token_error(&self, wanted: &str) -> SchemaError {
+        SchemaError::new(match self.remaining_text.trim() {
             "" => format!("expected {wanted} at the end"),
             rest => format!("expected {wanted} before {rest:?}"),
         })
     }
 
-    pub(super) fn rest(&self) -> &'t str {
-        self.rest.trim()
+    pub(super) fn remaining_text(&self) -> &'t str {
+        self.remaining_text.trim()
     }
 }

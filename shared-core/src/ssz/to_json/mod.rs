@@ -10,39 +10,44 @@ mod template;
 
 use std::ops::Range;
 
-use self::output::{offset, JsonOutput};
-use self::rlp::{RlpStep, Witness};
-use super::check::{check, Elements};
+use self::output::{checked_offset, JsonOutput};
+use self::rlp::{RlpStep, WitnessWriter};
+use super::check::{check_ssz, VariableElements};
 use super::error::{SszError, SszErrorKind};
-use super::schema::{Container, Json, Kind, Schema, Type, TypeId, FIELD_PREFIX_BYTES, OFFSET};
+use super::schema::{
+    ContainerLayout, JsonRepresentation, Schema, SszType, TypeId, TypeKind, FIELD_PREFIX_BYTES,
+    OFFSET_LENGTH,
+};
 
-pub use self::output::MIN_ROOM;
+pub use self::output::MIN_JSON_BUFFER;
 
 /// Maximum number of bytes of a string that is written at once. Longer ones are written as far as
 /// there is room.
 const MAX_SHORT_BYTES: usize = 256;
 
 // a field's name, a short string and its closing quote, a number
-const _: () = assert!(MIN_ROOM > FIELD_PREFIX_BYTES + 2 * MAX_SHORT_BYTES + number::DIGITS + 64);
+const _: () = assert!(
+    MIN_JSON_BUFFER > FIELD_PREFIX_BYTES + 2 * MAX_SHORT_BYTES + number::MAX_U256_DIGITS + 64
+);
 
 /// A converter of one SSZ value to JSON, which is written into buffers of the caller, one after the
 /// other.
 #[derive(Debug)]
-pub struct ToJson<'s, B> {
+pub struct SszToJson<'s, B> {
     schema: &'s Schema,
     ssz: B,
-    stack: Vec<Frame<'s>>,
-    next: WriteStep<'s>,
+    stack: Vec<OpenValue<'s>>,
+    next: NextJsonPart<'s>,
     rlp_keys: bool,
 }
 
 /// The part of the JSON that [`ToJson::write`] writes next.
 #[derive(Debug)]
-enum WriteStep<'s> {
+enum NextJsonPart<'s> {
     /// The whole value.
-    Whole(&'s Type, Range<usize>),
+    Whole(&'s SszType, Range<usize>),
     /// A value without its constant beginning.
-    Value(&'s Type, Range<usize>),
+    Value(&'s SszType, Range<usize>),
     /// The rest of a string of bytes, and whether it ends after them.
     Hex(Range<usize>, bool),
     /// The rest of a text.
@@ -54,28 +59,28 @@ enum WriteStep<'s> {
 
 /// A container, list or other value whose JSON is written in part, on the stack of the converter.
 #[derive(Debug)]
-enum Frame<'s> {
+enum OpenValue<'s> {
     Fields {
-        container: &'s Container,
+        container: &'s ContainerLayout,
         range: Range<usize>,
         next: usize,
     },
     /// Elements of fixed size.
     Fixed {
-        of: &'s Type,
+        of: &'s SszType,
         size: usize,
         range: Range<usize>,
         is_first: bool,
     },
     /// Elements of variable size.
     Variable {
-        of: &'s Type,
+        of: &'s SszType,
         range: Range<usize>,
         next: usize,
         count: usize,
     },
     Union,
-    Rlp(Box<Witness>),
+    Rlp(Box<WitnessWriter>),
 }
 
 /// Converts an SSZ value to JSON in one buffer.
@@ -83,15 +88,15 @@ enum Frame<'s> {
 /// # Errors
 /// The position and the reason if `ssz` is not a value of the type.
 pub fn to_json(schema: &Schema, ty: TypeId, ssz: &[u8]) -> Result<Vec<u8>, SszError> {
-    let mut writer = ToJson::new(schema, ty, ssz)?;
+    let mut writer = SszToJson::new(schema, ty, ssz)?;
     let mut json = Vec::new();
     // hex is twice as long; values that consist mostly of numbers are longer
-    let likely = 2 * ssz.len() + ssz.len() / 4 + MIN_ROOM;
+    let likely = 2 * ssz.len() + ssz.len() / 4 + MIN_JSON_BUFFER;
     let refused = |_| SszError::new(0, SszErrorKind::NoMemory(likely));
     json.try_reserve(likely).map_err(refused)?;
     let mut room = [0; 1 << 14];
     loop {
-        let len = writer.write(&mut room)?;
+        let len = writer.write_next(&mut room)?;
         if len == 0 {
             return Ok(json);
         }
@@ -101,19 +106,19 @@ pub fn to_json(schema: &Schema, ty: TypeId, ssz: &[u8]) -> Result<Vec<u8>, SszEr
     }
 }
 
-impl<'s, B: AsRef<[u8]>> ToJson<'s, B> {
+impl<'s, B: AsRef<[u8]>> SszToJson<'s, B> {
     /// Creates a writer for `ssz`, which is [`check`]ed.
     ///
     /// # Errors
     /// The position and the reason if `ssz` is not a value of the type.
     pub fn new(schema: &'s Schema, ty: TypeId, ssz: B) -> Result<Self, SszError> {
-        check(schema, ty, ssz.as_ref())?;
+        check_ssz(schema, ty, ssz.as_ref())?;
         let len = ssz.as_ref().len();
         Ok(Self {
             schema,
             ssz,
             stack: Vec::new(),
-            next: WriteStep::Whole(schema.get(ty), 0..len),
+            next: NextJsonPart::Whole(schema.get(ty), 0..len),
             rlp_keys: false,
         })
     }
@@ -130,59 +135,61 @@ impl<'s, B: AsRef<[u8]>> ToJson<'s, B> {
     ///
     /// # Errors
     /// The room is less than [`MIN_ROOM`], memory is refused, or a witness can't be encoded as RLP.
-    pub fn write(&mut self, to: &mut [u8]) -> Result<usize, SszError> {
+    pub fn write_next(&mut self, to: &mut [u8]) -> Result<usize, SszError> {
         let ssz = self.ssz.as_ref();
-        if to.len() < MIN_ROOM {
-            let why = format!("the buffer has {} bytes, not {MIN_ROOM}", to.len());
+        if to.len() < MIN_JSON_BUFFER {
+            let why = format!("the buffer has {} bytes, not {MIN_JSON_BUFFER}", to.len());
             return Err(SszError::from_message(0, why));
         }
         let mut out = JsonOutput { to, len: 0 };
-        if let (WriteStep::Whole(ty, range), true) = (&self.next, out.has_room()) {
-            out.put(ty.opening().as_bytes());
-            self.next = WriteStep::Value(ty, range.clone());
+        if let (NextJsonPart::Whole(ty, range), true) = (&self.next, out.has_remaining_bytes()) {
+            out.put_bytes(ty.json_opening().as_bytes());
+            self.next = NextJsonPart::Value(ty, range.clone());
         }
-        while out.has_room() {
+        while out.has_remaining_bytes() {
             match &mut self.next {
-                WriteStep::Nothing | WriteStep::Whole(..) => break,
-                WriteStep::Follows => {
+                NextJsonPart::Nothing | NextJsonPart::Whole(..) => break,
+                NextJsonPart::Follows => {
                     let Some(frame) = self.stack.last_mut() else {
-                        self.next = WriteStep::Nothing;
+                        self.next = NextJsonPart::Nothing;
                         break;
                     };
-                    match frame.resume(self.schema, ssz, &mut out)? {
-                        Continuation::Full => break,
-                        Continuation::Value(ty, range) => self.next = WriteStep::Value(ty, range),
-                        Continuation::Hex(range) => self.next = WriteStep::Hex(range, false),
-                        Continuation::Over => {
+                    match frame.write_more(self.schema, ssz, &mut out)? {
+                        ResumeResult::Full => break,
+                        ResumeResult::Value(ty, range) => {
+                            self.next = NextJsonPart::Value(ty, range);
+                        }
+                        ResumeResult::Hex(range) => self.next = NextJsonPart::Hex(range, false),
+                        ResumeResult::Over => {
                             self.stack.pop();
                         }
                     }
                 }
-                WriteStep::Value(ty, range) => {
+                NextJsonPart::Value(ty, range) => {
                     let (ty, range) = (*ty, range.clone());
                     let keys = self.rlp_keys;
                     self.next =
                         start_value(self.schema, &mut self.stack, ty, ssz, range, keys, &mut out)?;
                 }
-                WriteStep::Hex(range, ends) => {
+                NextJsonPart::Hex(range, ends) => {
                     let ends = *ends;
-                    let room = (out.room() - 1) / 2;
+                    let room = (out.remaining_bytes() - 1) / 2;
                     let now = range.start..range.end.min(range.start + room);
                     range.start = now.end;
                     let is_over = range.start == range.end;
-                    out.hex(&ssz[now]);
+                    out.put_hex(&ssz[now]);
                     if is_over {
-                        out.put(if ends { b"\"" } else { b"" });
-                        self.next = WriteStep::Follows;
+                        out.put_bytes(if ends { b"\"" } else { b"" });
+                        self.next = NextJsonPart::Follows;
                     }
                 }
-                WriteStep::Text(text, at) => {
+                NextJsonPart::Text(text, at) => {
                     let rest = &text[*at..];
-                    let now = rest.len().min(out.room());
-                    out.put(&rest[..now]);
+                    let now = rest.len().min(out.remaining_bytes());
+                    out.put_bytes(&rest[..now]);
                     *at += now;
                     if now == rest.len() {
-                        self.next = WriteStep::Follows;
+                        self.next = NextJsonPart::Follows;
                     }
                 }
             }
@@ -194,57 +201,57 @@ impl<'s, B: AsRef<[u8]>> ToJson<'s, B> {
 /// Starts a value that is a long leaf or no leaf, and returns the next part of the output.
 fn start_value<'s>(
     schema: &'s Schema,
-    stack: &mut Vec<Frame<'s>>,
-    ty: &'s Type,
+    stack: &mut Vec<OpenValue<'s>>,
+    ty: &'s SszType,
     ssz: &[u8],
     range: Range<usize>,
     rlp_keys: bool,
     out: &mut JsonOutput<'_>,
-) -> Result<WriteStep<'s>, SszError> {
-    let refused = |_| SszError::new(0, SszErrorKind::NoMemory(size_of::<Frame<'_>>()));
+) -> Result<NextJsonPart<'s>, SszError> {
+    let refused = |_| SszError::new(0, SszErrorKind::NoMemory(size_of::<OpenValue<'_>>()));
     stack.try_reserve(1).map_err(refused)?;
     if write_leaf(ty, &ssz[range.clone()], out) {
-        return Ok(WriteStep::Follows);
+        return Ok(NextJsonPart::Follows);
     }
     match &ty.kind {
-        Kind::Container(container) if ty.json == Json::Rlp => {
-            let (witness, begin) = Witness::new(schema, container, ssz, range, rlp_keys)?;
-            out.hex(&begin);
-            stack.push(Frame::Rlp(Box::new(witness)));
+        TypeKind::Container(container) if ty.json == JsonRepresentation::Rlp => {
+            let (witness, begin) = WitnessWriter::new(schema, container, ssz, range, rlp_keys)?;
+            out.put_hex(&begin);
+            stack.push(OpenValue::Rlp(Box::new(witness)));
         }
-        Kind::Container(container) => stack.push(Frame::Fields {
+        TypeKind::Container(container) => stack.push(OpenValue::Fields {
             container,
             range,
             next: 0,
         }),
-        Kind::List(of, _) | Kind::Vector(of, _) => {
+        TypeKind::List(of, _) | TypeKind::Vector(of, _) => {
             let of = schema.get(*of);
             stack.push(match of.size {
-                Some(size) => Frame::Fixed {
+                Some(size) => OpenValue::Fixed {
                     of,
                     size,
                     range,
                     is_first: true,
                 },
-                None => Frame::Variable {
+                None => OpenValue::Variable {
                     of,
-                    count: Elements::new(ssz, range.clone())?.len(),
+                    count: VariableElements::new(ssz, range.clone())?.len(),
                     range,
                     next: 0,
                 },
             });
         }
-        Kind::Optional(of) => {
+        TypeKind::Optional(of) => {
             let of = schema.get(*of);
             if range.start == range.end {
-                out.put(b"null");
+                out.put_bytes(b"null");
             } else {
-                let skipped = if of.size.is_some() { 0 } else { OFFSET };
-                out.put(of.opening().as_bytes());
-                return Ok(WriteStep::Value(of, range.start + skipped..range.end));
+                let skipped = if of.size.is_some() { 0 } else { OFFSET_LENGTH };
+                out.put_bytes(of.json_opening().as_bytes());
+                return Ok(NextJsonPart::Value(of, range.start + skipped..range.end));
             }
         }
-        Kind::Union(options) => {
+        TypeKind::Union(options) => {
             let selector = ssz[range.start];
             let option = options.iter().find(|(option, _)| *option == selector);
             let Some((_, of)) = option else {
@@ -254,46 +261,46 @@ fn start_value<'s>(
                 ));
             };
             let of = schema.get(*of);
-            out.put(b"{\"selector\":\"");
-            out.number(&[selector]);
-            out.put(b"\",\"data\":");
-            out.put(of.opening().as_bytes());
-            stack.push(Frame::Union);
-            return Ok(WriteStep::Value(of, range.start + 1..range.end));
+            out.put_bytes(b"{\"selector\":\"");
+            out.put_number(&[selector]);
+            out.put_bytes(b"\",\"data\":");
+            out.put_bytes(of.json_opening().as_bytes());
+            stack.push(OpenValue::Union);
+            return Ok(NextJsonPart::Value(of, range.start + 1..range.end));
         }
-        Kind::Text(_) => {
+        TypeKind::Text(_) => {
             let text = std::str::from_utf8(&ssz[range.clone()])
                 .map_err(|_| SszError::from_message(range.start, "not UTF-8"))?;
             // serialization of a string can't fail
             let json = serde_json::to_vec(text).unwrap_or_default();
-            return Ok(WriteStep::Text(json, 0));
+            return Ok(NextJsonPart::Text(json, 0));
         }
         // a long string of bytes
-        _ => return Ok(WriteStep::Hex(range, true)),
+        _ => return Ok(NextJsonPart::Hex(range, true)),
     }
-    Ok(WriteStep::Follows)
+    Ok(NextJsonPart::Follows)
 }
 
 /// The result of writing a further part of a value whose JSON is incomplete.
-enum Continuation<'s> {
+enum ResumeResult<'s> {
     /// The buffer has no room.
     Full,
-    Value(&'s Type, Range<usize>),
+    Value(&'s SszType, Range<usize>),
     /// Bytes inside a string.
     Hex(Range<usize>),
     Over,
 }
 
-impl<'s> Frame<'s> {
+impl<'s> OpenValue<'s> {
     /// Writes elements or fields until the buffer is full, a value must be opened, or all are
     /// written.
     #[inline(always)]
-    fn resume(
+    fn write_more(
         &mut self,
         schema: &'s Schema,
         ssz: &[u8],
         out: &mut JsonOutput<'_>,
-    ) -> Result<Continuation<'s>, SszError> {
+    ) -> Result<ResumeResult<'s>, SszError> {
         match self {
             Self::Fields {
                 container,
@@ -301,10 +308,10 @@ impl<'s> Frame<'s> {
                 next,
             } => {
                 while let Some(field) = container.fields.get(*next) {
-                    if !out.has_room() {
-                        return Ok(Continuation::Full);
+                    if !out.has_remaining_bytes() {
+                        return Ok(ResumeResult::Full);
                     }
-                    out.put_field_prefix(container.names.lead(*next));
+                    out.put_field_prefix(container.names.field_prefix(*next));
                     *next += 1;
                     let ty = schema.get(field.ty);
                     let at = range.start + field.offset;
@@ -315,19 +322,19 @@ impl<'s> Frame<'s> {
                             let mut rest = rest.filter(|field| schema.get(field.ty).size.is_none());
                             let end = match rest.next() {
                                 Some(later) => {
-                                    range.start + offset(ssz, range.start + later.offset)
+                                    range.start + checked_offset(ssz, range.start + later.offset)
                                 }
                                 None => range.end,
                             };
-                            range.start + offset(ssz, at)..end
+                            range.start + checked_offset(ssz, at)..end
                         }
                     };
                     if !write_leaf(ty, &ssz[part.clone()], out) {
-                        return Ok(Continuation::Value(ty, part));
+                        return Ok(ResumeResult::Value(ty, part));
                     }
                 }
-                out.put(b"}");
-                Ok(Continuation::Over)
+                out.put_bytes(b"}");
+                Ok(ResumeResult::Over)
             }
             Self::Fixed {
                 of,
@@ -336,22 +343,22 @@ impl<'s> Frame<'s> {
                 is_first,
             } => {
                 while range.start < range.end {
-                    if !out.has_room() {
-                        return Ok(Continuation::Full);
+                    if !out.has_remaining_bytes() {
+                        return Ok(ResumeResult::Full);
                     }
                     if !*is_first {
-                        out.put(b",");
+                        out.put_bytes(b",");
                     }
                     *is_first = false;
-                    out.put(of.opening().as_bytes());
+                    out.put_bytes(of.json_opening().as_bytes());
                     let part = range.start..range.start + *size;
                     range.start = part.end;
                     if !write_leaf(of, &ssz[part.clone()], out) {
-                        return Ok(Continuation::Value(of, part));
+                        return Ok(ResumeResult::Value(of, part));
                     }
                 }
-                out.put(b"]");
-                Ok(Continuation::Over)
+                out.put_bytes(b"]");
+                Ok(ResumeResult::Over)
             }
             Self::Variable {
                 of,
@@ -360,40 +367,40 @@ impl<'s> Frame<'s> {
                 count,
             } => {
                 while *next < *count {
-                    if !out.has_room() {
-                        return Ok(Continuation::Full);
+                    if !out.has_remaining_bytes() {
+                        return Ok(ResumeResult::Full);
                     }
                     if *next > 0 {
-                        out.put(b",");
+                        out.put_bytes(b",");
                     }
-                    out.put(of.opening().as_bytes());
-                    let at = range.start + *next * OFFSET;
+                    out.put_bytes(of.json_opening().as_bytes());
+                    let at = range.start + *next * OFFSET_LENGTH;
                     *next += 1;
                     let end = match *next < *count {
-                        true => range.start + offset(ssz, at + OFFSET),
+                        true => range.start + checked_offset(ssz, at + OFFSET_LENGTH),
                         false => range.end,
                     };
-                    let part = range.start + offset(ssz, at)..end;
+                    let part = range.start + checked_offset(ssz, at)..end;
                     if !write_leaf(of, &ssz[part.clone()], out) {
-                        return Ok(Continuation::Value(of, part));
+                        return Ok(ResumeResult::Value(of, part));
                     }
                 }
-                out.put(b"]");
-                Ok(Continuation::Over)
+                out.put_bytes(b"]");
+                Ok(ResumeResult::Over)
             }
-            Self::Rlp(witness) => match witness.next(ssz)? {
+            Self::Rlp(witness) => match witness.next_step(ssz)? {
                 RlpStep::Bytes(bytes, range) => {
-                    out.hex(&bytes);
-                    Ok(Continuation::Hex(range))
+                    out.put_hex(&bytes);
+                    Ok(ResumeResult::Hex(range))
                 }
                 RlpStep::Over => {
-                    out.put(b"\"");
-                    Ok(Continuation::Over)
+                    out.put_bytes(b"\"");
+                    Ok(ResumeResult::Over)
                 }
             },
             Self::Union => {
-                out.put(b"}");
-                Ok(Continuation::Over)
+                out.put_bytes(b"}");
+                Ok(ResumeResult::Over)
             }
         }
     }
@@ -402,35 +409,40 @@ impl<'s> Frame<'s> {
 /// Writes a short leaf without its constant beginning, or a container for which there is room.
 /// Returns false if the value is neither.
 #[inline(always)]
-fn write_leaf(ty: &Type, bytes: &[u8], out: &mut JsonOutput<'_>) -> bool {
+fn write_leaf(ty: &SszType, bytes: &[u8], out: &mut JsonOutput<'_>) -> bool {
     match &ty.kind {
-        Kind::Uint(_) => {
-            out.number(bytes);
-            out.put(b"\"");
+        TypeKind::Uint(_) => {
+            out.put_number(bytes);
+            out.put_bytes(b"\"");
         }
-        Kind::Quantity(_) => {
-            out.quantity(bytes);
-            out.put(b"\"");
+        TypeKind::Quantity(_) => {
+            out.put_quantity(bytes);
+            out.put_bytes(b"\"");
         }
-        Kind::ByteVector(_) | Kind::ByteList(_) | Kind::Bitvector(_) | Kind::Bitlist(_)
+        TypeKind::ByteVector(_)
+        | TypeKind::ByteList(_)
+        | TypeKind::Bitvector(_)
+        | TypeKind::Bitlist(_)
             if bytes.len() <= MAX_SHORT_BYTES =>
         {
-            out.hex(bytes);
-            out.put(b"\"");
+            out.put_hex(bytes);
+            out.put_bytes(b"\"");
         }
-        Kind::Boolean => match bytes {
-            [0] => out.put(b"false"),
-            _ => out.put(b"true"),
+        TypeKind::Boolean => match bytes {
+            [0] => out.put_bytes(b"false"),
+            _ => out.put_bytes(b"true"),
         },
-        Kind::Enum(words) => {
+        TypeKind::Enum(words) => {
             let word = bytes.first().and_then(|word| words.get(usize::from(*word)));
-            out.put(word.map_or("", |word| word).as_bytes());
-            out.put(b"\"");
+            out.put_bytes(word.map_or("", |word| word).as_bytes());
+            out.put_bytes(b"\"");
         }
-        Kind::Container(container) if ty.json == Json::Usual => match &container.template {
-            Some(template) => return template::write(template, bytes, out),
-            None => return false,
-        },
+        TypeKind::Container(container) if ty.json == JsonRepresentation::Usual => {
+            match &container.template {
+                Some(template) => return template::write_by_template(template, bytes, out),
+                None => return false,
+            }
+        }
         _ => return false,
     }
     true

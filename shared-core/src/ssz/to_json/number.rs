@@ -1,12 +1,12 @@
 //! Writers of numbers.
 
 /// Upper bound of the decimal digits of a 256-bit number.
-pub(super) const DIGITS: usize = 80;
+pub(super) const MAX_U256_DIGITS: usize = 80;
 
 /// Writes a little-endian number in decimal, and returns the number of digits. `to` has room for
 /// [`DIGITS`].
 #[inline(always)]
-pub(super) fn write(bytes: &[u8], to: &mut [u8]) -> usize {
+pub(super) fn write_decimal(bytes: &[u8], to: &mut [u8]) -> usize {
     let mut buffer = itoa::Buffer::new();
     let text = match bytes.len() {
         0..=8 => {
@@ -14,7 +14,7 @@ pub(super) fn write(bytes: &[u8], to: &mut [u8]) -> usize {
             word[..bytes.len()].copy_from_slice(bytes);
             buffer.format(u64::from_le_bytes(word))
         }
-        _ => return write_long(bytes, to),
+        _ => return write_long_decimal(bytes, to),
     };
     to[..text.len()].copy_from_slice(text.as_bytes());
     text.len()
@@ -39,7 +39,7 @@ pub(super) fn write_quantity(bytes: &[u8], to: &mut [u8]) -> usize {
 const LARGEST_POWER_OF_TEN: u64 = 10_000_000_000_000_000_000;
 
 #[cold]
-fn write_long(bytes: &[u8], to: &mut [u8]) -> usize {
+fn write_long_decimal(bytes: &[u8], to: &mut [u8]) -> usize {
     let mut limbs = [0_u64; 4];
     for (limb, bytes) in limbs.iter_mut().zip(bytes.chunks(8)) {
         let mut word = [0; 8];
@@ -72,15 +72,15 @@ mod tests {
     use super::*;
 
     fn written(bytes: &[u8]) -> String {
-        let mut to = [0; DIGITS];
-        let len = write(bytes, &mut to);
+        let mut to = [0; MAX_U256_DIGITS];
+        let len = write_decimal(bytes, &mut to);
         String::from_utf8(to[..len].to_vec()).unwrap()
     }
 
     #[test]
     fn quantities_are_written_without_leading_zeros() {
         for n in [0, 1, 15, 16, 255, 256, 0x1_0000, u128::MAX] {
-            let mut to = [0; DIGITS];
+            let mut to = [0; MAX_U256_DIGITS];
             for bytes in [
                 n.to_le_bytes().to_vec(),
                 [n.to_le_bytes(), [0; 16]].concat(),
@@ -89,7 +89,7 @@ mod tests {
                 assert_eq!(to[..len], *format!("{n:x}").as_bytes());
             }
         }
-        let mut to = [0; DIGITS];
+        let mut to = [0; MAX_U256_DIGITS];
         let len = write_quantity(&[255; 32], &mut to);
         assert_eq!(to[..len], [b'f'; 64]);
     }

@@ -4,11 +4,11 @@ use super::number;
 use crate::ssz::schema::{FieldPrefix, FIELD_PREFIX_BYTES};
 
 /// Bytes of room with which [`ToJson::write`](super::ToJson::write) always writes something.
-pub const MIN_ROOM: usize = 1024;
+pub const MIN_JSON_BUFFER: usize = 1024;
 
 /// Reads the offset, of four bytes, that is stored at `at`, and has been checked.
 #[inline(always)]
-pub(super) fn offset(ssz: &[u8], at: usize) -> usize {
+pub(super) fn checked_offset(ssz: &[u8], at: usize) -> usize {
     let bytes = ssz[at..].first_chunk().copied();
     u32::from_le_bytes(bytes.unwrap_or_default()) as usize
 }
@@ -21,17 +21,17 @@ pub(super) struct JsonOutput<'t> {
 
 impl JsonOutput<'_> {
     /// Returns the number of bytes that still fit in the buffer.
-    pub(super) fn room(&self) -> usize {
+    pub(super) fn remaining_bytes(&self) -> usize {
         self.to.len() - self.len
     }
 
     #[inline(always)]
-    pub(super) fn has_room(&self) -> bool {
-        self.room() >= MIN_ROOM
+    pub(super) fn has_remaining_bytes(&self) -> bool {
+        self.remaining_bytes() >= MIN_JSON_BUFFER
     }
 
     #[inline(always)]
-    pub(super) fn put(&mut self, bytes: &[u8]) {
+    pub(super) fn put_bytes(&mut self, bytes: &[u8]) {
         self.to[self.len..self.len + bytes.len()].copy_from_slice(bytes);
         self.len += bytes.len();
     }
@@ -47,22 +47,22 @@ impl JsonOutput<'_> {
                 self.to[self.len..self.len + FIELD_PREFIX_BYTES].copy_from_slice(bytes);
                 self.len += lead.len;
             }
-            _ => self.put(&lead.bytes[..lead.len]),
+            _ => self.put_bytes(&lead.bytes[..lead.len]),
         }
     }
 
     #[inline(always)]
-    pub(super) fn number(&mut self, bytes: &[u8]) {
-        self.len += number::write(bytes, &mut self.to[self.len..]);
+    pub(super) fn put_number(&mut self, bytes: &[u8]) {
+        self.len += number::write_decimal(bytes, &mut self.to[self.len..]);
     }
 
     #[inline(never)]
-    pub(super) fn quantity(&mut self, bytes: &[u8]) {
+    pub(super) fn put_quantity(&mut self, bytes: &[u8]) {
         self.len += number::write_quantity(bytes, &mut self.to[self.len..]);
     }
 
     #[inline(always)]
-    pub(super) fn hex(&mut self, bytes: &[u8]) {
+    pub(super) fn put_hex(&mut self, bytes: &[u8]) {
         let to = &mut self.to[self.len..self.len + 2 * bytes.len()];
         // encoding fails only for buffers of another length
         let _ = const_hex::encode_to_slice(bytes, to);

@@ -3,18 +3,18 @@
 
 use std::ops::Range;
 
-use crate::ssz::check::{Elements, Parts};
+use crate::ssz::check::{ContainerFields, VariableElements};
 use crate::ssz::error::SszError;
-use crate::ssz::rlp::{rlp_header, string_prefix, write_prefix};
-use crate::ssz::schema::{Container, Schema};
+use crate::ssz::rlp::{read_rlp_prefix, rlp_string_prefix, write_rlp_prefix};
+use crate::ssz::schema::{ContainerLayout, Schema};
 
 /// Lists in the order of the RLP, and whether their elements are RLP already.
-const PARTS: [(&str, bool); 3] = [("headers", true), ("codes", false), ("state", false)];
+const WITNESS_LISTS: [(&str, bool); 3] = [("headers", true), ("codes", false), ("state", false)];
 
 /// A writer of one execution witness as RLP, prefix by prefix, and its progress.
 #[derive(Debug)]
-pub(super) struct Witness {
-    lists: [List; 3],
+pub(super) struct WitnessWriter {
+    lists: [WitnessList; 3],
     has_keys: bool,
     /// Index of the list that is being written.
     list: usize,
@@ -24,7 +24,7 @@ pub(super) struct Witness {
 
 /// A list of a witness: its position in the SSZ, and the length of its RLP.
 #[derive(Clone, Debug)]
-struct List {
+struct WitnessList {
     range: Range<usize>,
     is_rlp: bool,
     /// Length of the content after the prefix, in bytes.
@@ -38,37 +38,37 @@ pub(super) enum RlpStep {
     Over,
 }
 
-impl Witness {
+impl WitnessWriter {
     /// Creates a writer for a checked value, and returns it with the prefix of the RLP.
     ///
     /// # Errors
     /// The type lacks a field of a witness, or a header is not RLP.
     pub(super) fn new(
         schema: &Schema,
-        container: &Container,
+        container: &ContainerLayout,
         ssz: &[u8],
         range: Range<usize>,
         has_keys: bool,
     ) -> Result<(Self, Vec<u8>), SszError> {
         let at = range.start;
         let parts: Vec<Range<usize>> =
-            Parts::new(schema, container, ssz, range)?.collect::<Result<_, _>>()?;
+            ContainerFields::new(schema, container, ssz, range)?.collect::<Result<_, _>>()?;
         let list = |(name, is_rlp): (&str, bool)| {
-            let part = container.names.find(name.as_bytes());
+            let part = container.names.find_field(name.as_bytes());
             let Some(range) = part.and_then(|part| parts.get(part)) else {
                 return Err(SszError::from_message(
                     at,
                     format!("not a witness: it has no {name}"),
                 ));
             };
-            List::new(ssz, range.clone(), is_rlp).map_err(|error| error.in_field(name))
+            WitnessList::new(ssz, range.clone(), is_rlp).map_err(|error| error.in_field(name))
         };
-        let [headers, codes, state] = PARTS.map(list);
+        let [headers, codes, state] = WITNESS_LISTS.map(list);
         let lists = [headers?, codes?, state?];
         let whole = lists.iter().map(|list| prefix_len(list.len) + list.len);
         let whole = whole.sum::<u64>() + u64::from(has_keys);
         let mut begin = Vec::new();
-        write_prefix(true, whole, &mut begin);
+        write_rlp_prefix(true, whole, &mut begin);
         let witness = Self {
             lists,
             has_keys,
@@ -78,25 +78,25 @@ impl Witness {
         Ok((witness, begin))
     }
 
-    pub(super) fn next(&mut self, ssz: &[u8]) -> Result<RlpStep, SszError> {
+    pub(super) fn next_step(&mut self, ssz: &[u8]) -> Result<RlpStep, SszError> {
         let mut bytes = Vec::new();
         let Some(list) = self.lists.get(self.list) else {
             if !std::mem::take(&mut self.has_keys) {
                 return Ok(RlpStep::Over);
             }
-            write_prefix(true, 0, &mut bytes);
+            write_rlp_prefix(true, 0, &mut bytes);
             return Ok(RlpStep::Bytes(bytes, 0..0));
         };
         let Some(element) = self.element else {
-            write_prefix(true, list.len, &mut bytes);
+            write_rlp_prefix(true, list.len, &mut bytes);
             self.element = Some(0);
             return Ok(RlpStep::Bytes(bytes, 0..0));
         };
-        match Elements::new(ssz, list.range.clone())?.element(element)? {
+        match VariableElements::new(ssz, list.range.clone())?.element_range(element)? {
             Some(range) => {
                 self.element = Some(element + 1);
                 if !list.is_rlp {
-                    bytes = string_prefix(&ssz[range.clone()]).unwrap_or_default();
+                    bytes = rlp_string_prefix(&ssz[range.clone()]).unwrap_or_default();
                 }
                 Ok(RlpStep::Bytes(bytes, range))
             }
@@ -109,25 +109,25 @@ impl Witness {
     }
 }
 
-impl List {
+impl WitnessList {
     fn new(ssz: &[u8], range: Range<usize>, is_rlp: bool) -> Result<Self, SszError> {
-        let elements = Elements::new(ssz, range.clone())?;
+        let elements = VariableElements::new(ssz, range.clone())?;
         let mut len = 0;
         for (n, element) in elements.enumerate() {
             let element = element?;
             let bytes = &ssz[element.clone()];
             len += bytes.len() as u64;
             if is_rlp {
-                let is_list = |item: crate::ssz::rlp::RlpHeader| {
+                let is_list = |item: crate::ssz::rlp::RlpPrefix| {
                     item.is_list && item.len.saturating_add(item.size as u64) == bytes.len() as u64
                 };
-                if !rlp_header(bytes).is_ok_and(|item| item.is_some_and(is_list)) {
+                if !read_rlp_prefix(bytes).is_ok_and(|item| item.is_some_and(is_list)) {
                     return Err(
                         SszError::from_message(element.start, "not the RLP of a list")
                             .in_element(n),
                     );
                 }
-            } else if let Some(prefix) = string_prefix(bytes) {
+            } else if let Some(prefix) = rlp_string_prefix(bytes) {
                 len += prefix.len() as u64;
             }
         }
@@ -137,6 +137,6 @@ impl List {
 
 fn prefix_len(len: u64) -> u64 {
     let mut prefix = Vec::new();
-    write_prefix(true, len, &mut prefix);
+    write_rlp_prefix(true, len, &mut prefix);
     prefix.len() as u64
 }

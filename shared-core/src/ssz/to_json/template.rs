@@ -1,13 +1,17 @@
 //! Writer of containers that fit into the buffer as a whole.
 
 use super::number;
-use super::output::{offset, JsonOutput};
-use crate::ssz::schema::{Literal, ScalarKind, Template, LITERAL};
+use super::output::{checked_offset, JsonOutput};
+use crate::ssz::schema::{JsonTemplate, ScalarKind, TemplateLiteral, MAX_LITERAL_LENGTH};
 
 /// Writes a checked value by its template, if there is room for the longest JSON of its length.
 /// Returns whether it was written.
 #[inline(never)]
-pub(super) fn write(template: &Template, value: &[u8], out: &mut JsonOutput<'_>) -> bool {
+pub(super) fn write_by_template(
+    template: &JsonTemplate,
+    value: &[u8],
+    out: &mut JsonOutput<'_>,
+) -> bool {
     let Some(to) = out.to.get_mut(out.len..) else {
         return false;
     };
@@ -16,39 +20,39 @@ pub(super) fn write(template: &Template, value: &[u8], out: &mut JsonOutput<'_>)
     };
     let mut len = 0;
     for step in &template.steps {
-        len += literal(&step.before, &mut to[len..]);
+        len += copy_literal(&step.before, &mut to[len..]);
         let rest = &value[step.offset..];
         let to = &mut to[len..];
         len += match step.leaf {
-            ScalarKind::Number => number::write(&rest[..8], to),
-            ScalarKind::ByteVector(size) => hex(&rest[..size], to),
-            ScalarKind::Bitvector(bits) => hex(&rest[..bits.div_ceil(8)], to),
+            ScalarKind::Number => number::write_decimal(&rest[..8], to),
+            ScalarKind::ByteVector(size) => write_hex(&rest[..size], to),
+            ScalarKind::Bitvector(bits) => write_hex(&rest[..bits.div_ceil(8)], to),
             ScalarKind::Boolean => {
                 let word: &[u8] = if rest[0] == 0 { b"false" } else { b"true" };
                 to[..word.len()].copy_from_slice(word);
                 word.len()
             }
             ScalarKind::ByteList(_) | ScalarKind::Bitlist(_) => {
-                let end = step.next_offset.map(|next| offset(value, next));
+                let end = step.next_offset.map(|next| checked_offset(value, next));
                 let end = end.unwrap_or(value.len());
-                hex(&value[offset(value, step.offset)..end], to)
+                write_hex(&value[checked_offset(value, step.offset)..end], to)
             }
         };
     }
-    len += literal(&template.end, &mut to[len..]);
+    len += copy_literal(&template.end, &mut to[len..]);
     out.len += len;
     true
 }
 
 #[inline(always)]
-fn literal(literal: &Literal, to: &mut [u8]) -> usize {
+fn copy_literal(literal: &TemplateLiteral, to: &mut [u8]) -> usize {
     // a constant number of bytes is copied faster
-    to[..LITERAL].copy_from_slice(&literal.bytes);
+    to[..MAX_LITERAL_LENGTH].copy_from_slice(&literal.bytes);
     literal.len
 }
 
 #[inline(always)]
-fn hex(bytes: &[u8], to: &mut [u8]) -> usize {
+fn write_hex(bytes: &[u8], to: &mut [u8]) -> usize {
     let len = 2 * bytes.len();
     // encoding fails only for buffers of another length
     let _ = const_hex::encode_to_slice(bytes, &mut to[..len]);

@@ -2,7 +2,7 @@
 //! `{"jsonrpc": "2.0", "id": ..., "result": ...}` of JSON-RPC.
 
 use super::scan::TokenError;
-use crate::ssz::error::{SszErrorKind, Step};
+use crate::ssz::error::{ErrorPathStep, SszErrorKind};
 
 /// The form of the JSON input: the value alone, or an envelope around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,24 +27,24 @@ pub struct EnvelopeFlags {
 }
 
 impl EnvelopeFlags {
-    pub(super) fn slot(&mut self, flag: Flag) -> &mut Option<bool> {
+    pub(super) fn flag_mut(&mut self, flag: EnvelopeFlag) -> &mut Option<bool> {
         match flag {
-            Flag::Optimistic => &mut self.execution_optimistic,
-            Flag::Finalized => &mut self.finalized,
+            EnvelopeFlag::Optimistic => &mut self.execution_optimistic,
+            EnvelopeFlag::Finalized => &mut self.finalized,
         }
     }
 }
 
 /// A member of an envelope of the Beacon API that is `true` or `false`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Flag {
+pub(super) enum EnvelopeFlag {
     Optimistic,
     Finalized,
 }
 
 /// The progress of an envelope whose end is not read yet.
 #[derive(Debug, Default)]
-pub(super) struct Envelope {
+pub(super) struct OpenEnvelope {
     /// Name of the member that contained the value.
     value: Option<&'static str>,
     version: bool,
@@ -54,31 +54,35 @@ pub(super) struct Envelope {
 
 /// The kind of an envelope's member, by its name.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Member {
+pub(super) enum EnvelopeMember {
     Value,
     Version,
     /// A flag: `true` or `false`; other values are ignored.
-    Flag(Flag),
+    Flag(EnvelopeFlag),
     /// An error, or `null`.
     Error,
     Other,
 }
 
-impl Envelope {
-    pub(super) fn member(&mut self, name: &[u8], at: usize) -> Result<Member, TokenError> {
+impl OpenEnvelope {
+    pub(super) fn classify_member(
+        &mut self,
+        name: &[u8],
+        at: usize,
+    ) -> Result<EnvelopeMember, TokenError> {
         self.is_inside = false;
         let value = match name {
             b"data" => "data",
             b"result" => "result",
-            b"error" => return Ok(Member::Error),
-            b"execution_optimistic" => return Ok(Member::Flag(Flag::Optimistic)),
-            b"finalized" => return Ok(Member::Flag(Flag::Finalized)),
+            b"error" => return Ok(EnvelopeMember::Error),
+            b"execution_optimistic" => return Ok(EnvelopeMember::Flag(EnvelopeFlag::Optimistic)),
+            b"finalized" => return Ok(EnvelopeMember::Flag(EnvelopeFlag::Finalized)),
             b"version" if self.version => return Err(TokenError::new(at, "version occurs twice")),
             b"version" => {
                 self.version = true;
-                return Ok(Member::Version);
+                return Ok(EnvelopeMember::Version);
             }
-            _ => return Ok(Member::Other),
+            _ => return Ok(EnvelopeMember::Other),
         };
         if let Some(before) = self.value.replace(value) {
             let why = match before == value {
@@ -88,15 +92,15 @@ impl Envelope {
             return Err(TokenError::new(at, why));
         }
         self.is_inside = true;
-        Ok(Member::Value)
+        Ok(EnvelopeMember::Value)
     }
 
-    pub(super) fn step(&self) -> Option<Step> {
+    pub(super) fn error_path_step(&self) -> Option<ErrorPathStep> {
         let value = self.value.filter(|_| self.is_inside)?;
-        Some(Step::Field(value.into()))
+        Some(ErrorPathStep::Field(value.into()))
     }
 
-    pub(super) fn close(&self) -> Result<(), SszErrorKind> {
+    pub(super) fn check_complete(&self) -> Result<(), SszErrorKind> {
         match self.value {
             Some(_) => Ok(()),
             None => Err(SszErrorKind::NoValue),

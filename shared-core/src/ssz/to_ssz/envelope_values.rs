@@ -1,28 +1,28 @@
 //! Readers of envelopes and unions.
 
-use super::envelope::{Envelope, InputForm, Member};
-use super::frame::Frame;
-use super::hex::HexError;
-use super::names::{find_field, name, shift_error, text, FieldMatch, NameToken};
-use super::scan::{quoted_u64, skip_white, token_kind, TokenError};
-use super::{InputState, NextToken, Target, ToSsz, ValueSkipper};
+use super::envelope::{EnvelopeMember, InputForm, OpenEnvelope};
+use super::frame::OpenFrame;
+use super::hex::InputError;
+use super::names::{find_field, read_member_name, read_text, shift_error, FieldMatch, NameToken};
+use super::scan::{read_quoted_u64, skip_white_space, token_kind, TokenError};
+use super::{InputState, JsonToSsz, NextToken, TargetType, ValueSkipper};
 use crate::ssz::error::SszErrorKind;
-use crate::ssz::schema::{Container, Fork, Kind, Schema, Type};
+use crate::ssz::schema::{ContainerLayout, Fork, Schema, SszType, TypeKind};
 
 /// Returns whether the first name of a text is not the field of that name, but an envelope's
 /// member: an `Attestation` has `data`, too. `None`: the following input is not available yet.
 fn is_envelope_member(
     schema: &Schema,
-    container: &Container,
+    container: &ContainerLayout,
     field: usize,
     bytes: &[u8],
     end: usize,
 ) -> Option<bool> {
     let field = &container.fields[field];
-    let at = skip_white(bytes, end);
+    let at = skip_white_space(bytes, end);
     match &*field.json_name {
         // the name of a fork instead of a number
-        "version" => match text(&bytes[at..]) {
+        "version" => match read_text(&bytes[at..]) {
             Ok(Some((version, _))) => Some(version.parse::<Fork>().is_ok()),
             Ok(None) => None,
             Err(_) => Some(false),
@@ -32,14 +32,14 @@ fn is_envelope_member(
             if *bytes.get(at)? != b'{' {
                 return Some(false);
             }
-            match name(bytes, skip_white(bytes, at + 1), true) {
+            match read_member_name(bytes, skip_white_space(bytes, at + 1), true) {
                 Ok(NameToken::Here { name, .. }) => {
                     let name = name.as_bytes();
                     let is_of_data = match &schema.get(field.ty).kind {
-                        Kind::Container(data) => data.names.find(name).is_some(),
+                        TypeKind::Container(data) => data.names.find_field(name).is_some(),
                         _ => false,
                     };
-                    Some(container.names.find(name).is_some() && !is_of_data)
+                    Some(container.names.find_field(name).is_some() && !is_of_data)
                 }
                 Ok(NameToken::Part) => None,
                 Ok(NameToken::End) | Err(_) => Some(false),
@@ -49,26 +49,26 @@ fn is_envelope_member(
     }
 }
 
-impl<'s> ToSsz<'s> {
+impl<'s> JsonToSsz<'s> {
     /// Reads the first bytes of the input at `at`, and decides whether the value has an envelope.
-    pub(super) fn start(
+    pub(super) fn start_input(
         &mut self,
         form: InputForm,
         bytes: &[u8],
         at: &mut usize,
-    ) -> Result<InputState, HexError> {
+    ) -> Result<InputState, InputError> {
         let Some(first) = bytes.get(*at) else {
             return Ok(InputState::Part);
         };
         let kind = match self.target {
-            Target::Type(ty) => &self.schema.get(ty).kind,
-            Target::Named(..) | Target::Nothing => &Kind::Boolean,
+            TargetType::Type(ty) => &self.schema.get(ty).kind,
+            TargetType::Named(..) | TargetType::Nothing => &TypeKind::Boolean,
         };
         let is_enveloped = match (form, first, kind) {
             (InputForm::Bare, ..) => false,
             (InputForm::Enveloped, ..) => true,
-            (InputForm::Either, b'{', Kind::Container(container)) => {
-                let at = skip_white(bytes, *at + 1);
+            (InputForm::Either, b'{', TypeKind::Container(container)) => {
+                let at = skip_white_space(bytes, *at + 1);
                 match find_field(container, bytes, at, true)? {
                     FieldMatch::Unknown(_) => true,
                     FieldMatch::Field(field, end) => {
@@ -89,38 +89,38 @@ impl<'s> ToSsz<'s> {
                 return Err(TokenError::new(*at, why).into());
             }
             *at += 1;
-            self.open(Frame::Envelope(Envelope::default()))?;
+            self.push_frame(OpenFrame::Envelope(OpenEnvelope::default()))?;
             self.expect = NextToken::Name { or_end: true };
             return Ok(InputState::All);
         }
         let ty = self.target_type(*at)?;
-        self.start_enveloped(ty)?;
+        self.expect_enveloped_value(ty)?;
         Ok(InputState::All)
     }
 
     /// Returns the type of the value, which the envelope's version may have to determine first.
-    fn target_type(&mut self, at: usize) -> Result<&'s Type, HexError> {
+    fn target_type(&mut self, at: usize) -> Result<&'s SszType, InputError> {
         let (preset, name) = match &self.target {
-            Target::Type(ty) => return Ok(self.schema.get(*ty)),
-            Target::Named(preset, name) => (*preset, name),
-            Target::Nothing => return Err(TokenError::new(at, "no type").into()),
+            TargetType::Type(ty) => return Ok(self.schema.get(*ty)),
+            TargetType::Named(preset, name) => (*preset, name),
+            TargetType::Nothing => return Err(TokenError::new(at, "no type").into()),
         };
-        let Some(version) = &self.version else {
+        let Some(version) = &self.envelope_version else {
             return Err(SszErrorKind::NoVersion.into());
         };
         let fork: Fork = version
             .parse()
             .map_err(|unknown| TokenError::new(at, format!("the version {unknown}")))?;
         self.schema = Schema::for_fork(fork, preset);
-        let ty = self.schema.find(name);
+        let ty = self.schema.find_type(name);
         let ty = ty.ok_or_else(|| TokenError::new(at, format!("{fork} has no type {name}")))?;
         Ok(self.schema.get(ty))
     }
 
     /// Sets the value, at its member of the envelope, as the next token.
-    fn start_enveloped(&mut self, ty: &'s Type) -> Result<(), HexError> {
+    fn expect_enveloped_value(&mut self, ty: &'s SszType) -> Result<(), InputError> {
         let place = match ty.size {
-            Some(size) => self.output.zeros(size)?,
+            Some(size) => self.output.append_zeros(size)?,
             None => 0,
         };
         self.expect = NextToken::Value(ty, place);
@@ -134,12 +134,12 @@ impl<'s> ToSsz<'s> {
         bytes: &[u8],
         at: &mut usize,
         or_end: bool,
-    ) -> Result<InputState, HexError> {
-        *at = skip_white(bytes, *at);
-        let (name, end) = match name(bytes, *at, or_end)? {
+    ) -> Result<InputState, InputError> {
+        *at = skip_white_space(bytes, *at);
+        let (name, end) = match read_member_name(bytes, *at, or_end)? {
             NameToken::Here { name, end } => (name, end),
             NameToken::End => {
-                self.close(*at)?;
+                self.close_innermost(*at)?;
                 *at += 1;
                 self.expect = NextToken::Next;
                 return Ok(InputState::All);
@@ -150,8 +150,8 @@ impl<'s> ToSsz<'s> {
             }
         };
         match self.stack.last_mut() {
-            Some(Frame::Envelope(envelope)) => {
-                let is_null = match bytes.get(skip_white(bytes, end)) {
+            Some(OpenFrame::Envelope(envelope)) => {
+                let is_null = match bytes.get(skip_white_space(bytes, end)) {
                     Some(first) => *first == b'n',
                     None if matches!(&*name, "error" | "result") => {
                         self.expect = NextToken::Name { or_end };
@@ -159,13 +159,13 @@ impl<'s> ToSsz<'s> {
                     }
                     None => false,
                 };
-                let member = envelope.member(name.as_bytes(), *at)?;
+                let member = envelope.classify_member(name.as_bytes(), *at)?;
                 // some nodes write a null error next to a result
-                if member == Member::Error && !is_null {
+                if member == EnvelopeMember::Error && !is_null {
                     return Err(SszErrorKind::Error.into());
                 }
-                if let Member::Flag(flag) = member {
-                    let Some(first) = bytes.get(skip_white(bytes, end)) else {
+                if let EnvelopeMember::Flag(flag) = member {
+                    let Some(first) = bytes.get(skip_white_space(bytes, end)) else {
                         self.expect = NextToken::Name { or_end };
                         return Ok(InputState::Part);
                     };
@@ -175,42 +175,42 @@ impl<'s> ToSsz<'s> {
                         _ => None,
                     };
                     if self
-                        .flags
-                        .slot(flag)
+                        .envelope_flags
+                        .flag_mut(flag)
                         .replace(value.unwrap_or_default())
                         .is_some()
                     {
                         return Err(TokenError::new(*at, format!("{name} occurs twice")).into());
                     }
-                    *self.flags.slot(flag) = value;
+                    *self.envelope_flags.flag_mut(flag) = value;
                 }
                 let is_null = is_null && name == "result";
                 *at = end;
                 match member {
-                    Member::Value if matches!(self.target, Target::Nothing) => {
+                    EnvelopeMember::Value if matches!(self.target, TargetType::Nothing) => {
                         self.expect = NextToken::Skip(ValueSkipper::default());
                     }
-                    Member::Value => {
+                    EnvelopeMember::Value => {
                         let ty = self.target_type(*at)?;
-                        if is_null && !matches!(ty.kind, Kind::Optional(_)) {
+                        if is_null && !matches!(ty.kind, TypeKind::Optional(_)) {
                             return Err(SszErrorKind::Null.into());
                         }
-                        self.start_enveloped(ty)?;
+                        self.expect_enveloped_value(ty)?;
                     }
-                    Member::Version => self.expect = NextToken::Version,
-                    Member::Flag(_) | Member::Error | Member::Other => {
+                    EnvelopeMember::Version => self.expect = NextToken::Version,
+                    EnvelopeMember::Flag(_) | EnvelopeMember::Error | EnvelopeMember::Other => {
                         self.expect = NextToken::Skip(ValueSkipper::default());
                     }
                 }
             }
-            Some(Frame::Union(union)) => match &*name {
+            Some(OpenFrame::Union(union)) => match &*name {
                 "selector" if union.chosen.is_some() => {
                     return Err(TokenError::new(*at, "selector occurs twice").into());
                 }
                 "selector" => {
-                    let value = skip_white(bytes, end);
-                    let read =
-                        quoted_u64(&bytes[value..]).map_err(|wrong| shift_error(value, wrong))?;
+                    let value = skip_white_space(bytes, end);
+                    let read = read_quoted_u64(&bytes[value..])
+                        .map_err(|wrong| shift_error(value, wrong))?;
                     let Some((selector, len)) = read else {
                         self.expect = NextToken::Name { or_end };
                         return Ok(InputState::Part);
@@ -227,7 +227,7 @@ impl<'s> ToSsz<'s> {
                         .into());
                     };
                     union.chosen = Some(*ty);
-                    let place = self.output.zeros(1)?;
+                    let place = self.output.append_zeros(1)?;
                     self.output.bytes[place] = *selector;
                     *at = value + len;
                     self.expect = NextToken::Next;
@@ -241,7 +241,7 @@ impl<'s> ToSsz<'s> {
                     };
                     union.has_data = true;
                     *at = end;
-                    self.start_enveloped(self.schema.get(ty))?;
+                    self.expect_enveloped_value(self.schema.get(ty))?;
                 }
                 _ => {
                     *at = end;
@@ -258,11 +258,11 @@ impl<'s> ToSsz<'s> {
         &mut self,
         bytes: &[u8],
         at: &mut usize,
-    ) -> Result<InputState, HexError> {
-        let start = skip_white(bytes, *at);
-        match text(&bytes[start..]).map_err(|wrong| shift_error(start, wrong))? {
+    ) -> Result<InputState, InputError> {
+        let start = skip_white_space(bytes, *at);
+        match read_text(&bytes[start..]).map_err(|wrong| shift_error(start, wrong))? {
             Some((version, len)) => {
-                self.version = Some(version.into_owned());
+                self.envelope_version = Some(version.into_owned());
                 *at = start + len;
                 self.expect = NextToken::Next;
                 Ok(InputState::All)

@@ -1,26 +1,26 @@
 //! Open objects and arrays, whose ends are not read yet.
 
-use super::envelope::Envelope;
-use super::output::Output;
-use crate::ssz::error::{SszErrorKind, Step};
-use crate::ssz::schema::{Container, Kind, Schema, Type, TypeId};
+use super::envelope::OpenEnvelope;
+use super::output::SszOutput;
+use crate::ssz::error::{ErrorPathStep, SszErrorKind};
+use crate::ssz::schema::{ContainerLayout, Schema, SszType, TypeId, TypeKind};
 
 /// An object or array of the input that is open: its end is not read yet.
 #[derive(Debug)]
-pub(super) enum Frame<'s> {
-    Container(Fields<'s>),
-    List(Elements<'s>),
-    Union(Union<'s>),
-    Envelope(Envelope),
+pub(super) enum OpenFrame<'s> {
+    Container(OpenContainer<'s>),
+    List(OpenList<'s>),
+    Union(OpenUnion<'s>),
+    Envelope(OpenEnvelope),
 }
 
 /// Index that stands for no field.
-pub(super) const NONE: usize = usize::MAX;
+pub(super) const NO_FIELD: usize = usize::MAX;
 
 /// The progress of an open container, whose fields may be in any order.
 #[derive(Debug)]
-pub(super) struct Fields<'s> {
-    pub(super) container: &'s Container,
+pub(super) struct OpenContainer<'s> {
+    pub(super) container: &'s ContainerLayout,
     /// Position of its fixed part in the output.
     pub(super) base: usize,
     /// Bit set of the fields that were read.
@@ -37,8 +37,8 @@ pub(super) struct Fields<'s> {
 
 /// The progress of an open list or vector, and the position of its elements in the output.
 #[derive(Debug)]
-pub(super) struct Elements<'s> {
-    pub(super) of: &'s Type,
+pub(super) struct OpenList<'s> {
+    pub(super) of: &'s SszType,
     /// Position of the list in the output.
     pub(super) base: usize,
     pub(super) count: u64,
@@ -46,13 +46,13 @@ pub(super) struct Elements<'s> {
     pub(super) most: u64,
     /// Whether the maximum is also the minimum.
     pub(super) exactly: bool,
-    pub(super) places: ElementPositions,
+    pub(super) places: ElementPlacement,
 }
 
 /// The way in which the elements of an open list or vector are placed in the output: in reserved
 /// room, appended, or appended with offsets.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum ElementPositions {
+pub(super) enum ElementPlacement {
     /// Fixed size in bytes, with reserved room for all elements.
     Made(usize),
     /// Fixed size in bytes, appended one after another.
@@ -63,23 +63,27 @@ pub(super) enum ElementPositions {
 
 /// An open union: `{"selector": ..., "data": ...}`.
 #[derive(Debug)]
-pub(super) struct Union<'s> {
+pub(super) struct OpenUnion<'s> {
     pub(super) options: &'s [(u8, TypeId)],
     /// The type that the selector names.
     pub(super) chosen: Option<TypeId>,
     pub(super) has_data: bool,
 }
 
-impl Fields<'_> {
+impl OpenContainer<'_> {
     /// Adds the optional fields that the object lacks, as empty lists, because the Engine API omits
     /// members that are null. Errors: another field is missing.
     #[cold]
-    fn add_missing_fields(&self, schema: &Schema, output: &mut Output) -> Result<(), SszErrorKind> {
+    fn add_missing_fields(
+        &self,
+        schema: &Schema,
+        output: &mut SszOutput,
+    ) -> Result<(), SszErrorKind> {
         for (n, field) in self.container.fields.iter().enumerate() {
             if self.seen >> n & 1 == 1 {
                 continue;
             }
-            let Kind::Optional(_) = schema.get(field.ty).kind else {
+            let TypeKind::Optional(_) = schema.get(field.ty).kind else {
                 let why = format!("{} is missing", field.json_name);
                 return Err(SszErrorKind::Because(why));
             };
@@ -89,7 +93,7 @@ impl Fields<'_> {
     }
 }
 
-impl Frame<'_> {
+impl OpenFrame<'_> {
     pub(super) fn is_object(&self) -> bool {
         !matches!(self, Self::List(_))
     }
@@ -97,27 +101,31 @@ impl Frame<'_> {
     /// Marks the element or field that was being read as complete.
     pub(super) fn end_value(&mut self) {
         match self {
-            Self::Container(fields) => fields.field = NONE,
+            Self::Container(fields) => fields.field = NO_FIELD,
             Self::Envelope(envelope) => envelope.is_inside = false,
             Self::List(_) | Self::Union(_) => {}
         }
     }
 
     /// Returns the step of an error's path for the element or field that is being read.
-    pub(super) fn step(&self) -> Option<Step> {
+    pub(super) fn error_path_step(&self) -> Option<ErrorPathStep> {
         match self {
             Self::Container(fields) => {
                 let field = fields.container.fields.get(fields.field)?;
-                Some(Step::Field(field.json_name.as_ref().into()))
+                Some(ErrorPathStep::Field(field.json_name.as_ref().into()))
             }
-            Self::List(elements) => elements.count.checked_sub(1).map(Step::Element),
-            Self::Union(union) => union.has_data.then(|| Step::Field("data".into())),
-            Self::Envelope(envelope) => envelope.step(),
+            Self::List(elements) => elements.count.checked_sub(1).map(ErrorPathStep::Element),
+            Self::Union(union) => union.has_data.then(|| ErrorPathStep::Field("data".into())),
+            Self::Envelope(envelope) => envelope.error_path_step(),
         }
     }
 
     /// Ends the object or array in the output. Errors: a field or an element is missing.
-    pub(super) fn close(self, schema: &Schema, output: &mut Output) -> Result<(), SszErrorKind> {
+    pub(super) fn close_frame(
+        self,
+        schema: &Schema,
+        output: &mut SszOutput,
+    ) -> Result<(), SszErrorKind> {
         match self {
             Self::Container(fields) => {
                 let all = u64::MAX >> (64 - fields.container.fields.len());
@@ -132,19 +140,19 @@ impl Frame<'_> {
             }
             Self::List(elements) => {
                 if elements.exactly && elements.count != elements.most {
-                    let Elements { count, most, .. } = elements;
+                    let OpenList { count, most, .. } = elements;
                     return Err(SszErrorKind::Because(format!(
                         "{count} elements, not {most}"
                     )));
                 }
                 match elements.places {
-                    ElementPositions::Variable(list) => output.end_list(list, elements.base),
-                    ElementPositions::Made(_) | ElementPositions::Added(_) => Ok(()),
+                    ElementPlacement::Variable(list) => output.end_list(list, elements.base),
+                    ElementPlacement::Made(_) | ElementPlacement::Added(_) => Ok(()),
                 }
             }
             Self::Union(union) if union.has_data => Ok(()),
             Self::Union(_) => Err(SszErrorKind::Because("data is missing".into())),
-            Self::Envelope(envelope) => envelope.close(),
+            Self::Envelope(envelope) => envelope.check_complete(),
         }
     }
 }

@@ -1,13 +1,13 @@
 //! Strings of bytes: `0x` and hex digits of either case.
 
-use super::output::Output;
-use super::scan::{not_a_string, TokenError};
-use super::skip::escaped;
+use super::output::SszOutput;
+use super::scan::{not_a_string_error, TokenError};
+use super::skip::decode_escape;
 use crate::ssz::error::SszErrorKind;
 
 /// Number of bytes that are allocated at a time, so that they are in the processor's cache when
 /// they are written.
-const BLOCK: usize = 1 << 14;
+const ALLOCATION_BLOCK: usize = 1 << 14;
 
 /// The position of the output to which the next decoded bytes are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,33 +20,33 @@ pub(super) enum WritePosition {
 
 /// The progress of a string of hex digits that arrives in pieces, or in an unusual notation.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Hex {
-    place: WritePosition,
+pub(super) struct HexReader {
+    write_position: WritePosition,
     /// Maximum number of bytes.
     most: u64,
     /// Number of bytes that were read.
-    count: u64,
+    decoded_bytes: u64,
     /// Number of bytes of the prefix `"0x` that were read.
     begun: usize,
     /// The first digit of the next byte.
     half: Option<u8>,
 }
 
-const PREFIX: &[u8; 3] = b"\"0x";
+const HEX_PREFIX: &[u8; 3] = b"\"0x";
 
 /// The reason why the input is rejected: an invalid token, or a value that breaks a rule of SSZ.
-pub(super) enum HexError {
+pub(super) enum InputError {
     Wrong(TokenError),
     Refused(SszErrorKind),
 }
 
-impl From<TokenError> for HexError {
+impl From<TokenError> for InputError {
     fn from(wrong: TokenError) -> Self {
         Self::Wrong(wrong)
     }
 }
 
-impl From<SszErrorKind> for HexError {
+impl From<SszErrorKind> for InputError {
     fn from(problem: SszErrorKind) -> Self {
         Self::Refused(problem)
     }
@@ -55,41 +55,41 @@ impl From<SszErrorKind> for HexError {
 /// Reads a complete string of exactly `to.len()` bytes in the usual notation. Returns the length of
 /// its token, or `None` if the slow path must read it.
 #[inline(always)]
-pub(super) fn read_exact(bytes: &[u8], to: &mut [u8]) -> Option<usize> {
-    let inner = bytes.strip_prefix(PREFIX)?;
-    let len = digits(inner, to)?;
-    (inner.get(len) == Some(&b'"')).then_some(PREFIX.len() + len + 1)
+pub(super) fn read_exact_hex(bytes: &[u8], to: &mut [u8]) -> Option<usize> {
+    let inner = bytes.strip_prefix(HEX_PREFIX)?;
+    let len = decode_exact_digits(inner, to)?;
+    (inner.get(len) == Some(&b'"')).then_some(HEX_PREFIX.len() + len + 1)
 }
 
 /// Decodes the digits of exactly `to.len()` bytes; `None` if there are too few, or others than hex
 /// digits.
 #[inline(always)]
-pub(super) fn digits(bytes: &[u8], to: &mut [u8]) -> Option<usize> {
+pub(super) fn decode_exact_digits(bytes: &[u8], to: &mut [u8]) -> Option<usize> {
     let digits = bytes.get(..2 * to.len())?;
-    decode(digits, to).then_some(digits.len())
+    decode_digits(digits, to).then_some(digits.len())
 }
 
 /// Reads a complete string of at most `most` bytes, and appends them. Returns the length of its
 /// token, or `None` if the slow path must read it.
 #[inline(always)]
-pub(super) fn read_string(
+pub(super) fn read_hex_string(
     bytes: &[u8],
     most: u64,
-    output: &mut Output,
+    output: &mut SszOutput,
 ) -> Result<Option<usize>, SszErrorKind> {
-    let Some(inner) = bytes.strip_prefix(PREFIX) else {
+    let Some(inner) = bytes.strip_prefix(HEX_PREFIX) else {
         return Ok(None);
     };
-    let len = digits_to_quote(inner, most, output)?;
-    Ok(len.map(|len| PREFIX.len() + len + 1))
+    let len = decode_digits_to_quote(inner, most, output)?;
+    Ok(len.map(|len| HEX_PREFIX.len() + len + 1))
 }
 
 /// Reads digits up to a quote, and appends their bytes.
 #[inline(always)]
-pub(super) fn digits_to_quote(
+pub(super) fn decode_digits_to_quote(
     bytes: &[u8],
     most: u64,
-    output: &mut Output,
+    output: &mut SszOutput,
 ) -> Result<Option<usize>, SszErrorKind> {
     let Some(len) = memchr::memchr(b'"', bytes) else {
         return Ok(None);
@@ -98,7 +98,7 @@ pub(super) fn digits_to_quote(
         return Ok(None);
     }
     let start = output.len();
-    Ok(match append(&bytes[..len], output)? {
+    Ok(match append_decoded(&bytes[..len], output)? {
         true => Some(len),
         false => {
             output.bytes.truncate(start);
@@ -108,11 +108,11 @@ pub(super) fn digits_to_quote(
 }
 
 /// Decodes and appends digits. Returns whether all of them are hex digits.
-fn append(digits: &[u8], output: &mut Output) -> Result<bool, SszErrorKind> {
-    output.reserve(digits.len() / 2)?;
-    for block in digits.chunks(2 * BLOCK) {
-        let at = output.zeros(block.len() / 2)?;
-        if !decode(block, &mut output.bytes[at..]) {
+fn append_decoded(digits: &[u8], output: &mut SszOutput) -> Result<bool, SszErrorKind> {
+    output.reserve_bytes(digits.len() / 2)?;
+    for block in digits.chunks(2 * ALLOCATION_BLOCK) {
+        let at = output.append_zeros(block.len() / 2)?;
+        if !decode_digits(block, &mut output.bytes[at..]) {
             return Ok(false);
         }
     }
@@ -120,50 +120,50 @@ fn append(digits: &[u8], output: &mut Output) -> Result<bool, SszErrorKind> {
 }
 
 #[inline(always)]
-fn decode(digits: &[u8], to: &mut [u8]) -> bool {
+fn decode_digits(digits: &[u8], to: &mut [u8]) -> bool {
     // the decoder would accept "0x" as a prefix
     digits.get(1) != Some(&b'x') && const_hex::decode_to_slice(digits, to).is_ok()
 }
 
-impl Hex {
+impl HexReader {
     pub(super) fn new(place: WritePosition, most: u64) -> Self {
         Self {
-            place,
+            write_position: place,
             most,
-            count: 0,
+            decoded_bytes: 0,
             begun: 0,
             half: None,
         }
     }
 
-    pub(super) fn place(&self) -> WritePosition {
-        self.place
+    pub(super) fn write_position(&self) -> WritePosition {
+        self.write_position
     }
 
     /// Returns the number of bytes that were decoded.
-    pub(super) fn count(&self) -> u64 {
-        self.count
+    pub(super) fn decoded_bytes(&self) -> u64 {
+        self.decoded_bytes
     }
 
     /// Whether the first digit of a byte was read, and the second was not.
-    pub(super) fn is_half(&self) -> bool {
+    pub(super) fn has_half_byte(&self) -> bool {
         self.half.is_some()
     }
 
     /// Continues to read at `at`. Returns the end of the input that was read, and whether the
     /// string ended.
-    pub(super) fn read(
+    pub(super) fn read_more(
         &mut self,
         bytes: &[u8],
         mut at: usize,
-        output: &mut Output,
-    ) -> Result<(usize, bool), HexError> {
+        output: &mut SszOutput,
+    ) -> Result<(usize, bool), InputError> {
         loop {
             let Some(first) = bytes.get(at) else {
                 return Ok((at, false));
             };
             if self.begun == 0 && *first != b'"' {
-                return Err(TokenError::new(at, not_a_string(*first)).into());
+                return Err(TokenError::new(at, not_a_string_error(*first)).into());
             }
             if self.begun == 0 {
                 self.begun = 1;
@@ -172,7 +172,7 @@ impl Hex {
             }
             let rest = &bytes[at..];
             match first {
-                b'"' if self.begun < PREFIX.len() => {
+                b'"' if self.begun < HEX_PREFIX.len() => {
                     return Err(TokenError::new(at, "0x is missing before the digits").into());
                 }
                 b'"' if self.half.is_some() => {
@@ -180,21 +180,21 @@ impl Hex {
                 }
                 b'"' => return Ok((at + 1, true)),
                 b'\\' => {
-                    let unit = escaped(rest).map_err(|why| TokenError::new(at, why))?;
+                    let unit = decode_escape(rest).map_err(|why| TokenError::new(at, why))?;
                     let Some((unit, len)) = unit else {
                         return Ok((at, false));
                     };
                     let plain = u8::try_from(unit).unwrap_or(0);
-                    self.digits(&[plain], at, output)?;
+                    self.read_digits(&[plain], at, output)?;
                     at += len;
                 }
-                _ if self.begun < PREFIX.len() => {
-                    self.digits(&bytes[at..=at], at, output)?;
+                _ if self.begun < HEX_PREFIX.len() => {
+                    self.read_digits(&bytes[at..=at], at, output)?;
                     at += 1;
                 }
                 _ => {
                     let len = memchr::memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
-                    self.digits(&rest[..len], at, output)?;
+                    self.read_digits(&rest[..len], at, output)?;
                     at += len;
                 }
             }
@@ -203,15 +203,15 @@ impl Hex {
 
     /// Decodes a part of the string's digits, which may begin or end between the two digits of a
     /// byte.
-    fn digits(
+    fn read_digits(
         &mut self,
         mut digits: &[u8],
         mut at: usize,
-        output: &mut Output,
-    ) -> Result<(), HexError> {
-        if self.begun < PREFIX.len() {
+        output: &mut SszOutput,
+    ) -> Result<(), InputError> {
+        if self.begun < HEX_PREFIX.len() {
             // one digit at a time
-            if digits[0] != PREFIX[self.begun] {
+            if digits[0] != HEX_PREFIX[self.begun] {
                 return Err(TokenError::new(at, "0x is missing before the digits").into());
             }
             self.begun += 1;
@@ -219,16 +219,16 @@ impl Hex {
         }
         if let (Some(half), Some((first, rest))) = (self.half, digits.split_first()) {
             let mut byte = [0];
-            if !decode(&[half, *first], &mut byte) {
+            if !decode_digits(&[half, *first], &mut byte) {
                 return Err(TokenError::new(at, "not a hexadecimal digit").into());
             }
             self.half = None;
-            self.put(&[half, *first], at + 1, output)?;
+            self.put_digits(&[half, *first], at + 1, output)?;
             digits = rest;
             at += 1;
         }
         let pairs = digits.len() & !1;
-        self.put(&digits[..pairs], at + pairs, output)?;
+        self.put_digits(&digits[..pairs], at + pairs, output)?;
         if let Some(last) = digits.get(pairs) {
             if !last.is_ascii_hexdigit() {
                 return Err(TokenError::new(at + pairs, "not a hexadecimal digit").into());
@@ -240,19 +240,25 @@ impl Hex {
 
     /// Decodes pairs of digits, which end before `end`. The first digit may have been in the
     /// previous piece.
-    fn put(&mut self, digits: &[u8], end: usize, output: &mut Output) -> Result<(), HexError> {
+    fn put_digits(
+        &mut self,
+        digits: &[u8],
+        end: usize,
+        output: &mut SszOutput,
+    ) -> Result<(), InputError> {
         let at = |digit: usize| end + digit - digits.len();
         let count = digits.len() / 2;
-        let allowed = usize::try_from(self.most - self.count).map_or(count, |most| most.min(count));
+        let allowed =
+            usize::try_from(self.most - self.decoded_bytes).map_or(count, |most| most.min(count));
         let (digits, more) = digits.split_at(2 * allowed);
-        let is_hex = match self.place {
-            WritePosition::End => append(digits, output)?,
+        let is_hex = match self.write_position {
+            WritePosition::End => append_decoded(digits, output)?,
             WritePosition::At(place) => {
-                let place = place + self.count as usize;
-                decode(digits, &mut output.bytes[place..place + allowed])
+                let place = place + self.decoded_bytes as usize;
+                decode_digits(digits, &mut output.bytes[place..place + allowed])
             }
         };
-        self.count += allowed as u64;
+        self.decoded_bytes += allowed as u64;
         let next = more.get(..2).unwrap_or_default();
         let looked_at = if is_hex { next } else { digits };
         let before = if is_hex { digits.len() } else { 0 };

@@ -1,26 +1,28 @@
 //! Reader of members: fields and elements, one after another.
 
-use super::frame::{ElementPositions, Frame, NONE};
-use super::hex::HexError;
+use super::frame::{ElementPlacement, OpenFrame, NO_FIELD};
+use super::hex::InputError;
 use super::names::{find_field, FieldMatch};
-use super::scan::{skip_white, TokenError};
+use super::scan::{skip_white_space, TokenError};
 use super::value::ReadProgress;
-use super::{InputState, MemberStep, NextToken, ToSsz, ValueSkipper};
+use super::{InputState, JsonToSsz, NextMemberToken, NextToken, ValueSkipper};
 use crate::ssz::error::SszErrorKind;
 
-impl ToSsz<'_> {
+impl JsonToSsz<'_> {
     /// Reads names and values of an open container until a value must be opened, or the input ends.
-    pub(super) fn names(
+    pub(super) fn read_fields(
         &mut self,
         bytes: &[u8],
         at: &mut usize,
         mut or_end: bool,
-    ) -> Result<MemberStep, HexError> {
+    ) -> Result<NextMemberToken, InputError> {
         loop {
-            let Some(Frame::Container(frame)) = self.stack.last_mut() else {
-                return self.read_member(bytes, at, or_end).map(MemberStep::Stored);
+            let Some(OpenFrame::Container(frame)) = self.stack.last_mut() else {
+                return self
+                    .read_member(bytes, at, or_end)
+                    .map(NextMemberToken::Stored);
             };
-            *at = skip_white(bytes, *at);
+            *at = skip_white_space(bytes, *at);
             let container = frame.container;
             let field = match container.names.match_key(frame.next, &bytes[*at..]) {
                 Some(len) => {
@@ -33,19 +35,19 @@ impl ToSsz<'_> {
                         field
                     }
                     FieldMatch::Unknown(end) => {
-                        frame.field = NONE;
+                        frame.field = NO_FIELD;
                         *at = end;
                         self.expect = NextToken::Skip(ValueSkipper::default());
-                        return Ok(MemberStep::Stored(InputState::All));
+                        return Ok(NextMemberToken::Stored(InputState::All));
                     }
                     FieldMatch::End => {
-                        self.close(*at)?;
+                        self.close_innermost(*at)?;
                         *at += 1;
-                        return Ok(MemberStep::Next);
+                        return Ok(NextMemberToken::Next);
                     }
                     FieldMatch::Part => {
                         self.expect = NextToken::Name { or_end };
-                        return Ok(MemberStep::Stored(InputState::Part));
+                        return Ok(NextMemberToken::Stored(InputState::Part));
                     }
                 },
             };
@@ -62,41 +64,41 @@ impl ToSsz<'_> {
             if ty.size.is_none() {
                 self.output.begin_field(field)?;
             }
-            *at = skip_white(bytes, *at);
+            *at = skip_white_space(bytes, *at);
             if let Some(inside) = self
-                .value(ty, place, bytes, at)?
+                .read_value(ty, place, bytes, at)?
                 .match_expected_field(bytes, at)
             {
                 return Ok(inside);
             }
-            if let Some(Frame::Container(frame)) = self.stack.last_mut() {
-                frame.field = NONE;
+            if let Some(OpenFrame::Container(frame)) = self.stack.last_mut() {
+                frame.field = NO_FIELD;
             }
             or_end = false;
         }
     }
 
     /// Reads the elements of an open list or vector until one must be opened, or the input ends.
-    pub(super) fn elements(
+    pub(super) fn read_elements(
         &mut self,
         bytes: &[u8],
         at: &mut usize,
         mut or_end: bool,
-    ) -> Result<MemberStep, HexError> {
+    ) -> Result<NextMemberToken, InputError> {
         loop {
-            let Some(Frame::List(frame)) = self.stack.last_mut() else {
-                return Ok(MemberStep::Stored(InputState::Part));
+            let Some(OpenFrame::List(frame)) = self.stack.last_mut() else {
+                return Ok(NextMemberToken::Stored(InputState::Part));
             };
-            *at = skip_white(bytes, *at);
+            *at = skip_white_space(bytes, *at);
             match bytes.get(*at) {
                 None => {
                     self.expect = NextToken::Element { or_end };
-                    return Ok(MemberStep::Stored(InputState::Part));
+                    return Ok(NextMemberToken::Stored(InputState::Part));
                 }
                 Some(b']') if or_end => {
-                    self.close(*at)?;
+                    self.close_innermost(*at)?;
                     *at += 1;
-                    return Ok(MemberStep::Next);
+                    return Ok(NextMemberToken::Next);
                 }
                 Some(_) => {}
             }
@@ -108,16 +110,16 @@ impl ToSsz<'_> {
             }
             let of = frame.of;
             let place = match frame.places {
-                ElementPositions::Made(size) => frame.base + frame.count as usize * size,
-                ElementPositions::Added(size) => self.output.zeros(size)?,
-                ElementPositions::Variable(_) => {
+                ElementPlacement::Made(size) => frame.base + frame.count as usize * size,
+                ElementPlacement::Added(size) => self.output.append_zeros(size)?,
+                ElementPlacement::Variable(_) => {
                     self.output.begin_element()?;
                     0
                 }
             };
             frame.count += 1;
             if let Some(inside) = self
-                .value(of, place, bytes, at)?
+                .read_value(of, place, bytes, at)?
                 .match_expected_field(bytes, at)
             {
                 return Ok(inside);
@@ -127,11 +129,11 @@ impl ToSsz<'_> {
     }
 
     /// Ends the innermost open object or array, whose bracket was read.
-    pub(super) fn close(&mut self, at: usize) -> Result<(), HexError> {
+    pub(super) fn close_innermost(&mut self, at: usize) -> Result<(), InputError> {
         match self
             .stack
             .pop()
-            .map(|frame| frame.close(self.schema, &mut self.output))
+            .map(|frame| frame.close_frame(self.schema, &mut self.output))
         {
             None | Some(Ok(())) => Ok(()),
             Some(Err(SszErrorKind::Because(why))) => Err(TokenError::new(at, why).into()),
@@ -144,15 +146,15 @@ impl ReadProgress {
     /// Returns the next step after a value, or `None` if a comma was read and another field or
     /// element follows.
     #[inline(always)]
-    fn match_expected_field(self, bytes: &[u8], at: &mut usize) -> Option<MemberStep> {
+    fn match_expected_field(self, bytes: &[u8], at: &mut usize) -> Option<NextMemberToken> {
         match self {
             Self::Whole => {}
             Self::Opened(inside) => return Some(inside),
-            Self::Part => return Some(MemberStep::Stored(InputState::Part)),
+            Self::Part => return Some(NextMemberToken::Stored(InputState::Part)),
         }
-        *at = skip_white(bytes, *at);
+        *at = skip_white_space(bytes, *at);
         if bytes.get(*at) != Some(&b',') {
-            return Some(MemberStep::Next);
+            return Some(NextMemberToken::Next);
         }
         *at += 1;
         None

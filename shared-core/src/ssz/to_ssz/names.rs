@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use super::scan::{not_a_string, skip_white, string, TokenError};
-use super::skip::escaped;
-use crate::ssz::schema::Container;
+use super::scan::{not_a_string_error, skip_white_space, string_end, TokenError};
+use super::skip::decode_escape;
+use crate::ssz::schema::ContainerLayout;
 
 /// The result of reading a member's name and its colon.
 pub(super) enum NameToken<'t> {
@@ -27,13 +27,13 @@ pub(super) enum FieldMatch {
 }
 
 pub(super) fn find_field(
-    container: &Container,
+    container: &ContainerLayout,
     bytes: &[u8],
     at: usize,
     or_end: bool,
 ) -> Result<FieldMatch, TokenError> {
-    Ok(match name(bytes, at, or_end)? {
-        NameToken::Here { name, end } => match container.names.find(name.as_bytes()) {
+    Ok(match read_member_name(bytes, at, or_end)? {
+        NameToken::Here { name, end } => match container.names.find_field(name.as_bytes()) {
             Some(field) => FieldMatch::Field(field, end),
             None => FieldMatch::Unknown(end),
         },
@@ -43,7 +43,11 @@ pub(super) fn find_field(
 }
 
 /// Reads a member's name and its colon at `at`; with `or_end` the object may end there instead.
-pub(super) fn name(bytes: &[u8], at: usize, or_end: bool) -> Result<NameToken<'_>, TokenError> {
+pub(super) fn read_member_name(
+    bytes: &[u8],
+    at: usize,
+    or_end: bool,
+) -> Result<NameToken<'_>, TokenError> {
     let rest = &bytes[at..];
     match rest.first() {
         None => return Ok(NameToken::Part),
@@ -51,10 +55,10 @@ pub(super) fn name(bytes: &[u8], at: usize, or_end: bool) -> Result<NameToken<'_
         Some(b'}') if or_end => return Ok(NameToken::End),
         Some(_) => return Err(TokenError::new(at, "expected a name")),
     }
-    let Some((name, len)) = text(rest).map_err(|wrong| shift_error(at, wrong))? else {
+    let Some((name, len)) = read_text(rest).map_err(|wrong| shift_error(at, wrong))? else {
         return Ok(NameToken::Part);
     };
-    let colon = skip_white(bytes, at + len);
+    let colon = skip_white_space(bytes, at + len);
     match bytes.get(colon) {
         None => Ok(NameToken::Part),
         Some(b':') => Ok(NameToken::Here {
@@ -67,13 +71,13 @@ pub(super) fn name(bytes: &[u8], at: usize, or_end: bool) -> Result<NameToken<'_
 
 /// Reads a complete string, and returns its content with the length of its token; `None` if its end
 /// is missing.
-pub(super) fn text(bytes: &[u8]) -> Result<Option<(Cow<'_, str>, usize)>, TokenError> {
+pub(super) fn read_text(bytes: &[u8]) -> Result<Option<(Cow<'_, str>, usize)>, TokenError> {
     match bytes.first() {
         None => return Ok(None),
         Some(b'"') => {}
-        Some(other) => return Err(TokenError::new(0, not_a_string(*other))),
+        Some(other) => return Err(TokenError::new(0, not_a_string_error(*other))),
     }
-    let Some((len, escapes)) = string(bytes) else {
+    let Some((len, escapes)) = string_end(bytes) else {
         return Ok(None);
     };
     let token = &bytes[..len];
@@ -102,7 +106,7 @@ pub(super) enum TokenLength {
 
 /// Reads a string up to `most` bytes: the whole string, or a prefix of at
 /// least `most` bytes.
-pub(super) fn text_prefix(
+pub(super) fn read_text_prefix(
     bytes: &[u8],
     most: u64,
 ) -> Result<Option<(Cow<'_, str>, TokenLength)>, TokenError> {
@@ -110,7 +114,7 @@ pub(super) fn text_prefix(
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     let longest = most.saturating_mul(6).saturating_add(16);
     let looked_at = &bytes[..bytes.len().min(longest)];
-    if let Some((text, len)) = text(looked_at)? {
+    if let Some((text, len)) = read_text(looked_at)? {
         return Ok(Some((text, TokenLength::Whole(len))));
     }
     if bytes.len() < longest {
@@ -119,7 +123,7 @@ pub(super) fn text_prefix(
     let mut end = 1;
     while let Some([first, ..]) = looked_at.get(end..) {
         let unit = |at: usize| match looked_at.get(at..) {
-            Some(rest @ [b'\\', ..]) => escaped(rest).map_err(|why| TokenError::new(at, why)),
+            Some(rest @ [b'\\', ..]) => decode_escape(rest).map_err(|why| TokenError::new(at, why)),
             _ => Ok(None),
         };
         if *first != b'\\' {
@@ -148,7 +152,7 @@ pub(super) fn text_prefix(
     }
 }
 
-pub(super) fn literal(
+pub(super) fn match_literal(
     bytes: &[u8],
     literal: &[u8],
     at: usize,

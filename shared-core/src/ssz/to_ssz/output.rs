@@ -6,9 +6,9 @@
 
 use std::ops::Range;
 
-use super::parts::{Parts, PartsMove};
+use super::parts::{DeferredMove, SszParts};
 use crate::ssz::error::SszErrorKind;
-use crate::ssz::schema::OFFSET;
+use crate::ssz::schema::OFFSET_LENGTH;
 
 /// Minimum length of parts that are not moved, in bytes.
 const MIN_UNMOVED_BYTES: usize = 1 << 20;
@@ -18,10 +18,10 @@ const MIN_COUNTED_BYTES: usize = 64 << 10;
 
 /// The buffer of the SSZ that is written so far, with the positions that its offsets will need.
 #[derive(Debug, Default)]
-pub(super) struct Output {
+pub(super) struct SszOutput {
     pub(super) bytes: Vec<u8>,
     /// Deferred moves, each after the moves within its parts.
-    moves: Vec<PartsMove>,
+    moves: Vec<DeferredMove>,
     /// Positions of the elements of open lists, the innermost list last.
     starts: Vec<u32>,
     /// Fields of open containers in the order of the input, with their positions, the innermost
@@ -29,25 +29,25 @@ pub(super) struct Output {
     arrivals: Vec<(usize, u32)>,
 }
 
-impl Output {
+impl SszOutput {
     pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }
 
     /// Returns the number of bytes that the offsets of open lists will take.
-    pub(super) fn offsets(&self) -> usize {
-        self.starts.len() * OFFSET
+    pub(super) fn pending_offset_bytes(&self) -> usize {
+        self.starts.len() * OFFSET_LENGTH
     }
 
     /// Returns the number of bytes of memory that the output occupies. Memory that was never
     /// written is not counted.
-    pub(super) fn room(&self) -> usize {
+    pub(super) fn occupied_memory(&self) -> usize {
         let written_to = self.bytes.len().saturating_mul(2).max(MIN_COUNTED_BYTES);
         self.bytes.capacity().min(written_to) + self.starts.capacity() * size_of::<u32>()
     }
 
     /// Reserves memory for `more` bytes after those that are written. Errors: memory is refused.
-    pub(super) fn reserve(&mut self, more: usize) -> Result<(), SszErrorKind> {
+    pub(super) fn reserve_bytes(&mut self, more: usize) -> Result<(), SszErrorKind> {
         if self.bytes.capacity() - self.bytes.len() >= more {
             return Ok(());
         }
@@ -58,15 +58,15 @@ impl Output {
 
     /// Appends `count` zero bytes to be overwritten, and returns their position.
     #[inline(always)]
-    pub(super) fn zeros(&mut self, count: usize) -> Result<usize, SszErrorKind> {
+    pub(super) fn append_zeros(&mut self, count: usize) -> Result<usize, SszErrorKind> {
         let at = self.len();
-        self.reserve(count)?;
+        self.reserve_bytes(count)?;
         self.bytes.resize(at + count, 0);
         Ok(at)
     }
 
     /// Returns the position of the end, as an offset of 32 bits. Errors: the SSZ is too long.
-    fn position(&self) -> Result<u32, SszErrorKind> {
+    fn end_offset(&self) -> Result<u32, SszErrorKind> {
         u32::try_from(self.len())
             .map_err(|_| SszErrorKind::Because("too long for offsets of 32 bits".into()))
     }
@@ -80,7 +80,7 @@ impl Output {
     /// Records the end of the output as the beginning of the open list's next element.
     #[inline(always)]
     pub(super) fn begin_element(&mut self) -> Result<(), SszErrorKind> {
-        let position = self.position()?;
+        let position = self.end_offset()?;
         if self.starts.len() == self.starts.capacity() {
             let bytes = self.starts.len() * size_of::<u32>();
             let refused = |_| SszErrorKind::NoMemory(bytes);
@@ -92,21 +92,21 @@ impl Output {
 
     /// Ends the list that began at `base`, and writes its offsets before it.
     pub(super) fn end_list(&mut self, list: usize, base: usize) -> Result<(), SszErrorKind> {
-        let offsets = (self.starts.len() - list) * OFFSET;
-        let end = self.zeros(offsets)?;
+        let offsets = (self.starts.len() - list) * OFFSET_LENGTH;
+        let end = self.append_zeros(offsets)?;
         let table = match end - base < MIN_UNMOVED_BYTES {
             true => {
                 self.bytes.copy_within(base..end, base + offsets);
                 base
             }
             false => {
-                let all = self.position()?;
-                self.defer([end as u32..all, base as u32..end as u32])?;
+                let all = self.end_offset()?;
+                self.defer_move([end as u32..all, base as u32..end as u32])?;
                 end
             }
         };
-        self.position()?;
-        let slots = self.bytes[table..].chunks_exact_mut(OFFSET);
+        self.end_offset()?;
+        let slots = self.bytes[table..].chunks_exact_mut(OFFSET_LENGTH);
         for (slot, start) in slots.zip(self.starts.drain(list..)) {
             let offset = start as usize - base + offsets;
             slot.copy_from_slice(&(offset as u32).to_le_bytes());
@@ -123,7 +123,7 @@ impl Output {
     /// Records the end of the output as the beginning of a variable-size field of the open
     /// container.
     pub(super) fn begin_field(&mut self, field: usize) -> Result<(), SszErrorKind> {
-        let position = self.position()?;
+        let position = self.end_offset()?;
         let refused = |_| SszErrorKind::NoMemory(size_of::<(usize, u32)>());
         self.arrivals.try_reserve(1).map_err(refused)?;
         self.arrivals.push((field, position));
@@ -138,7 +138,7 @@ impl Output {
         base: usize,
         slot: impl Fn(usize) -> usize,
     ) -> Result<(), SszErrorKind> {
-        let mut end = self.position()?;
+        let mut end = self.end_offset()?;
         let arrivals = &mut self.arrivals[container..];
         if !arrivals.is_sorted() {
             let first = arrivals[0].1;
@@ -146,7 +146,7 @@ impl Output {
                 sort_in_place(&mut self.bytes, arrivals, end);
             } else {
                 let parts = sort_deferred(arrivals, end)?;
-                self.defer(parts)?;
+                self.defer_move(parts)?;
             }
         }
         for (field, start) in self.arrivals.drain(container..).rev() {
@@ -154,22 +154,22 @@ impl Output {
             end = start;
             let at = base + slot(field);
             let offset = end - base as u32;
-            self.bytes[at..at + OFFSET].copy_from_slice(&offset.to_le_bytes());
+            self.bytes[at..at + OFFSET_LENGTH].copy_from_slice(&offset.to_le_bytes());
         }
         Ok(())
     }
 
     /// Records the order of adjacent long parts, which are not moved.
-    fn defer(&mut self, parts: impl Into<Vec<Range<u32>>>) -> Result<(), SszErrorKind> {
-        let refused = |_| SszErrorKind::NoMemory(size_of::<PartsMove>());
+    fn defer_move(&mut self, parts: impl Into<Vec<Range<u32>>>) -> Result<(), SszErrorKind> {
+        let refused = |_| SszErrorKind::NoMemory(size_of::<DeferredMove>());
         self.moves.try_reserve(1).map_err(refused)?;
-        self.moves.push(PartsMove(parts.into()));
+        self.moves.push(DeferredMove(parts.into()));
         Ok(())
     }
 
     /// Ends the output, and returns the SSZ with the order of its parts.
-    pub(super) fn end(self) -> Parts {
-        Parts::new(self.bytes, self.moves)
+    pub(super) fn into_parts(self) -> SszParts {
+        SszParts::new(self.bytes, self.moves)
     }
 }
 
@@ -234,9 +234,9 @@ mod tests {
         let texts: [[&str; 3]; 3] = [["a", "bb", "ccc"], ["", "bb", "ccc"], ["aaa", "", ""]];
         for order in orders {
             for text in texts {
-                let mut output = Output::default();
+                let mut output = SszOutput::default();
                 output.bytes.extend(b"before");
-                let base = output.zeros(12).unwrap();
+                let base = output.append_zeros(12).unwrap();
                 let fields = output.begin_container();
                 for field in order {
                     output.begin_field(field).unwrap();
@@ -258,20 +258,23 @@ mod tests {
 
     #[test]
     fn empty_elements_are_counted_by_their_offsets() {
-        let mut output = Output::default();
+        let mut output = SszOutput::default();
         let list = output.begin_list();
         for count in 1..=1000 {
             output.begin_element().unwrap();
-            assert_eq!((output.len(), output.offsets()), (0, 4 * count));
-            assert!(output.room() >= 4 * count);
+            assert_eq!(
+                (output.len(), output.pending_offset_bytes()),
+                (0, 4 * count)
+            );
+            assert!(output.occupied_memory() >= 4 * count);
         }
         output.end_list(list, 0).unwrap();
-        assert_eq!((output.len(), output.offsets()), (4000, 0));
+        assert_eq!((output.len(), output.pending_offset_bytes()), (4000, 0));
     }
 
     #[test]
     fn offsets_of_nested_lists_are_written() {
-        let mut output = Output::default();
+        let mut output = SszOutput::default();
         let outer = output.begin_list();
         for inner in [&["ab", "c"][..], &[], &[""]] {
             output.begin_element().unwrap();

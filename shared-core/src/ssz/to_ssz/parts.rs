@@ -4,25 +4,25 @@ use std::ops::Range;
 
 /// A move that is left to do: adjacent parts, in the order in which the SSZ must have them.
 #[derive(Clone, Debug)]
-pub(super) struct PartsMove(pub(super) Vec<Range<u32>>);
+pub(super) struct DeferredMove(pub(super) Vec<Range<u32>>);
 
 /// SSZ in one buffer, in parts that may be out of order.
 #[derive(Debug, Default)]
-pub struct Parts {
+pub struct SszParts {
     bytes: Vec<u8>,
     /// Deferred moves, each after the moves within its parts.
-    moves: Vec<PartsMove>,
+    moves: Vec<DeferredMove>,
 }
 
-impl From<Vec<u8>> for Parts {
+impl From<Vec<u8>> for SszParts {
     fn from(bytes: Vec<u8>) -> Self {
         let moves = Vec::new();
         Self { bytes, moves }
     }
 }
 
-impl Parts {
-    pub(super) fn new(bytes: Vec<u8>, moves: Vec<PartsMove>) -> Self {
+impl SszParts {
+    pub(super) fn new(bytes: Vec<u8>, moves: Vec<DeferredMove>) -> Self {
         Self { bytes, moves }
     }
 
@@ -48,7 +48,7 @@ impl Parts {
 
     /// Returns the buffer, and the positions in it of the parts in the order of the SSZ, for a host
     /// that sends them without moving them.
-    pub fn into_pieces(self) -> (Vec<u8>, Vec<Range<usize>>) {
+    pub fn into_ordered_ranges(self) -> (Vec<u8>, Vec<Range<usize>>) {
         let whole = 0..self.bytes.len();
         let mut order: Vec<_> = Some(whole)
             .into_iter()
@@ -56,7 +56,7 @@ impl Parts {
             .collect();
         // from the outermost move inwards: each is within one of the present parts
         for it in self.moves.iter().rev() {
-            let all = it.range();
+            let all = it.whole_range();
             let is_around = |part: &Range<usize>| part.start <= all.start && all.end <= part.end;
             let Some(at) = order.iter().position(is_around) else {
                 debug_assert!(false, "{all:?} is in no part of {order:?}");
@@ -65,7 +65,7 @@ impl Parts {
             let around = order[at].clone();
             let before = std::iter::once(around.start..all.start);
             let parts = before
-                .chain(it.parts())
+                .chain(it.part_ranges())
                 .chain(std::iter::once(all.end..around.end));
             order.splice(at..=at, parts.filter(|part| !part.is_empty()));
         }
@@ -75,61 +75,61 @@ impl Parts {
     /// Moves the parts into order, and returns the SSZ in one piece.
     ///
     /// `None`: memory was refused, and the order is unchanged.
-    pub fn in_order(&mut self) -> Option<&[u8]> {
+    pub fn move_into_order(&mut self) -> Option<&[u8]> {
         let away = self
             .moves
             .iter()
-            .map(PartsMove::moved_len)
+            .map(DeferredMove::moved_len)
             .max()
             .unwrap_or(0);
         let mut room = Vec::new();
         room.try_reserve_exact(away).ok()?;
         for it in self.moves.drain(..) {
-            it.apply(&mut self.bytes, &mut room);
+            it.apply_move(&mut self.bytes, &mut room);
         }
         Some(&self.bytes)
     }
 }
 
-impl PartsMove {
-    fn parts(&self) -> impl Iterator<Item = Range<usize>> + Clone + '_ {
+impl DeferredMove {
+    fn part_ranges(&self) -> impl Iterator<Item = Range<usize>> + Clone + '_ {
         self.0
             .iter()
             .map(|part| part.start as usize..part.end as usize)
     }
 
     /// Returns the range of the buffer that all parts occupy together.
-    fn range(&self) -> Range<usize> {
-        let begin = self.parts().map(|part| part.start).min().unwrap_or(0);
-        let end = self.parts().map(|part| part.end).max().unwrap_or(0);
+    fn whole_range(&self) -> Range<usize> {
+        let begin = self.part_ranges().map(|part| part.start).min().unwrap_or(0);
+        let end = self.part_ranges().map(|part| part.end).max().unwrap_or(0);
         begin..end
     }
 
-    fn longest(&self) -> Range<usize> {
-        self.parts().max_by_key(Range::len).unwrap_or(0..0)
+    fn longest_part(&self) -> Range<usize> {
+        self.part_ranges().max_by_key(Range::len).unwrap_or(0..0)
     }
 
     /// Returns the length of all parts but the longest, in bytes: they are copied twice.
     fn moved_len(&self) -> usize {
-        self.range().len() - self.longest().len()
+        self.whole_range().len() - self.longest_part().len()
     }
 
     /// Moves the parts into order: copies all but the longest to `room`, moves the longest one, and
     /// copies the others back.
-    fn apply(&self, bytes: &mut [u8], room: &mut Vec<u8>) {
-        let longest = self.longest();
+    fn apply_move(&self, bytes: &mut [u8], room: &mut Vec<u8>) {
+        let longest = self.longest_part();
         room.clear();
-        for part in self.parts().filter(|part| *part != longest) {
+        for part in self.part_ranges().filter(|part| *part != longest) {
             room.extend_from_slice(&bytes[part]);
         }
-        let before = self.parts().take_while(|part| *part != longest);
-        let mut to = self.range().start;
+        let before = self.part_ranges().take_while(|part| *part != longest);
+        let mut to = self.whole_range().start;
         bytes.copy_within(
             longest.clone(),
             to + before.map(|part| part.len()).sum::<usize>(),
         );
         let mut away = &room[..];
-        for part in self.parts() {
+        for part in self.part_ranges() {
             let next = to + part.len();
             if part != longest {
                 let (first, rest) = away.split_at(part.len());
@@ -143,7 +143,7 @@ impl PartsMove {
 
 #[cfg(test)]
 mod tests {
-    use super::{Parts, PartsMove};
+    use super::{DeferredMove, SszParts};
 
     /// Nested moves, empty parts, and moves of the whole buffer.
     #[test]
@@ -172,12 +172,12 @@ mod tests {
         for (lies, moves, expected) in cases {
             let moves = moves
                 .iter()
-                .map(|parts| PartsMove(parts.iter().map(|it| it.0..it.1).collect()));
-            let parts = || Parts::new(lies.into(), moves.clone().collect());
+                .map(|parts| DeferredMove(parts.iter().map(|it| it.0..it.1).collect()));
+            let parts = || SszParts::new(lies.into(), moves.clone().collect());
             let mut all = parts();
-            assert_eq!(all.in_order().unwrap(), expected.as_bytes());
+            assert_eq!(all.move_into_order().unwrap(), expected.as_bytes());
             assert!(all.is_in_order());
-            let (bytes, order) = parts().into_pieces();
+            let (bytes, order) = parts().into_ordered_ranges();
             assert!(order.iter().all(|part| !part.is_empty()));
             let pieces: Vec<u8> = order
                 .into_iter()

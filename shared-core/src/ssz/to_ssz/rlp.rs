@@ -3,31 +3,31 @@
 //! `[headers, codes, state, keys]`: SSZ has no field for the fourth list, and its content is not
 //! validated.
 
-use super::hex::{Hex, HexError, WritePosition};
-use super::output::Output;
+use super::hex::{HexReader, InputError, WritePosition};
+use super::output::SszOutput;
 use super::scan::TokenError;
 use crate::ssz::error::SszErrorKind;
-use crate::ssz::rlp::{rlp_header, MAX_PREFIX};
-use crate::ssz::schema::{Container, Kind, Schema, Type};
+use crate::ssz::rlp::{read_rlp_prefix, MAX_RLP_PREFIX};
+use crate::ssz::schema::{ContainerLayout, Schema, SszType, TypeKind};
 
 /// Number of hex digits that are decoded at a time.
-const BLOCK: usize = 1 << 15;
+const DIGITS_PER_BLOCK: usize = 1 << 15;
 
 /// Lists in the order of the RLP, and whether their elements are lists, which keep their prefixes.
-const PARTS: [(&str, bool); 3] = [("headers", true), ("codes", false), ("state", false)];
+const WITNESS_LISTS: [(&str, bool); 3] = [("headers", true), ("codes", false), ("state", false)];
 
 /// A reader of one execution witness, which decodes the hex of its RLP as it arrives, and its
 /// progress.
 #[derive(Debug)]
-pub(super) struct Witness<'s> {
-    container: &'s Container,
+pub(super) struct WitnessReader<'s> {
+    container: &'s ContainerLayout,
     /// Fields in the order of the RLP.
-    parts: [Part; 3],
-    hex: Hex,
-    decoded: Output,
+    parts: [WitnessPart; 3],
+    hex: HexReader,
+    decoded: SszOutput,
     base: usize,
     fields: usize,
-    state: State,
+    state: RlpState,
     /// Number of bytes of RLP that were read.
     taken: u64,
     /// The beginning of an incomplete prefix.
@@ -40,7 +40,7 @@ pub(super) struct Witness<'s> {
 
 /// A list of the witness's RLP, and the field of SSZ that receives its elements.
 #[derive(Clone, Copy, Debug)]
-struct Part {
+struct WitnessPart {
     field: usize,
     /// Maximum number of elements.
     most: u64,
@@ -50,15 +50,15 @@ struct Part {
 
 /// The item of the RLP that the reader expects next.
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum RlpState {
     /// The prefix of the outer list is next.
     Whole,
     /// The prefix of a part is next.
     Part(usize),
     /// The prefix of an element is next, in the given part.
-    Element(Open),
+    Element(OpenPart),
     /// The rest of an element is next, of the given length.
-    Inside(Open, u64),
+    Inside(OpenPart, u64),
     /// The rest of a skipped item is next, of the given length.
     Skip(u64),
     Done,
@@ -66,16 +66,16 @@ enum State {
 
 /// The position of decoded bytes in the text, for errors.
 #[derive(Clone, Copy)]
-struct Digits {
+struct DigitPosition {
     /// End of the digits that were read.
     end: usize,
     /// Number of bytes that were read.
     count: u64,
 }
 
-impl Digits {
+impl DigitPosition {
     /// Creates an error at byte `byte` of the RLP, whose digits may have been in an earlier piece.
-    fn wrong(self, byte: u64, why: impl Into<String>) -> HexError {
+    fn error_at_byte(self, byte: u64, why: impl Into<String>) -> InputError {
         let back = usize::try_from(2 * (self.count - byte)).unwrap_or(usize::MAX);
         let mut wrong = TokenError::new(self.end.saturating_sub(back), why);
         wrong.back = back.saturating_sub(self.end);
@@ -85,7 +85,7 @@ impl Digits {
 
 /// The progress of a list of the witness whose end is not read yet.
 #[derive(Clone, Copy, Debug)]
-struct Open {
+struct OpenPart {
     part: usize,
     left: u64,
     /// The value returned by [`Output::begin_list`].
@@ -94,43 +94,43 @@ struct Open {
     count: u64,
 }
 
-impl<'s> Witness<'s> {
+impl<'s> WitnessReader<'s> {
     /// Creates a reader for a witness of a type with the three fields.
     pub(super) fn new(
         schema: &Schema,
-        ty: &Type,
-        container: &'s Container,
-        output: &mut Output,
-    ) -> Result<Self, HexError> {
+        ty: &SszType,
+        container: &'s ContainerLayout,
+        output: &mut SszOutput,
+    ) -> Result<Self, InputError> {
         let part = |(name, is_list): (&str, bool)| {
-            let field = container.names.find(name.as_bytes())?;
-            let Kind::List(of, most) = schema.get(container.fields[field].ty).kind else {
+            let field = container.names.find_field(name.as_bytes())?;
+            let TypeKind::List(of, most) = schema.get(container.fields[field].ty).kind else {
                 return None;
             };
-            let Kind::ByteList(most_bytes) = schema.get(of).kind else {
+            let TypeKind::ByteList(most_bytes) = schema.get(of).kind else {
                 return None;
             };
-            Some(Part {
+            Some(WitnessPart {
                 field,
-                most: most.max(),
-                most_bytes: most_bytes.max(),
+                most: most.max_elements(),
+                most_bytes: most_bytes.max_elements(),
                 is_list,
             })
         };
-        let [Some(headers), Some(codes), Some(state)] = PARTS.map(part) else {
+        let [Some(headers), Some(codes), Some(state)] = WITNESS_LISTS.map(part) else {
             let why = format!("{} is not a witness", ty.name);
             return Err(TokenError::new(0, why).into());
         };
         Ok(Self {
             container,
             parts: [headers, codes, state],
-            hex: Hex::new(WritePosition::End, u64::MAX),
-            decoded: Output::default(),
-            base: output.zeros(container.fixed_size)?,
+            hex: HexReader::new(WritePosition::End, u64::MAX),
+            decoded: SszOutput::default(),
+            base: output.append_zeros(container.fixed_size)?,
             fields: output.begin_container(),
-            state: State::Whole,
+            state: RlpState::Whole,
             taken: 0,
-            prefix: Vec::with_capacity(MAX_PREFIX),
+            prefix: Vec::with_capacity(MAX_RLP_PREFIX),
             item: 0,
             left: 0,
         })
@@ -138,28 +138,28 @@ impl<'s> Witness<'s> {
 
     /// Continues to read at `at`. Returns the end of the input that was read, and whether the
     /// string ended.
-    pub(super) fn read(
+    pub(super) fn read_more(
         &mut self,
         bytes: &[u8],
         mut at: usize,
-        output: &mut Output,
-    ) -> Result<(usize, bool), HexError> {
+        output: &mut SszOutput,
+    ) -> Result<(usize, bool), InputError> {
         loop {
-            let block = &bytes[..bytes.len().min(at + BLOCK)];
-            let (end, is_over) = self.hex.read(block, at, &mut self.decoded)?;
+            let block = &bytes[..bytes.len().min(at + DIGITS_PER_BLOCK)];
+            let (end, is_over) = self.hex.read_more(block, at, &mut self.decoded)?;
             let mut decoded = std::mem::take(&mut self.decoded);
-            let digits = Digits {
-                end: end.saturating_sub(usize::from(is_over || self.hex.is_half())),
+            let digits = DigitPosition {
+                end: end.saturating_sub(usize::from(is_over || self.hex.has_half_byte())),
                 count: self.taken + decoded.bytes.len() as u64,
             };
-            self.push(&decoded.bytes, digits, output)?;
+            self.push_decoded(&decoded.bytes, digits, output)?;
             decoded.bytes.clear();
             self.decoded = decoded;
             let is_stuck = end == at;
             at = end;
             if is_over {
-                let State::Done = self.state else {
-                    return Err(digits.wrong(self.taken, "the RLP ends inside an item"));
+                let RlpState::Done = self.state else {
+                    return Err(digits.error_at_byte(self.taken, "the RLP ends inside an item"));
                 };
                 let slot = |field: usize| self.container.fields[field].offset;
                 output.end_container(self.fields, self.base, slot)?;
@@ -172,27 +172,32 @@ impl<'s> Witness<'s> {
     }
 
     /// Reads decoded bytes of the RLP, which begin and end anywhere.
-    fn push(&mut self, mut bytes: &[u8], at: Digits, output: &mut Output) -> Result<(), HexError> {
+    fn push_decoded(
+        &mut self,
+        mut bytes: &[u8],
+        at: DigitPosition,
+        output: &mut SszOutput,
+    ) -> Result<(), InputError> {
         while !bytes.is_empty() {
             self.taken = at.count - bytes.len() as u64;
-            if let State::Inside(_, left) | State::Skip(left) = self.state {
+            if let RlpState::Inside(_, left) | RlpState::Skip(left) = self.state {
                 let now = bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX));
                 let (taken, rest) = bytes.split_at(now);
                 bytes = rest;
                 self.taken += now as u64;
                 let left = left - now as u64;
                 self.state = match self.state {
-                    State::Inside(open, _) => {
-                        self.add(taken, output)?;
+                    RlpState::Inside(open, _) => {
+                        self.append_content(taken, output)?;
                         match left {
-                            0 => State::Element(open),
-                            left => State::Inside(open, left),
+                            0 => RlpState::Element(open),
+                            left => RlpState::Inside(open, left),
                         }
                     }
-                    _ if left == 0 => State::Part(PARTS.len() + 1),
-                    _ => State::Skip(left),
+                    _ if left == 0 => RlpState::Part(WITNESS_LISTS.len() + 1),
+                    _ => RlpState::Skip(left),
                 };
-                self.close(at, output)?;
+                self.close_finished_parts(at, output)?;
                 continue;
             }
             if self.prefix.is_empty() {
@@ -201,14 +206,15 @@ impl<'s> Witness<'s> {
             let (first, rest) = bytes.split_at(1);
             self.prefix.extend_from_slice(first);
             // the byte may be the item itself, or be read only to detect that
-            let read = rlp_header(&self.prefix).map_err(|why| at.wrong(self.item, why))?;
+            let read =
+                read_rlp_prefix(&self.prefix).map_err(|why| at.error_at_byte(self.item, why))?;
             let Some(item) = read else {
                 bytes = rest;
                 continue;
             };
             let ahead = self.prefix.len() - item.size;
             let begun: Vec<u8> = self.prefix.drain(..).collect();
-            self.begin(item, &begun[..item.size], at, output)?;
+            self.begin_item(item, &begun[..item.size], at, output)?;
             match ahead {
                 0 => {
                     bytes = rest;
@@ -217,43 +223,43 @@ impl<'s> Witness<'s> {
                 // one byte after the prefix was read
                 _ => debug_assert_eq!(ahead, 1),
             }
-            self.close(at, output)?;
+            self.close_finished_parts(at, output)?;
         }
         self.taken = at.count;
         Ok(())
     }
 
     /// Begins an item whose prefix is complete: the witness, a list of it, or an element.
-    fn begin(
+    fn begin_item(
         &mut self,
-        item: crate::ssz::rlp::RlpHeader,
+        item: crate::ssz::rlp::RlpPrefix,
         written: &[u8],
-        at: Digits,
-        output: &mut Output,
-    ) -> Result<(), HexError> {
+        at: DigitPosition,
+        output: &mut SszOutput,
+    ) -> Result<(), InputError> {
         let begin = self.item;
-        let wrong = |why: String| Err(at.wrong(begin, why));
+        let wrong = |why: String| Err(at.error_at_byte(begin, why));
         let whole = item.len.saturating_add(item.size as u64);
         match self.state {
-            State::Whole if item.is_list => {
+            RlpState::Whole if item.is_list => {
                 self.left = item.len;
-                self.state = State::Part(0);
+                self.state = RlpState::Part(0);
             }
-            State::Part(part) if item.is_list => {
-                let name = PARTS.get(part).map_or("keys", |(name, _)| name);
+            RlpState::Part(part) if item.is_list => {
+                let name = WITNESS_LISTS.get(part).map_or("keys", |(name, _)| name);
                 if whole > self.left {
                     return wrong(format!("{name} is longer than the RLP"));
                 }
                 self.left -= whole;
                 let Some(part_of) = self.parts.get(part) else {
                     self.state = match item.len {
-                        0 => State::Part(part + 1),
-                        len => State::Skip(len),
+                        0 => RlpState::Part(part + 1),
+                        len => RlpState::Skip(len),
                     };
                     return Ok(());
                 };
                 output.begin_field(part_of.field)?;
-                self.state = State::Element(Open {
+                self.state = RlpState::Element(OpenPart {
                     part,
                     left: item.len,
                     list: output.begin_list(),
@@ -261,9 +267,9 @@ impl<'s> Witness<'s> {
                     count: 0,
                 });
             }
-            State::Element(mut open) => {
+            RlpState::Element(mut open) => {
                 let part = self.parts[open.part];
-                let name = PARTS[open.part].0;
+                let name = WITNESS_LISTS[open.part].0;
                 if item.is_list != part.is_list {
                     let kind = if part.is_list { "list" } else { "string" };
                     return wrong(format!("{name}[{}] is not a {kind}", open.count));
@@ -283,24 +289,28 @@ impl<'s> Witness<'s> {
                 open.count += 1;
                 output.begin_element()?;
                 if part.is_list {
-                    self.add(written, output)?;
+                    self.append_content(written, output)?;
                 }
-                self.state = State::Inside(open, item.len);
+                self.state = RlpState::Inside(open, item.len);
                 if item.len == 0 {
-                    self.state = State::Element(open);
+                    self.state = RlpState::Element(open);
                 }
             }
-            State::Done => return wrong("data after the RLP".into()),
-            State::Whole | State::Part(_) => return wrong("expected a list".into()),
+            RlpState::Done => return wrong("data after the RLP".into()),
+            RlpState::Whole | RlpState::Part(_) => return wrong("expected a list".into()),
             // no item begins in these states
-            State::Inside(..) | State::Skip(_) => {}
+            RlpState::Inside(..) | RlpState::Skip(_) => {}
         }
         Ok(())
     }
 
     /// Ends the lists that have no bytes left, and moves on to the next one.
-    fn close(&mut self, at: Digits, output: &mut Output) -> Result<(), HexError> {
-        if let State::Element(Open {
+    fn close_finished_parts(
+        &mut self,
+        at: DigitPosition,
+        output: &mut SszOutput,
+    ) -> Result<(), InputError> {
+        if let RlpState::Element(OpenPart {
             part,
             left: 0,
             list,
@@ -309,17 +319,17 @@ impl<'s> Witness<'s> {
         }) = self.state
         {
             output.end_list(list, base)?;
-            self.state = State::Part(part + 1);
+            self.state = RlpState::Part(part + 1);
         }
-        if let State::Part(part) = self.state {
-            match (PARTS.get(part), self.left) {
-                (None, 0) => self.state = State::Done,
-                (None, _) if part > PARTS.len() => {
-                    return Err(at.wrong(self.taken, "a fifth item in the RLP"));
+        if let RlpState::Part(part) = self.state {
+            match (WITNESS_LISTS.get(part), self.left) {
+                (None, 0) => self.state = RlpState::Done,
+                (None, _) if part > WITNESS_LISTS.len() => {
+                    return Err(at.error_at_byte(self.taken, "a fifth item in the RLP"));
                 }
                 (Some((name, _)), 0) => {
                     let why = format!("{name} is missing in the RLP");
-                    return Err(at.wrong(self.taken, why));
+                    return Err(at.error_at_byte(self.taken, why));
                 }
                 (_, _) => {}
             }
@@ -327,8 +337,8 @@ impl<'s> Witness<'s> {
         Ok(())
     }
 
-    fn add(&self, bytes: &[u8], output: &mut Output) -> Result<(), SszErrorKind> {
-        output.reserve(bytes.len())?;
+    fn append_content(&self, bytes: &[u8], output: &mut SszOutput) -> Result<(), SszErrorKind> {
+        output.reserve_bytes(bytes.len())?;
         output.bytes.extend_from_slice(bytes);
         Ok(())
     }

@@ -22,21 +22,21 @@ impl TokenError {
 
 /// Returns the end of the white space at `at`.
 #[inline(always)]
-pub(super) fn skip_white(bytes: &[u8], at: usize) -> usize {
+pub(super) fn skip_white_space(bytes: &[u8], at: usize) -> usize {
     match bytes.get(at) {
         // most nodes write none
         Some(byte) if *byte > b' ' => at,
-        _ => skip_long_white(bytes, at),
+        _ => skip_long_white_space(bytes, at),
     }
 }
 
 /// A word of eight spaces.
-const SPACES: u64 = u64::from_ne_bytes([b' '; 8]);
+const EIGHT_SPACES: u64 = u64::from_ne_bytes([b' '; 8]);
 
-fn skip_long_white(bytes: &[u8], mut at: usize) -> usize {
+fn skip_long_white_space(bytes: &[u8], mut at: usize) -> usize {
     loop {
         while let Some(word) = bytes.get(at..).and_then(|rest| rest.first_chunk()) {
-            if u64::from_ne_bytes(*word) != SPACES {
+            if u64::from_ne_bytes(*word) != EIGHT_SPACES {
                 break;
             }
             at += 8;
@@ -51,7 +51,7 @@ fn skip_long_white(bytes: &[u8], mut at: usize) -> usize {
 /// Reads a string of decimal digits that fits 64 bits (beacon-APIs, `Uint64`: no sign, no leading
 /// zero). Returns the number and the length of the token.
 #[inline(always)]
-pub(super) fn quoted_u64(bytes: &[u8]) -> Result<Option<(u64, usize)>, TokenError> {
+pub(super) fn read_quoted_u64(bytes: &[u8]) -> Result<Option<(u64, usize)>, TokenError> {
     match quoted_u64_fast(bytes) {
         Some(read) => Ok(Some(read)),
         None => quoted_u64_slow(bytes),
@@ -63,14 +63,14 @@ pub(super) fn quoted_u64(bytes: &[u8]) -> Result<Option<(u64, usize)>, TokenErro
 #[inline(always)]
 fn quoted_u64_fast(bytes: &[u8]) -> Option<(u64, usize)> {
     let inner = bytes.strip_prefix(b"\"")?;
-    let (value, count) = digits_u64(inner)?;
+    let (value, count) = read_u64_digits(inner)?;
     (inner.get(count) == Some(&b'"')).then_some((value, count + 2))
 }
 
 /// Reads the digits of a 64-bit number, with some bytes after them. Returns the number and the
 /// count of digits, or `None` if there are none or if the slow path must read them.
 #[inline(always)]
-pub(super) fn digits_u64(bytes: &[u8]) -> Option<(u64, usize)> {
+pub(super) fn read_u64_digits(bytes: &[u8]) -> Option<(u64, usize)> {
     let word = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
     let (first, mut count) = leading_digits(word(0)?);
     let mut value = first;
@@ -79,12 +79,12 @@ pub(super) fn digits_u64(bytes: &[u8]) -> Option<(u64, usize)> {
     }
     if count == 8 {
         let (second, more) = leading_digits(word(8)?);
-        value = value * POWERS[more] + second;
+        value = value * POWERS_OF_TEN[more] + second;
         count += more;
         if more == 8 {
             let (third, more) = leading_digits(word(16)?);
             // 20 digits may exceed 64 bits
-            let high = value.checked_mul(*POWERS.get(more).filter(|_| more <= 4)?)?;
+            let high = value.checked_mul(*POWERS_OF_TEN.get(more).filter(|_| more <= 4)?)?;
             value = high.checked_add(third)?;
             count += more;
         }
@@ -94,7 +94,7 @@ pub(super) fn digits_u64(bytes: &[u8]) -> Option<(u64, usize)> {
 }
 
 /// Powers of ten, by exponent.
-const POWERS: [u64; 9] = [
+const POWERS_OF_TEN: [u64; 9] = [
     1,
     10,
     100,
@@ -126,7 +126,7 @@ fn leading_digits(word: u64) -> (u64, usize) {
 }
 
 fn quoted_u64_slow(bytes: &[u8]) -> Result<Option<(u64, usize)>, TokenError> {
-    let Some(digits) = quoted_digits(bytes, 20)? else {
+    let Some(digits) = read_quoted_digits(bytes, 20)? else {
         return Ok(None);
     };
     let mut value: u64 = 0;
@@ -140,8 +140,8 @@ fn quoted_u64_slow(bytes: &[u8]) -> Result<Option<(u64, usize)>, TokenError> {
 }
 
 /// Reads a string of decimal digits that fits 256 bits. The number is little-endian.
-pub(super) fn quoted_u256(bytes: &[u8]) -> Result<Option<([u8; 32], usize)>, TokenError> {
-    let Some(digits) = quoted_digits(bytes, 78)? else {
+pub(super) fn read_quoted_u256(bytes: &[u8]) -> Result<Option<([u8; 32], usize)>, TokenError> {
+    let Some(digits) = read_quoted_digits(bytes, 78)? else {
         return Ok(None);
     };
     let mut limbs = [0_u64; 4];
@@ -165,7 +165,7 @@ pub(super) fn quoted_u256(bytes: &[u8]) -> Result<Option<([u8; 32], usize)>, Tok
 
 /// Parses a quantity of JSON-RPC that fits 256 bits: `0x` and hex without leading zeros. The number
 /// is little-endian.
-pub(super) fn quantity(text: &str) -> Result<[u8; 32], &'static str> {
+pub(super) fn parse_quantity(text: &str) -> Result<[u8; 32], &'static str> {
     let digits = text
         .strip_prefix("0x")
         .ok_or("0x is missing before the quantity")?;
@@ -185,11 +185,11 @@ pub(super) fn quantity(text: &str) -> Result<[u8; 32], &'static str> {
 }
 
 /// Returns the digits of a string that consists of at most `most` digits.
-fn quoted_digits(bytes: &[u8], most: usize) -> Result<Option<&[u8]>, TokenError> {
+fn read_quoted_digits(bytes: &[u8], most: usize) -> Result<Option<&[u8]>, TokenError> {
     match bytes.first() {
         None => return Ok(None),
         Some(b'"') => {}
-        Some(other) => return Err(TokenError::new(0, not_a_string(*other))),
+        Some(other) => return Err(TokenError::new(0, not_a_string_error(*other))),
     }
     let inner = &bytes[1..];
     let count = inner
@@ -211,7 +211,7 @@ fn quoted_digits(bytes: &[u8], most: usize) -> Result<Option<&[u8]>, TokenError>
 }
 
 /// Returns the text of the error for a token that begins with `first`, where a string is required.
-pub(super) fn not_a_string(first: u8) -> String {
+pub(super) fn not_a_string_error(first: u8) -> String {
     format!("{}, not a string", token_kind(first))
 }
 
@@ -229,7 +229,7 @@ pub(super) fn token_kind(first: u8) -> &'static str {
 
 /// Returns the end of the string at the beginning of `bytes`, after its closing quote, and whether
 /// it contains escapes.
-pub(super) fn string(bytes: &[u8]) -> Option<(usize, bool)> {
+pub(super) fn string_end(bytes: &[u8]) -> Option<(usize, bool)> {
     let mut at = 1;
     let mut escapes = false;
     loop {
@@ -265,17 +265,21 @@ mod tests {
             for pad in ["", ",", "          "] {
                 let text = format!("\"{n}\"{pad}");
                 let len = text.len() - pad.len();
-                assert_eq!(quoted_u64(text.as_bytes()), Ok(Some((n, len))), "{text}");
+                assert_eq!(
+                    read_quoted_u64(text.as_bytes()),
+                    Ok(Some((n, len))),
+                    "{text}"
+                );
                 let mut wide = [0; 32];
                 wide[..8].copy_from_slice(&n.to_le_bytes());
                 assert_eq!(
-                    quoted_u256(text.as_bytes()),
+                    read_quoted_u256(text.as_bytes()),
                     Ok(Some((wide, len))),
                     "{text}"
                 );
                 for cut in 0..len {
                     assert_eq!(
-                        quoted_u64(&text.as_bytes()[..cut]),
+                        read_quoted_u64(&text.as_bytes()[..cut]),
                         Ok(None),
                         "{text} {cut}"
                     );
@@ -290,10 +294,13 @@ mod tests {
             let mut wide = [0; 32];
             wide[..16].copy_from_slice(&n.to_le_bytes());
             for text in [format!("{n:#x}"), format!("0x{n:X}")] {
-                assert_eq!(quantity(&text), Ok(wide));
+                assert_eq!(parse_quantity(&text), Ok(wide));
             }
         }
-        assert_eq!(quantity(&format!("0x{}", "f".repeat(64))), Ok([255; 32]));
+        assert_eq!(
+            parse_quantity(&format!("0x{}", "f".repeat(64))),
+            Ok([255; 32])
+        );
         let long = format!("0x1{}", "0".repeat(64));
         for text in [
             "",
@@ -310,7 +317,7 @@ mod tests {
             "0x\u{665}",
             &long,
         ] {
-            assert!(quantity(text).is_err(), "{text}");
+            assert!(parse_quantity(text).is_err(), "{text}");
         }
     }
 
@@ -340,14 +347,14 @@ mod tests {
         ];
         for text in all {
             let text = format!("{text}         ");
-            assert!(quoted_u64(text.as_bytes()).is_err(), "{text}");
+            assert!(read_quoted_u64(text.as_bytes()).is_err(), "{text}");
         }
         let most = "115792089237316195423570985008687907853269984665640564039457584007913129639935";
         assert_eq!(
-            quoted_u256(format!("\"{most}\"").as_bytes()),
+            read_quoted_u256(format!("\"{most}\"").as_bytes()),
             Ok(Some(([255; 32], 80)))
         );
-        assert!(quoted_u256(format!("\"{}6\"", &most[..77]).as_bytes()).is_err());
+        assert!(read_quoted_u256(format!("\"{}6\"", &most[..77]).as_bytes()).is_err());
     }
 
     #[test]
@@ -363,8 +370,8 @@ mod tests {
                 text.extend([b'9'; 8]);
                 let expected: u64 = "1234567"[..count].parse().unwrap();
                 match next {
-                    b'"' => assert_eq!(quoted_u64(&text), Ok(Some((expected, count + 2)))),
-                    _ => assert!(quoted_u64(&text).is_err(), "{text:?}"),
+                    b'"' => assert_eq!(read_quoted_u64(&text), Ok(Some((expected, count + 2)))),
+                    _ => assert!(read_quoted_u64(&text).is_err(), "{text:?}"),
                 }
             }
         }
@@ -374,8 +381,8 @@ mod tests {
     fn white_space_is_skipped_in_any_length() {
         for run in 0..30 {
             let text = format!("x\n{}\t\r\ny", " ".repeat(run));
-            assert_eq!(skip_white(text.as_bytes(), 1), run + 5);
-            assert_eq!(skip_white(&text.as_bytes()[..run], run.min(1)), run);
+            assert_eq!(skip_white_space(text.as_bytes(), 1), run + 5);
+            assert_eq!(skip_white_space(&text.as_bytes()[..run], run.min(1)), run);
         }
     }
 }

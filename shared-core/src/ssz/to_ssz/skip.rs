@@ -3,19 +3,19 @@
 use super::scan::{token_kind, TokenError};
 
 /// Maximum nesting depth of arrays and objects, as in many parsers.
-const MAX_DEPTH: usize = 128;
+const MAX_SKIP_DEPTH: usize = 128;
 
 /// The progress of a JSON value that is validated and discarded, because it belongs to no field.
 #[derive(Debug, Default)]
 pub(super) struct ValueSkipper {
     /// Open arrays and objects, innermost last; true for an object.
     open: Vec<bool>,
-    state: State,
+    state: SkipState,
 }
 
 /// The part of the skipped value that is read next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+enum SkipState {
     /// A value is next.
     #[default]
     Value,
@@ -28,13 +28,13 @@ enum State {
     /// Inside a string; true for a key.
     InString(bool),
     /// Inside a number.
-    InNumber(Number),
+    InNumber(NumberState),
     Done,
 }
 
 /// The part of a number that was read last, which decides what may follow (RFC 8259, 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Number {
+enum NumberState {
     Minus,
     Zero,
     Integer,
@@ -47,16 +47,16 @@ enum Number {
 
 impl ValueSkipper {
     /// Creates a reader for the rest of a string, which begins between two characters.
-    pub(super) fn in_string() -> Self {
+    pub(super) fn within_string() -> Self {
         Self {
             open: Vec::new(),
-            state: State::InString(false),
+            state: SkipState::InString(false),
         }
     }
 
     /// Continues to read at `at`. Returns the end of the input that was read, and whether the value
     /// ended. The rest of the input is the beginning of a token.
-    pub(super) fn read(
+    pub(super) fn skip_more(
         &mut self,
         bytes: &[u8],
         mut at: usize,
@@ -64,27 +64,27 @@ impl ValueSkipper {
         loop {
             let before = at;
             match self.state {
-                State::Done => return Ok((at, true)),
-                State::InString(is_key) => {
-                    let (end, is_over) = in_string(bytes, at)?;
+                SkipState::Done => return Ok((at, true)),
+                SkipState::InString(is_key) => {
+                    let (end, is_over) = skip_string_rest(bytes, at)?;
                     at = end;
                     if !is_over {
                         return Ok((at, false));
                     }
                     match is_key {
-                        true => self.state = State::Colon,
+                        true => self.state = SkipState::Colon,
                         false => self.end_value(),
                     }
                     continue;
                 }
-                State::InNumber(number) => {
-                    let (end, number) = in_number(bytes, at, number);
+                SkipState::InNumber(number) => {
+                    let (end, number) = skip_number_rest(bytes, at, number);
                     at = end;
-                    self.state = State::InNumber(number);
+                    self.state = SkipState::InNumber(number);
                     if at == bytes.len() {
                         return Ok((at, false));
                     }
-                    use Number::{Exponent, Fraction, Integer, Zero};
+                    use NumberState::{Exponent, Fraction, Integer, Zero};
                     if !matches!(number, Zero | Integer | Fraction | Exponent) {
                         return Err(TokenError::new(at, "not a number"));
                     }
@@ -93,42 +93,44 @@ impl ValueSkipper {
                 }
                 _ => {}
             }
-            at = super::scan::skip_white(bytes, at);
+            at = super::scan::skip_white_space(bytes, at);
             let Some(first) = bytes.get(at) else {
                 return Ok((at, false));
             };
             match (self.state, first) {
-                (State::FirstElement, b']') | (State::FirstKey, b'}') => {
+                (SkipState::FirstElement, b']') | (SkipState::FirstKey, b'}') => {
                     at += 1;
                     self.open.pop();
                     self.end_value();
                 }
-                (State::FirstKey | State::Key, b'"') => {
+                (SkipState::FirstKey | SkipState::Key, b'"') => {
                     at += 1;
-                    self.state = State::InString(true);
+                    self.state = SkipState::InString(true);
                 }
-                (State::Colon, b':') => {
+                (SkipState::Colon, b':') => {
                     at += 1;
-                    self.state = State::Value;
+                    self.state = SkipState::Value;
                 }
-                (State::Next, b',') => {
+                (SkipState::Next, b',') => {
                     at += 1;
                     self.state = match self.open.last() {
-                        Some(true) => State::Key,
-                        _ => State::Value,
+                        Some(true) => SkipState::Key,
+                        _ => SkipState::Value,
                     };
                 }
-                (State::Next, b'}' | b']') => {
+                (SkipState::Next, b'}' | b']') => {
                     if self.open.pop() != Some(*first == b'}') {
                         return Err(TokenError::new(at, "expected the other closing bracket"));
                     }
                     at += 1;
                     self.end_value();
                 }
-                (State::Value | State::FirstElement, _) => match self.begin(bytes, at)? {
-                    Some(end) => at = end,
-                    None => return Ok((before.max(at), false)),
-                },
+                (SkipState::Value | SkipState::FirstElement, _) => {
+                    match self.begin_value(bytes, at)? {
+                        Some(end) => at = end,
+                        None => return Ok((before.max(at), false)),
+                    }
+                }
                 (_, _) => return Err(TokenError::new(at, "invalid JSON")),
             }
         }
@@ -136,42 +138,45 @@ impl ValueSkipper {
 
     fn end_value(&mut self) {
         self.state = match self.open.is_empty() {
-            true => State::Done,
-            false => State::Next,
+            true => SkipState::Done,
+            false => SkipState::Next,
         };
     }
 
     /// Begins the value at `at`: opens an object or array, or reads a scalar. Returns its end;
     /// `None` if the token is incomplete.
-    fn begin(&mut self, bytes: &[u8], at: usize) -> Result<Option<usize>, TokenError> {
+    fn begin_value(&mut self, bytes: &[u8], at: usize) -> Result<Option<usize>, TokenError> {
         let rest = &bytes[at..];
         let literal: &[u8] = match rest[0] {
             b'"' => {
-                self.state = State::InString(false);
+                self.state = SkipState::InString(false);
                 return Ok(Some(at + 1));
             }
             open @ (b'{' | b'[') => {
-                if self.open.len() == MAX_DEPTH {
-                    return Err(TokenError::new(at, format!("more than {MAX_DEPTH} levels")));
+                if self.open.len() == MAX_SKIP_DEPTH {
+                    return Err(TokenError::new(
+                        at,
+                        format!("more than {MAX_SKIP_DEPTH} levels"),
+                    ));
                 }
                 let is_object = open == b'{';
                 self.open.push(is_object);
                 self.state = match is_object {
-                    true => State::FirstKey,
-                    false => State::FirstElement,
+                    true => SkipState::FirstKey,
+                    false => SkipState::FirstElement,
                 };
                 return Ok(Some(at + 1));
             }
             b'-' => {
-                self.state = State::InNumber(Number::Minus);
+                self.state = SkipState::InNumber(NumberState::Minus);
                 return Ok(Some(at + 1));
             }
             b'0' => {
-                self.state = State::InNumber(Number::Zero);
+                self.state = SkipState::InNumber(NumberState::Zero);
                 return Ok(Some(at + 1));
             }
             b'1'..=b'9' => {
-                self.state = State::InNumber(Number::Integer);
+                self.state = SkipState::InNumber(NumberState::Integer);
                 return Ok(Some(at + 1));
             }
             b't' => b"true",
@@ -192,7 +197,7 @@ impl ValueSkipper {
 
 /// Continues within a string. Returns the end of the input that was read, and whether the string
 /// ended.
-fn in_string(bytes: &[u8], mut at: usize) -> Result<(usize, bool), TokenError> {
+fn skip_string_rest(bytes: &[u8], mut at: usize) -> Result<(usize, bool), TokenError> {
     loop {
         let rest = &bytes[at..];
         let found = memchr::memchr2(b'"', b'\\', rest);
@@ -213,17 +218,19 @@ fn in_string(bytes: &[u8], mut at: usize) -> Result<(usize, bool), TokenError> {
         match bytes.get(at..) {
             None | Some([]) => return Ok((at, false)),
             Some([b'"', ..]) => return Ok((at + 1, true)),
-            Some(escape) => match escaped(escape).map_err(|wrong| TokenError::new(at, wrong))? {
-                Some((_, len)) => at += len,
-                None => return Ok((at, false)),
-            },
+            Some(escape) => {
+                match decode_escape(escape).map_err(|wrong| TokenError::new(at, wrong))? {
+                    Some((_, len)) => at += len,
+                    None => return Ok((at, false)),
+                }
+            }
         }
     }
 }
 
 /// Decodes the escape at the beginning of `bytes`: its UTF-16 unit and its length. `None` if it is
 /// incomplete.
-pub(super) fn escaped(bytes: &[u8]) -> Result<Option<(u16, usize)>, &'static str> {
+pub(super) fn decode_escape(bytes: &[u8]) -> Result<Option<(u16, usize)>, &'static str> {
     let unit = match bytes.get(1) {
         None => return Ok(None),
         Some(plain @ (b'"' | b'\\' | b'/')) => u16::from(*plain),
@@ -249,8 +256,8 @@ pub(super) fn escaped(bytes: &[u8]) -> Result<Option<(u16, usize)>, &'static str
     Ok(Some((unit, 2)))
 }
 
-fn in_number(bytes: &[u8], mut at: usize, mut number: Number) -> (usize, Number) {
-    use Number::{Exponent, Fraction, Integer, Minus, Point, Sign, Zero, E};
+fn skip_number_rest(bytes: &[u8], mut at: usize, mut number: NumberState) -> (usize, NumberState) {
+    use NumberState::{Exponent, Fraction, Integer, Minus, Point, Sign, Zero, E};
     while let Some(byte) = bytes.get(at) {
         number = match (number, byte) {
             (Minus, b'0') => Zero,

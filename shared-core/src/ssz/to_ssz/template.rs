@@ -1,21 +1,21 @@
 //! Reader of complete containers in the usual notation.
 
 use super::hex;
-use super::output::Output;
-use super::scan::digits_u64;
-use crate::ssz::check::{bitlist, bitvector};
+use super::output::SszOutput;
+use super::scan::read_u64_digits;
+use crate::ssz::check::{check_bitlist, check_bitvector};
 use crate::ssz::error::SszErrorKind;
-use crate::ssz::schema::{ScalarKind, Step, Template, OFFSET};
+use crate::ssz::schema::{JsonTemplate, ScalarKind, TemplateStep, OFFSET_LENGTH};
 
 /// Reads a complete container by its template: into `place` if its type has a fixed size, at the
 /// end of the output otherwise. Returns the length of its JSON, or `None` if the slow path must
 /// read it; nothing is appended then.
 #[inline(never)]
-pub(super) fn read(
-    template: &Template,
+pub(super) fn read_by_template(
+    template: &JsonTemplate,
     json: &[u8],
     place: Option<usize>,
-    output: &mut Output,
+    output: &mut SszOutput,
 ) -> Result<Option<usize>, SszErrorKind> {
     // most mismatches are at the beginning
     if !template
@@ -26,10 +26,10 @@ pub(super) fn read(
         return Ok(None);
     }
     if let Some(base) = place {
-        return steps(template, json, base, output);
+        return read_template_steps(template, json, base, output);
     }
-    let base = output.zeros(template.fixed_size)?;
-    let read = steps(template, json, base, output)?;
+    let base = output.append_zeros(template.fixed_size)?;
+    let read = read_template_steps(template, json, base, output)?;
     if read.is_none() {
         output.bytes.truncate(base);
     }
@@ -37,11 +37,11 @@ pub(super) fn read(
 }
 
 #[inline(always)]
-fn steps(
-    template: &Template,
+fn read_template_steps(
+    template: &JsonTemplate,
     json: &[u8],
     base: usize,
-    output: &mut Output,
+    output: &mut SszOutput,
 ) -> Result<Option<usize>, SszErrorKind> {
     let mut at = 0;
     for step in &template.steps {
@@ -49,7 +49,7 @@ fn steps(
             return Ok(None);
         }
         at += step.before.len;
-        match leaf(step, &json[at..], base, output)? {
+        match read_scalar(step, &json[at..], base, output)? {
             Some(len) => at += len,
             None => return Ok(None),
         }
@@ -59,25 +59,27 @@ fn steps(
 }
 
 #[inline(always)]
-fn leaf(
-    step: &Step,
+fn read_scalar(
+    step: &TemplateStep,
     json: &[u8],
     base: usize,
-    output: &mut Output,
+    output: &mut SszOutput,
 ) -> Result<Option<usize>, SszErrorKind> {
     let place = base + step.offset;
     Ok(match step.leaf {
-        ScalarKind::Number => match digits_u64(json) {
+        ScalarKind::Number => match read_u64_digits(json) {
             Some((value, len)) => {
                 output.bytes[place..place + 8].copy_from_slice(&value.to_le_bytes());
                 Some(len)
             }
             None => None,
         },
-        ScalarKind::ByteVector(size) => hex::digits(json, &mut output.bytes[place..place + size]),
+        ScalarKind::ByteVector(size) => {
+            hex::decode_exact_digits(json, &mut output.bytes[place..place + size])
+        }
         ScalarKind::Bitvector(bits) => {
             let to = &mut output.bytes[place..place + bits.div_ceil(8)];
-            hex::digits(json, to).filter(|_| bitvector(to, bits).is_ok())
+            hex::decode_exact_digits(json, to).filter(|_| check_bitvector(to, bits).is_ok())
         }
         ScalarKind::Boolean => {
             let is_true = json.starts_with(b"true");
@@ -88,14 +90,14 @@ fn leaf(
             }
         }
         ScalarKind::ByteList(limit) => {
-            offset(base, place, output);
-            hex::digits_to_quote(json, limit.max(), output)?
+            write_field_offset(base, place, output);
+            hex::decode_digits_to_quote(json, limit.max_elements(), output)?
         }
         ScalarKind::Bitlist(limit) => {
-            let begin = offset(base, place, output);
-            let most = limit.max().saturating_add(1).div_ceil(8);
-            hex::digits_to_quote(json, most, output)?
-                .filter(|_| bitlist(&output.bytes[begin..], limit).is_ok())
+            let begin = write_field_offset(base, place, output);
+            let most = limit.max_elements().saturating_add(1).div_ceil(8);
+            hex::decode_digits_to_quote(json, most, output)?
+                .filter(|_| check_bitlist(&output.bytes[begin..], limit).is_ok())
         }
     })
 }
@@ -103,9 +105,9 @@ fn leaf(
 /// Begins the field whose offset is at `place` at the end of the output, and returns that position.
 /// An offset that exceeds 32 bits is rejected at the end of the input.
 #[inline(always)]
-fn offset(base: usize, place: usize, output: &mut Output) -> usize {
+fn write_field_offset(base: usize, place: usize, output: &mut SszOutput) -> usize {
     let begin = output.len();
     let offset = (begin - base) as u32;
-    output.bytes[place..place + OFFSET].copy_from_slice(&offset.to_le_bytes());
+    output.bytes[place..place + OFFSET_LENGTH].copy_from_slice(&offset.to_le_bytes());
     begin
 }

@@ -17,6 +17,8 @@ mod route;
 pub mod rpc_request;
 pub mod status;
 
-pub use self::problem::Problem;
-pub use self::rest_request::RestRequest;
-pub use self::route::{Fork, REPLY, STATUS, VERSION};
+pub use self::problem::EngineProblem;
+pub use self::rest_request::RestWitnessRequest;
+pub use self::route::{
+    ExecutionFork, EXECUTION_VERSION_HEADER, REPLY_RESPONSE_TYPE, STATUS_RESPONSE_TYPE,
+};

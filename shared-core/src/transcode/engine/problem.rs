@@ -6,7 +6,7 @@ use serde_json::{json, Value};
 use crate::transcode::TranscodeError;
 
 /// Media type of an error of the route (RFC 7807).
-pub const MEDIA_TYPE: &[u8] = b"application/problem+json";
+pub const PROBLEM_MEDIA_TYPE: &[u8] = b"application/problem+json";
 
 /// Maximum number of bytes of a response that are searched for an error.
 pub const MAX_ERROR_BYTES: usize = 64 << 10;
@@ -72,12 +72,12 @@ kinds! {
 /// An error of the witness bridge that is sent to a client: its kind, and a detail where one is
 /// known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct EngineProblem {
     kind: &'static ProblemKind,
     detail: Option<String>,
 }
 
-impl Problem {
+impl EngineProblem {
     /// Creates an error of the given kind.
     pub fn new(kind: &'static ProblemKind, detail: impl Into<Option<String>>) -> Self {
         let detail = detail.into();
@@ -125,7 +125,7 @@ impl Problem {
     }
 
     /// Formats the error as the JSON-RPC response to the call with the id `id`.
-    pub fn to_call(&self, id: &[u8]) -> Vec<u8> {
+    pub fn to_rpc_response(&self, id: &[u8]) -> Vec<u8> {
         let message = self.detail.as_deref().unwrap_or(self.kind.name);
         let error = json!({ "code": self.kind.code, "message": message }).to_string();
         [
@@ -139,12 +139,12 @@ impl Problem {
     }
 
     /// Returns the HTTP status of the REST response that reports the error.
-    pub fn status(&self) -> u16 {
+    pub fn http_status(&self) -> u16 {
         self.kind.status
     }
 
     /// Formats the body of the REST response that reports the error (RFC 7807).
-    pub fn body(&self) -> Vec<u8> {
+    pub fn http_body(&self) -> Vec<u8> {
         let mut problem = json!({ "type": format!("/engine-api/errors/{}", self.kind.name) });
         if let Some(detail) = &self.detail {
             problem["detail"] = detail.as_str().into();
@@ -162,12 +162,12 @@ mod tests {
         let of = |code: i64| {
             let answer =
                 json!({"jsonrpc": "2.0", "id": 1, "error": {"code": code, "message": "m"}});
-            let problem = Problem::from_rpc_error(answer.to_string().as_bytes()).unwrap();
-            let body: Value = serde_json::from_slice(&problem.body()).unwrap();
+            let problem = EngineProblem::from_rpc_error(answer.to_string().as_bytes()).unwrap();
+            let body: Value = serde_json::from_slice(&problem.http_body()).unwrap();
             assert_eq!(body["detail"], "m");
             let name = body["type"].as_str().unwrap();
             let name = name.strip_prefix("/engine-api/errors/").unwrap();
-            (problem.status(), name.to_owned())
+            (problem.http_status(), name.to_owned())
         };
         for (code, status, name) in [
             (-32700, 400, "parse-error"),
@@ -192,8 +192,9 @@ mod tests {
     fn problems_of_the_route_are_mapped_to_rpc_codes() {
         let of = |name: &str| {
             let problem = json!({"type": format!("/engine-api/errors/{name}"), "detail": "d\"é"});
-            let problem = Problem::from_route_response(problem.to_string().as_bytes()).unwrap();
-            let answer: Value = serde_json::from_slice(&problem.to_call(b"\"a\"")).unwrap();
+            let problem =
+                EngineProblem::from_route_response(problem.to_string().as_bytes()).unwrap();
+            let answer: Value = serde_json::from_slice(&problem.to_rpc_response(b"\"a\"")).unwrap();
             assert_eq!(
                 (&answer["jsonrpc"], &answer["id"]),
                 (&json!("2.0"), &json!("a"))
@@ -216,13 +217,14 @@ mod tests {
         ] {
             assert_eq!(of(name), code, "{name}");
         }
-        let bare =
-            Problem::from_route_response(br#"{"type":"/engine-api/errors/unsupported-fork"}"#);
-        let call = bare.unwrap().to_call(b"1");
+        let bare = EngineProblem::from_route_response(
+            br#"{"type":"/engine-api/errors/unsupported-fork"}"#,
+        );
+        let call = bare.unwrap().to_rpc_response(b"1");
         assert!(call.ends_with(br#""message":"unsupported-fork"}}"#));
         for none in ["", "{}", "[]", r#"{"type":1}"#, r#"{"error":{"code":1}}"#] {
             assert_eq!(
-                Problem::from_route_response(none.as_bytes()),
+                EngineProblem::from_route_response(none.as_bytes()),
                 None,
                 "{none}"
             );
@@ -240,11 +242,15 @@ mod tests {
             r#"{"result":{}}"#,
             r#"{"error":{"code":1}"#,
         ] {
-            assert_eq!(Problem::from_rpc_error(answer.as_bytes()), None, "{answer}");
+            assert_eq!(
+                EngineProblem::from_rpc_error(answer.as_bytes()),
+                None,
+                "{answer}"
+            );
         }
-        let bare = Problem::from_rpc_error(br#"{"error":{"code":-32601}}"#).unwrap();
+        let bare = EngineProblem::from_rpc_error(br#"{"error":{"code":-32601}}"#).unwrap();
         assert_eq!(
-            bare.body(),
+            bare.http_body(),
             br#"{"type":"/engine-api/errors/method-not-found"}"#
         );
     }

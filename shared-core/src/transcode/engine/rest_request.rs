@@ -1,27 +1,29 @@
 //! A request of the REST route, converted to a JSON-RPC call for a node that has only JSON-RPC.
 
-use super::problem::{self, Problem};
-use super::route::{split_target, Fork, ROUTE, STATUS, VERSION};
-use crate::mode::Mode;
+use super::problem::{self, EngineProblem};
+use super::route::{
+    split_target, ExecutionFork, EXECUTION_VERSION_HEADER, STATUS_RESPONSE_TYPE, WITNESS_ROUTE,
+};
 use crate::negotiate::{cache_control, media_type};
 use crate::request_coding::BodyCoding;
-use crate::ssz::{self, blob_hashes, check, path, select, Preset, Schema};
+use crate::response_mode::ResponseMode;
+use crate::ssz::{self, blob_hashes, check_ssz, path, select_path, Preset, Schema};
 use crate::transcode::error::TranscodeError;
-use crate::transcode::format::TYPE;
-use crate::transcode::values::{write_json, ReserveBytes};
+use crate::transcode::format::SSZ_TYPE_HEADER;
+use crate::transcode::values::{write_json, ReserveCallback};
 
 /// A client's request to the REST route after its head was read: the fork of its payload, or
 /// the problem with its head.
 #[derive(Clone, Debug)]
-pub struct RestRequest(Result<Fork, RequestProblem>);
+pub struct RestWitnessRequest(Result<ExecutionFork, RequestProblem>);
 
 /// The problem that the client receives, and the mode for logs and metrics.
-type RequestProblem = (Problem, Mode);
+type RequestProblem = (EngineProblem, ResponseMode);
 
-impl RestRequest {
+impl RestWitnessRequest {
     /// Reads the head of a request. Returns `None` if it is not for the route, or if it must not be
     /// transformed. `decodes`: whether compressed bodies are decompressed.
-    pub fn read<'a>(
+    pub fn from_head<'a>(
         method: &[u8],
         target: &[u8],
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
@@ -36,42 +38,46 @@ impl RestRequest {
         for (name, value) in fields {
             let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
             if is("content-type") {
-                is_ssz = media_type::is_octets(value);
+                is_ssz = media_type::is_octet_stream(value);
             } else if is("content-encoding") {
                 if !value.eq_ignore_ascii_case(b"identity") {
-                    coding.read(value);
+                    coding.add_content_encoding_line(value);
                 }
-            } else if is(VERSION) {
-                fork = Fork::named(value);
-            } else if is(TYPE) {
-                wants_more = STATUS.label().is_none_or(|label| label.as_bytes() != value);
+            } else if is(EXECUTION_VERSION_HEADER) {
+                fork = ExecutionFork::from_name(value);
+            } else if is(SSZ_TYPE_HEADER) {
+                wants_more = STATUS_RESPONSE_TYPE
+                    .type_label()
+                    .is_none_or(|label| label.as_bytes() != value);
             } else if is("cache-control") && cache_control::has_no_transform(value) {
                 return None;
             }
         }
-        let wrong = |kind, mode, why: &str| Err((Problem::new(kind, why.to_owned()), mode));
+        let wrong = |kind, mode, why: &str| Err((EngineProblem::new(kind, why.to_owned()), mode));
         Some(Self(match fork {
             _ if !is_ssz => wrong(
                 &problem::MEDIA,
-                Mode::SszInvalid,
+                ResponseMode::SszInvalid,
                 "the body must be application/octet-stream",
             ),
-            _ if coding == BodyCoding::Other || coding.supported().is_some() && !decodes => wrong(
-                &problem::MEDIA,
-                Mode::Encoded,
-                match decodes {
-                    true => "the body must have no content coding but gzip or zstd",
-                    false => "the body must have no content coding",
-                },
-            ),
+            _ if coding == BodyCoding::Other || coding.supported_coding().is_some() && !decodes => {
+                wrong(
+                    &problem::MEDIA,
+                    ResponseMode::Encoded,
+                    match decodes {
+                        true => "the body must have no content coding but gzip or zstd",
+                        false => "the body must have no content coding",
+                    },
+                )
+            }
             None => wrong(
                 &problem::FORK,
-                Mode::SszFork,
+                ResponseMode::SszFork,
                 "Eth-Execution-Version does not name a known fork",
             ),
             Some(_) if wants_more => wrong(
                 &problem::BODY,
-                Mode::SszVersion,
+                ResponseMode::SszVersion,
                 "the node has engine_newPayloadWithWitness, which returns no public_keys: only \
                  PayloadStatusWithWitness;v=1 is available",
             ),
@@ -80,7 +86,7 @@ impl RestRequest {
     }
 
     /// Marks the request as unusable for the given reason, unless it has a problem already.
-    pub fn refuse(&mut self, why: TranscodeError) {
+    pub fn mark_refused(&mut self, why: TranscodeError) {
         if self.0.is_ok() {
             self.0 = Err(body_problem(why, ""));
         }
@@ -91,29 +97,30 @@ impl RestRequest {
     ///
     /// # Errors
     /// The problem with the request or with its body.
-    pub fn to_call(
+    pub fn to_rpc_call(
         &self,
         preset: Preset,
         ssz: &[u8],
-        may_take: ReserveBytes<'_>,
-    ) -> Result<Vec<u8>, (Problem, Mode)> {
+        may_take: ReserveCallback<'_>,
+    ) -> Result<Vec<u8>, (EngineProblem, ResponseMode)> {
         let fork = self.0.clone()?;
-        encode_call(fork, preset, ssz, may_take).map_err(|why| body_problem(why, fork.envelope()))
+        encode_call(fork, preset, ssz, may_take)
+            .map_err(|why| body_problem(why, fork.envelope_type()))
     }
 }
 
 /// Maps the error of a body, which should be of the type `type_name`, to the problem for the
 /// client.
 fn body_problem(why: TranscodeError, type_name: &str) -> RequestProblem {
-    let mode = why.mode();
+    let mode = why.metrics_mode();
     let problem = match why {
         TranscodeError::Invalid(error) => {
             let detail = format!("the body is not a valid {type_name}: {error}");
-            Problem::new(&problem::DECODE, detail)
+            EngineProblem::new(&problem::DECODE, detail)
         }
-        TranscodeError::Length(_) => Problem::new(&problem::LENGTH, why.to_string()),
-        TranscodeError::Coding => Problem::new(&problem::DECODE, why.to_string()),
-        _ => Problem::new(&problem::BUSY, why.to_string()),
+        TranscodeError::Length(_) => EngineProblem::new(&problem::LENGTH, why.to_string()),
+        TranscodeError::Coding => EngineProblem::new(&problem::DECODE, why.to_string()),
+        _ => EngineProblem::new(&problem::BUSY, why.to_string()),
     };
     (problem, mode)
 }
@@ -122,61 +129,63 @@ fn body_problem(why: TranscodeError, type_name: &str) -> RequestProblem {
 /// query.
 pub fn rpc_target(target: &[u8]) -> Option<Vec<u8>> {
     let (path, query) = split_target(target);
-    let base = path.strip_suffix(ROUTE)?;
+    let base = path.strip_suffix(WITNESS_ROUTE)?;
     base.ends_with(b"/").then(|| [base, query].concat())
 }
 
 /// Writes the JSON-RPC call for the payload in `ssz`. Errors: the SSZ is invalid, or memory is
 /// refused.
 fn encode_call(
-    fork: Fork,
+    fork: ExecutionFork,
     preset: Preset,
     ssz: &[u8],
-    may_take: ReserveBytes<'_>,
+    may_take: ReserveCallback<'_>,
 ) -> Result<Vec<u8>, TranscodeError> {
     // these types are the same in every fork of the consensus layer
     let schema = Schema::for_fork(ssz::Fork::Phase0, preset);
-    let ty = schema.find(fork.envelope()).ok_or(TranscodeError::Failed)?;
-    check(schema, ty, ssz)?;
+    let ty = schema
+        .find_type(fork.envelope_type())
+        .ok_or(TranscodeError::Failed)?;
+    check_ssz(schema, ty, ssz)?;
     let mut call = Vec::new();
     let mut put = |name: &str, call: &mut Vec<u8>| {
-        let (ty, range) = select(schema, ty, ssz, name)?;
+        let (ty, range) = select_path(schema, ty, ssz, name)?;
         write_json(schema, ty, &ssz[range], call, may_take)
     };
-    append(
+    append_text(
         &mut call,
         &format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"engine_newPayloadWithWitnessV{}","params":["#,
-            fork.version()
+            fork.method_version()
         ),
     )?;
     put("payload", &mut call)?;
-    if fork >= Fork::Cancun {
-        let (_, transactions) = select(schema, ty, ssz, "payload.transactions")?;
-        append(&mut call, ",[")?;
+    if fork >= ExecutionFork::Cancun {
+        let (_, transactions) = select_path(schema, ty, ssz, "payload.transactions")?;
+        append_text(&mut call, ",[")?;
         let mut comma = "";
-        for transaction in path::elements(ssz, transactions)? {
+        for transaction in path::variable_element_ranges(ssz, transactions)? {
             for hash in blob_hashes(&ssz[transaction?]) {
-                append(
+                append_text(
                     &mut call,
                     &format!("{comma}\"0x{}\"", const_hex::encode(hash)),
                 )?;
                 comma = ",";
             }
         }
-        append(&mut call, "],")?;
+        append_text(&mut call, "],")?;
         put("parent_beacon_block_root", &mut call)?;
     }
-    if fork >= Fork::Prague {
-        append(&mut call, ",")?;
+    if fork >= ExecutionFork::Prague {
+        append_text(&mut call, ",")?;
         put("execution_requests", &mut call)?;
     }
-    append(&mut call, "]}")?;
+    append_text(&mut call, "]}")?;
     Ok(call)
 }
 
 /// Appends `text`; memory that is refused is an error, no panic.
-fn append(to: &mut Vec<u8>, text: &str) -> Result<(), TranscodeError> {
+fn append_text(to: &mut Vec<u8>, text: &str) -> Result<(), TranscodeError> {
     to.try_reserve(text.len())
         .map_err(|_| TranscodeError::Memory)?;
     to.extend_from_slice(text.as_bytes());
@@ -187,16 +196,16 @@ fn append(to: &mut Vec<u8>, text: &str) -> Result<(), TranscodeError> {
 mod tests {
     use serde_json::{json, Value};
 
-    use super::{rpc_target, RestRequest};
+    use super::{rpc_target, RestWitnessRequest};
     use crate::ssz::{to_ssz, Fork, Preset, Schema};
-    use crate::transcode::engine::rpc_request::RpcRequest;
+    use crate::transcode::engine::rpc_request::RpcWitnessCall;
 
     const ROUTE: &str = "/engine/v1/payloads/witness";
     const OCTETS: (&str, &str) = ("content-type", "application/octet-stream");
 
-    fn read(target: &str, fields: &[(&str, &str)]) -> Option<RestRequest> {
+    fn read(target: &str, fields: &[(&str, &str)]) -> Option<RestWitnessRequest> {
         let fields = fields.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes()));
-        RestRequest::read(b"POST", target.as_bytes(), fields, true)
+        RestWitnessRequest::from_head(b"POST", target.as_bytes(), fields, true)
     }
 
     #[test]
@@ -225,9 +234,9 @@ mod tests {
         let status = |fields: &[(&str, &str)]| {
             let request = read(ROUTE, fields)?;
             let wrong = request
-                .to_call(Preset::Mainnet, b"", &mut |_| true)
+                .to_rpc_call(Preset::Mainnet, b"", &mut |_| true)
                 .unwrap_err();
-            Some(wrong.0.status())
+            Some(wrong.0.http_status())
         };
         // valid head, invalid body
         assert_eq!(status(&[OCTETS, fork]), Some(400));
@@ -254,11 +263,12 @@ mod tests {
             let coded = [OCTETS, fork, ("Content-Encoding", coding)];
             assert_eq!(status(&coded), Some(expected), "{coding}");
             let fields = coded.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes()));
-            let request = RestRequest::read(b"POST", ROUTE.as_bytes(), fields, false).unwrap();
+            let request =
+                RestWitnessRequest::from_head(b"POST", ROUTE.as_bytes(), fields, false).unwrap();
             let (problem, _) = request
-                .to_call(Preset::Mainnet, b"", &mut |_| true)
+                .to_rpc_call(Preset::Mainnet, b"", &mut |_| true)
                 .unwrap_err();
-            assert_eq!(problem.status(), 415, "{coding}");
+            assert_eq!(problem.http_status(), 415, "{coding}");
         }
         let ours = ("Sszip-Type", "PayloadStatusWithWitness;v=1");
         assert_eq!(status(&[OCTETS, fork, ours]), Some(400));
@@ -266,7 +276,9 @@ mod tests {
         assert_eq!(status(&[OCTETS, fork, keys]), Some(422));
         assert!(read(ROUTE, &[OCTETS, fork, ("Cache-Control", "no-transform")]).is_none());
         assert!(read("/", &[OCTETS, fork]).is_none());
-        assert!(RestRequest::read(b"GET", ROUTE.as_bytes(), [].into_iter(), true).is_none());
+        assert!(
+            RestWitnessRequest::from_head(b"GET", ROUTE.as_bytes(), [].into_iter(), true).is_none()
+        );
     }
 
     fn quantity(n: u64) -> String {
@@ -274,7 +286,7 @@ mod tests {
     }
 
     /// Returns a payload of the fork, with these transactions, in the JSON of JSON-RPC.
-    fn payload(fork: super::Fork, transactions: &[&str]) -> Value {
+    fn payload(fork: super::ExecutionFork, transactions: &[&str]) -> Value {
         let hash = |byte: &str| format!("0x{}", byte.repeat(32));
         let mut payload = json!({
             "parentHash": hash("01"), "feeRecipient": format!("0x{}", "02".repeat(20)),
@@ -285,17 +297,17 @@ mod tests {
             "baseFeePerGas": format!("0x{}", "f".repeat(64)), "blockHash": hash("07"),
             "transactions": transactions,
         });
-        if fork >= super::Fork::Shanghai {
+        if fork >= super::ExecutionFork::Shanghai {
             payload["withdrawals"] = json!([{
                 "index": quantity(7), "validatorIndex": quantity(8),
                 "address": format!("0x{}", "09".repeat(20)), "amount": quantity(32_000_000_000),
             }]);
         }
-        if fork >= super::Fork::Cancun {
+        if fork >= super::ExecutionFork::Cancun {
             payload["blobGasUsed"] = json!(quantity(131_072));
             payload["excessBlobGas"] = json!(quantity(0));
         }
-        if fork >= super::Fork::Amsterdam {
+        if fork >= super::ExecutionFork::Amsterdam {
             payload["blockAccessList"] = json!("0xc0");
             payload["slotNumber"] = json!(quantity(11_000_000));
         }
@@ -304,7 +316,7 @@ mod tests {
 
     #[test]
     fn requests_of_every_fork_are_converted_to_calls_and_back() {
-        use super::Fork::*;
+        use super::ExecutionFork::*;
         // EIP-4844: two hashes after ten fields
         let hashes = ["01", "ab"].map(|byte| byte.repeat(32));
         let list = format!("f842a0{}a0{}", hashes[0], hashes[1]);
@@ -333,24 +345,24 @@ mod tests {
                 envelope["executionRequests"] = json!(["0x00ff", "0x01"]);
                 params.push(json!(["0x00ff", "0x01"]));
             }
-            let ty = schema.find(fork.envelope()).unwrap();
+            let ty = schema.find_type(fork.envelope_type()).unwrap();
             let ssz = to_ssz(schema, ty, envelope.to_string().as_bytes()).unwrap();
             let request = read(ROUTE, &[OCTETS, ("Eth-Execution-Version", name)]).unwrap();
             let call = request
-                .to_call(Preset::Mainnet, &ssz, &mut |_| true)
+                .to_rpc_call(Preset::Mainnet, &ssz, &mut |_| true)
                 .unwrap();
             // and back
             let method = format!("engine_newPayloadWithWitnessV{version}");
-            let called = RpcRequest::for_method(method.as_bytes(), Some(fork)).unwrap();
-            let submission = called.to_submission(Preset::Mainnet, &call).unwrap();
+            let called = RpcWitnessCall::for_method(method.as_bytes(), Some(fork)).unwrap();
+            let submission = called.to_rest_submission(Preset::Mainnet, &call).unwrap();
             assert_eq!((submission.fork, &submission.ssz), (name.as_bytes(), &ssz));
             let call: Value = serde_json::from_slice(&call).unwrap();
             let expected = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
             assert_eq!(call, expected, "{name}");
             let (problem, _) = request
-                .to_call(Preset::Mainnet, &ssz[1..], &mut |_| true)
+                .to_rpc_call(Preset::Mainnet, &ssz[1..], &mut |_| true)
                 .unwrap_err();
-            assert_eq!(problem.status(), 400);
+            assert_eq!(problem.http_status(), 400);
         }
     }
 }

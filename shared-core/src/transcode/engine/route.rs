@@ -3,22 +3,22 @@
 use crate::transcode::ssz_routes::ResponseType;
 
 /// The route, relative to the path of JSON-RPC. The host may serve JSON-RPC below another path.
-pub(super) const ROUTE: &[u8] = b"engine/v1/payloads/witness";
+pub(super) const WITNESS_ROUTE: &[u8] = b"engine/v1/payloads/witness";
 
 /// Header that names a fork of the execution layer.
-pub const VERSION: &str = "Eth-Execution-Version";
+pub const EXECUTION_VERSION_HEADER: &str = "Eth-Execution-Version";
 
 /// Type of the REST response to which the result of the call is converted.
-pub static STATUS: ResponseType =
+pub static STATUS_RESPONSE_TYPE: ResponseType =
     ResponseType::Status("NewPayloadWithWitness", "PayloadStatusWithWitness", 1);
 
 /// Type of the call's result to which the REST response is converted.
-pub static REPLY: ResponseType = ResponseType::Reply("NewPayloadWithWitness", 1);
+pub static REPLY_RESPONSE_TYPE: ResponseType = ResponseType::Reply("NewPayloadWithWitness", 1);
 
 /// Forks of the execution layer since the introduction of payloads. The request's head names the
 /// fork of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fork {
+pub enum ExecutionFork {
     /// The first fork with payloads.
     Paris,
     /// Adds withdrawals.
@@ -33,7 +33,7 @@ pub enum Fork {
     Amsterdam,
 }
 
-impl Fork {
+impl ExecutionFork {
     const ALL: [Self; 6] = [
         Self::Paris,
         Self::Shanghai,
@@ -44,7 +44,7 @@ impl Fork {
     ];
 
     /// Returns the name of the fork in `Eth-Execution-Version`.
-    pub(super) fn name(self) -> &'static str {
+    pub(super) fn header_name(self) -> &'static str {
         match self {
             Self::Paris => "paris",
             Self::Shanghai => "shanghai",
@@ -55,20 +55,22 @@ impl Fork {
         }
     }
 
-    pub(super) fn named(name: &[u8]) -> Option<Self> {
+    pub(super) fn from_name(name: &[u8]) -> Option<Self> {
         let mut all = Self::ALL.into_iter();
-        all.find(|fork| fork.name().as_bytes().eq_ignore_ascii_case(name))
+        all.find(|fork| fork.header_name().as_bytes().eq_ignore_ascii_case(name))
     }
 
     /// Returns the fork that the header `Eth-Execution-Version` of a request names.
     pub fn from_head<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Option<Self> {
-        let is_version = |(name, _): &(&[u8], &[u8])| name.eq_ignore_ascii_case(VERSION.as_bytes());
+        let is_version = |(name, _): &(&[u8], &[u8])| {
+            name.eq_ignore_ascii_case(EXECUTION_VERSION_HEADER.as_bytes())
+        };
         let (_, name) = fields.filter(is_version).last()?;
-        Self::named(name)
+        Self::from_name(name)
     }
 
     /// Returns the version of `engine_newPayloadWithWitness` for payloads of this fork.
-    pub(super) fn version(self) -> u8 {
+    pub(super) fn method_version(self) -> u8 {
         match self {
             Self::Paris => 1,
             Self::Shanghai => 2,
@@ -79,7 +81,7 @@ impl Fork {
     }
 
     /// Returns the name of the SSZ type of the REST request's body, which contains the payload.
-    pub(super) fn envelope(self) -> &'static str {
+    pub(super) fn envelope_type(self) -> &'static str {
         match self {
             Self::Paris => "ExecutionPayloadEnvelopeParis",
             Self::Shanghai => "ExecutionPayloadEnvelopeShanghai",
@@ -90,7 +92,7 @@ impl Fork {
     }
 
     /// Returns the name of the SSZ type of the fork's payload.
-    pub(super) fn payload(self) -> &'static str {
+    pub(super) fn payload_type(self) -> &'static str {
         match self {
             Self::Paris => "ExecutionPayloadParis",
             Self::Shanghai => "ExecutionPayloadShanghai",

@@ -1,22 +1,22 @@
 //! A JSON-RPC call for a payload's witness, converted to a request of the REST route for a node
 //! that has only the route.
 
-use super::problem::{self, Problem};
-use super::route::{split_target, Fork, ROUTE};
-use crate::jsonrpc::request::{parse, Request};
-use crate::jsonrpc::response::member;
-use crate::jsonrpc::scan::{Scanner, Value};
-use crate::mode::Mode;
-use crate::ssz::schema::OFFSET;
+use super::problem::{self, EngineProblem};
+use super::route::{split_target, ExecutionFork, WITNESS_ROUTE};
+use crate::jsonrpc::request::{parse_request, JsonRpcRequest};
+use crate::jsonrpc::response::first_object_member;
+use crate::jsonrpc::scan::{JsonScanner, SkippedValue};
+use crate::response_mode::ResponseMode;
+use crate::ssz::schema::OFFSET_LENGTH;
 use crate::ssz::{
-    self, blob_hashes, path, select, to_ssz, InputForm, Preset, Schema, SszError, ToSsz,
+    self, blob_hashes, path, select_path, to_ssz, InputForm, JsonToSsz, Preset, Schema, SszError,
 };
 use crate::transcode::TranscodeError;
 
-const METHOD: &[u8] = b"engine_newPayloadWithWitnessV";
+const METHOD_PREFIX: &[u8] = b"engine_newPayloadWithWitnessV";
 
 /// Length of a root in bytes.
-const ROOT: usize = 32;
+const ROOT_LENGTH: usize = 32;
 
 /// The parts of the REST request that is sent to the node in place of a client's call.
 #[derive(Debug)]
@@ -29,28 +29,28 @@ pub struct RestSubmission {
 
 /// The reason why a client's call is answered by the proxy and not converted.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum CallRefusal {
     /// The call is invalid, or memory is refused.
-    Wrong(Problem, Mode),
+    Wrong(EngineProblem, ResponseMode),
     /// The payload is invalid because its blobs are not those that the call names. The route has no
     /// parameter that names them.
     OtherBlobs,
 }
 
-impl From<TranscodeError> for Refusal {
+impl From<TranscodeError> for CallRefusal {
     fn from(why: TranscodeError) -> Self {
-        let mode = why.mode();
+        let mode = why.metrics_mode();
         let kind = match why {
             TranscodeError::Invalid(_) => &problem::BODY,
             TranscodeError::Length(_) => &problem::LENGTH,
             TranscodeError::Coding => &problem::PARSE,
             _ => &problem::BUSY,
         };
-        Self::Wrong(Problem::new(kind, why.to_string()), mode)
+        Self::Wrong(EngineProblem::new(kind, why.to_string()), mode)
     }
 }
 
-impl From<SszError> for Refusal {
+impl From<SszError> for CallRefusal {
     fn from(error: SszError) -> Self {
         TranscodeError::from(error).into()
     }
@@ -59,27 +59,27 @@ impl From<SszError> for Refusal {
 /// A client's call of `engine_newPayloadWithWitness`. Only its method is known before its body is
 /// complete.
 #[derive(Clone, Debug)]
-pub struct RpcRequest {
+pub struct RpcWitnessCall {
     version: u8,
     /// The fork that the request's head names, if any. One version of the method may cover two
     /// forks.
-    named: Option<Fork>,
+    named: Option<ExecutionFork>,
     /// Reason why the body can't be read.
     unread: Option<TranscodeError>,
 }
 
-impl RpcRequest {
+impl RpcWitnessCall {
     /// Creates the call for a method name. Returns `None` if the name is another method.
-    pub fn for_method(method: &[u8], named: Option<Fork>) -> Option<Self> {
+    pub fn for_method(method: &[u8], named: Option<ExecutionFork>) -> Option<Self> {
         Some(Self {
-            version: version(method)?,
+            version: method_version(method)?,
             named,
             unread: None,
         })
     }
 
     /// Marks the call as not convertible for the given reason, unless it has a reason already.
-    pub fn refuse(&mut self, why: TranscodeError) {
+    pub fn mark_refused(&mut self, why: TranscodeError) {
         self.unread.get_or_insert(why);
     }
 
@@ -87,14 +87,18 @@ impl RpcRequest {
     ///
     /// # Errors
     /// The reason why no request is sent to the node.
-    pub fn to_submission(&self, preset: Preset, body: &[u8]) -> Result<RestSubmission, Refusal> {
+    pub fn to_rest_submission(
+        &self,
+        preset: Preset,
+        body: &[u8],
+    ) -> Result<RestSubmission, CallRefusal> {
         if let Some(why) = &self.unread {
             return Err(why.clone().into());
         }
-        match parse(body, 0) {
-            Ok(Request::Single(call)) => {
+        match parse_request(body, 0) {
+            Ok(JsonRpcRequest::Single(call)) => {
                 let params = call.params.unwrap_or(b"[]");
-                submission(self.version, params, self.named, preset)
+                params_to_submission(self.version, params, self.named, preset)
             }
             _ => Err(TranscodeError::Failed.into()),
         }
@@ -102,46 +106,48 @@ impl RpcRequest {
 }
 
 /// Returns the version of the method, or `None` if the name is another method.
-fn version(method: &[u8]) -> Option<u8> {
-    match method.strip_prefix(METHOD)? {
+fn method_version(method: &[u8]) -> Option<u8> {
+    match method.strip_prefix(METHOD_PREFIX)? {
         [digit @ b'1'..=b'5'] => Some(digit - b'0'),
         _ => None,
     }
 }
 
 /// Returns the target of the REST route on the same node, for a target of JSON-RPC.
-pub fn target(target: &[u8]) -> Vec<u8> {
+pub fn rest_target(target: &[u8]) -> Vec<u8> {
     let (path, query) = split_target(target);
     let slash: &[u8] = if path.ends_with(b"/") { b"" } else { b"/" };
-    [path, slash, ROUTE, query].concat()
+    [path, slash, WITNESS_ROUTE, query].concat()
 }
 
 /// Converts the params of a call to the body of the REST request. `named` is the fork in the
 /// request's head.
-fn submission(
+fn params_to_submission(
     version: u8,
     params: &[u8],
-    named: Option<Fork>,
+    named: Option<ExecutionFork>,
     preset: Preset,
-) -> Result<RestSubmission, Refusal> {
-    let params = split(params).ok_or_else(|| invalid_params("params is not an array"))?;
+) -> Result<RestSubmission, CallRefusal> {
+    let params = split_array(params).ok_or_else(|| invalid_params("params is not an array"))?;
     let payload = *params
         .first()
         .ok_or_else(|| invalid_params("params is empty"))?;
     let fork = match version {
-        1 => Fork::Paris,
-        2 if is_present(member(payload, "withdrawals")) => Fork::Shanghai,
-        2 => Fork::Paris,
-        3 => Fork::Cancun,
+        1 => ExecutionFork::Paris,
+        2 if is_present(first_object_member(payload, "withdrawals")) => ExecutionFork::Shanghai,
+        2 => ExecutionFork::Paris,
+        3 => ExecutionFork::Cancun,
         4 => named
-            .filter(|it| *it == Fork::Prague)
-            .unwrap_or(Fork::Osaka),
-        _ => Fork::Amsterdam,
+            .filter(|it| *it == ExecutionFork::Prague)
+            .unwrap_or(ExecutionFork::Osaka),
+        _ => ExecutionFork::Amsterdam,
     };
     let (count, head) = match fork {
-        Fork::Paris | Fork::Shanghai => (1, OFFSET),
-        Fork::Cancun => (3, OFFSET + ROOT),
-        Fork::Prague | Fork::Osaka | Fork::Amsterdam => (4, 2 * OFFSET + ROOT),
+        ExecutionFork::Paris | ExecutionFork::Shanghai => (1, OFFSET_LENGTH),
+        ExecutionFork::Cancun => (3, OFFSET_LENGTH + ROOT_LENGTH),
+        ExecutionFork::Prague | ExecutionFork::Osaka | ExecutionFork::Amsterdam => {
+            (4, 2 * OFFSET_LENGTH + ROOT_LENGTH)
+        }
     };
     if params.len() != count {
         return Err(invalid_params(&format!(
@@ -151,55 +157,55 @@ fn submission(
     }
     // these types are the same in every fork of the consensus layer
     let schema = Schema::for_fork(ssz::Fork::Phase0, preset);
-    let ty = |name: &str| schema.find(name).ok_or(TranscodeError::Failed);
-    let param = |at: usize, name: &str| -> Result<Vec<u8>, Refusal> {
+    let ty = |name: &str| schema.find_type(name).ok_or(TranscodeError::Failed);
+    let param = |at: usize, name: &str| -> Result<Vec<u8>, CallRefusal> {
         let read = to_ssz(schema, ty(name)?, params[at]);
         Ok(read.map_err(|error| error.in_field(&format!("params[{at}]")))?)
     };
-    let payload_type = ty(fork.payload())?;
+    let payload_type = ty(fork.payload_type())?;
     let in_payload = |error: SszError| error.in_field("params[0]");
-    let mut reader = ToSsz::new(schema, payload_type, InputForm::Bare).with_prefix(head)?;
-    reader.push(payload).map_err(in_payload)?;
-    let mut ssz = reader.end().map_err(in_payload)?;
+    let mut reader = JsonToSsz::new(schema, payload_type, InputForm::Bare).with_prefix(head)?;
+    reader.push_piece(payload).map_err(in_payload)?;
+    let mut ssz = reader.finish().map_err(in_payload)?;
     put_offset(&mut ssz, 0, head);
-    if fork >= Fork::Cancun {
+    if fork >= ExecutionFork::Cancun {
         let named = param(1, "EngineVersionedHashes")?;
-        let (_, transactions) = select(schema, payload_type, &ssz[head..], "transactions")?;
+        let (_, transactions) = select_path(schema, payload_type, &ssz[head..], "transactions")?;
         let mut rest = &named[..];
-        for transaction in path::elements(&ssz[head..], transactions)? {
+        for transaction in path::variable_element_ranges(&ssz[head..], transactions)? {
             for hash in blob_hashes(&ssz[head..][transaction?]) {
-                rest = rest.strip_prefix(hash).ok_or(Refusal::OtherBlobs)?;
+                rest = rest.strip_prefix(hash).ok_or(CallRefusal::OtherBlobs)?;
             }
         }
         if !rest.is_empty() {
-            return Err(Refusal::OtherBlobs);
+            return Err(CallRefusal::OtherBlobs);
         }
-        ssz[OFFSET..OFFSET + ROOT].copy_from_slice(&param(2, "EngineRoot")?);
+        ssz[OFFSET_LENGTH..OFFSET_LENGTH + ROOT_LENGTH].copy_from_slice(&param(2, "EngineRoot")?);
     }
-    if fork >= Fork::Prague {
+    if fork >= ExecutionFork::Prague {
         let requests = param(3, "EngineExecutionRequests")?;
         let begin = ssz.len();
-        put_offset(&mut ssz, OFFSET + ROOT, begin);
+        put_offset(&mut ssz, OFFSET_LENGTH + ROOT_LENGTH, begin);
         ssz.try_reserve(requests.len())
             .map_err(|_| TranscodeError::Memory)?;
         ssz.extend_from_slice(&requests);
     }
     Ok(RestSubmission {
-        fork: fork.name().as_bytes(),
+        fork: fork.header_name().as_bytes(),
         ssz,
     })
 }
 
 /// Splits the text of an array into the texts of its elements, at most the first 8;
 /// `None` if it is no array.
-fn split(array: &[u8]) -> Option<Vec<&[u8]>> {
+fn split_array(array: &[u8]) -> Option<Vec<&[u8]>> {
     // no version has more params
     const MOST: usize = 8;
-    let mut scanner = Scanner::of_value(array);
+    let mut scanner = JsonScanner::of_value(array);
     let mut elements = Vec::new();
     let mut another = scanner.first_element().ok()?;
     while another && elements.len() < MOST {
-        let Value { span, .. } = scanner.value().ok()?;
+        let SkippedValue { span, .. } = scanner.skip_value().ok()?;
         elements.push(&array[span]);
         another = scanner.next_element().ok()?;
     }
@@ -213,27 +219,27 @@ fn is_present(value: Option<&[u8]>) -> bool {
 fn put_offset(ssz: &mut [u8], at: usize, offset: usize) {
     // offsets of 4 GiB and more are rejected before
     let offset = u32::try_from(offset).unwrap_or(u32::MAX);
-    ssz[at..at + OFFSET].copy_from_slice(&offset.to_le_bytes());
+    ssz[at..at + OFFSET_LENGTH].copy_from_slice(&offset.to_le_bytes());
 }
 
-fn invalid_params(why: &str) -> Refusal {
-    Refusal::Wrong(
-        Problem::new(&problem::BODY, why.to_owned()),
-        Mode::SszInvalid,
+fn invalid_params(why: &str) -> CallRefusal {
+    CallRefusal::Wrong(
+        EngineProblem::new(&problem::BODY, why.to_owned()),
+        ResponseMode::SszInvalid,
     )
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{submission, target, version, Refusal, RpcRequest};
-    use crate::mode::Mode;
+    use super::{method_version, params_to_submission, rest_target, CallRefusal, RpcWitnessCall};
+    use crate::response_mode::ResponseMode;
     use crate::ssz::Preset;
-    use crate::transcode::engine::Fork;
+    use crate::transcode::engine::ExecutionFork;
     use crate::transcode::TranscodeError;
 
     #[test]
     fn method_versions_1_to_5_are_accepted() {
-        let of = |method: &str| version(method.as_bytes());
+        let of = |method: &str| method_version(method.as_bytes());
         assert_eq!(of("engine_newPayloadWithWitnessV1"), Some(1));
         assert_eq!(of("engine_newPayloadWithWitnessV5"), Some(5));
         for other in ["V0", "V6", "V55", "V", "", "v1"] {
@@ -244,7 +250,7 @@ mod tests {
 
     #[test]
     fn route_target_is_below_the_path_of_the_call() {
-        let of = |path: &str| String::from_utf8(target(path.as_bytes())).unwrap();
+        let of = |path: &str| String::from_utf8(rest_target(path.as_bytes())).unwrap();
         assert_eq!(of("/"), "/engine/v1/payloads/witness");
         assert_eq!(of("/key"), "/key/engine/v1/payloads/witness");
         assert_eq!(of("/key/?a/b?"), "/key/engine/v1/payloads/witness?a/b?");
@@ -265,35 +271,45 @@ mod tests {
     #[test]
     fn fork_is_read_from_payload_or_head_when_a_version_covers_two() {
         let fork = |version, params: &str, named| {
-            let made = submission(version, params.as_bytes(), named, Preset::Mainnet);
+            let made = params_to_submission(version, params.as_bytes(), named, Preset::Mainnet);
             made.map(|made| made.fork)
         };
         let paris = format!("[{}]", payload(""));
         let null = format!("[{}]", payload(",\"withdrawals\":null"));
         let shanghai = format!("[{}]", payload(",\"withdrawals\":[]"));
         assert_eq!(fork(1, &paris, None), Ok(&b"paris"[..]));
-        assert_eq!(fork(2, &paris, Some(Fork::Amsterdam)), Ok(&b"paris"[..]));
+        assert_eq!(
+            fork(2, &paris, Some(ExecutionFork::Amsterdam)),
+            Ok(&b"paris"[..])
+        );
         assert_eq!(fork(2, &null, None), Ok(&b"paris"[..]));
         assert_eq!(fork(2, &shanghai, None), Ok(&b"shanghai"[..]));
         let blobs = r#","withdrawals":[],"blobGasUsed":"0x0","excessBlobGas":"0x0""#;
         let root = format!("\"0x{}\"", "11".repeat(32));
         let osaka = format!("[{},[],{root},[]]", payload(blobs));
-        for named in [None, Some(Fork::Osaka), Some(Fork::Cancun)] {
+        for named in [
+            None,
+            Some(ExecutionFork::Osaka),
+            Some(ExecutionFork::Cancun),
+        ] {
             assert_eq!(fork(4, &osaka, named), Ok(&b"osaka"[..]));
         }
-        assert_eq!(fork(4, &osaka, Some(Fork::Prague)), Ok(&b"prague"[..]));
+        assert_eq!(
+            fork(4, &osaka, Some(ExecutionFork::Prague)),
+            Ok(&b"prague"[..])
+        );
         let other = format!("[{},[{root}],{root}]", payload(blobs));
-        assert_eq!(fork(3, &other, None), Err(Refusal::OtherBlobs));
+        assert_eq!(fork(3, &other, None), Err(CallRefusal::OtherBlobs));
     }
 
     #[test]
     fn invalid_params_are_reported_with_their_path() {
         let why = |params: &str| {
-            let made = submission(4, params.as_bytes(), None, Preset::Mainnet);
+            let made = params_to_submission(4, params.as_bytes(), None, Preset::Mainnet);
             match made.unwrap_err() {
-                Refusal::Wrong(problem, mode) => {
-                    assert_eq!(mode, Mode::SszInvalid, "{params}");
-                    String::from_utf8(problem.to_call(b"1")).unwrap()
+                CallRefusal::Wrong(problem, mode) => {
+                    assert_eq!(mode, ResponseMode::SszInvalid, "{params}");
+                    String::from_utf8(problem.to_rpc_response(b"1")).unwrap()
                 }
                 other => panic!("{params}: {other:?}"),
             }
@@ -309,16 +325,18 @@ mod tests {
 
     #[test]
     fn unreadable_call_is_refused_for_its_first_reason() {
-        let mut called = RpcRequest::for_method(b"engine_newPayloadWithWitnessV1", None).unwrap();
-        let refusal = |called: &RpcRequest| match called.to_submission(Preset::Mainnet, b"") {
-            Err(Refusal::Wrong(_, mode)) => mode,
-            other => panic!("{other:?}"),
-        };
-        assert_eq!(refusal(&called), Mode::Failed);
-        called.refuse(TranscodeError::Length(1));
-        assert_eq!(refusal(&called), Mode::SszLength);
+        let mut called =
+            RpcWitnessCall::for_method(b"engine_newPayloadWithWitnessV1", None).unwrap();
+        let refusal =
+            |called: &RpcWitnessCall| match called.to_rest_submission(Preset::Mainnet, b"") {
+                Err(CallRefusal::Wrong(_, mode)) => mode,
+                other => panic!("{other:?}"),
+            };
+        assert_eq!(refusal(&called), ResponseMode::Failed);
+        called.mark_refused(TranscodeError::Length(1));
+        assert_eq!(refusal(&called), ResponseMode::SszLength);
         // the first reason is reported
-        called.refuse(TranscodeError::Coding);
-        assert_eq!(refusal(&called), Mode::SszLength);
+        called.mark_refused(TranscodeError::Coding);
+        assert_eq!(refusal(&called), ResponseMode::SszLength);
     }
 }

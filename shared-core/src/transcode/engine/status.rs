@@ -1,29 +1,29 @@
 //! The status of a payload with its witness. JSON-RPC has both in one object, the route nests the
 //! status and has the witness next to it. The parts consist of the same bytes.
 
-use crate::ssz::schema::OFFSET;
-use crate::ssz::{self, check, select, Preset, Schema, ToJson};
+use crate::ssz::schema::OFFSET_LENGTH;
+use crate::ssz::{self, check_ssz, select_path, Preset, Schema, SszToJson};
 use crate::transcode::error::TranscodeError;
-use crate::transcode::format::Format;
-use crate::transcode::values::{estimated_json_length, write, ReserveBytes};
+use crate::transcode::format::BodyFormat;
+use crate::transcode::values::{estimated_json_length, write_json_rest, ReserveCallback};
 
 /// Bytes that are reserved before the SSZ of JSON-RPC's type, because the route's type is longer.
-pub const RESERVED_BYTES: usize = OFFSET;
+pub const RESERVED_BYTES: usize = OFFSET_LENGTH;
 
 /// Length of the fixed part of the route's status: one byte and the offsets of two parts.
-const STATUS: usize = 1 + 2 * OFFSET;
+const STATUS_FIXED_LENGTH: usize = 1 + 2 * OFFSET_LENGTH;
 
 /// Converts the SSZ of JSON-RPC's type, which begins after [`RESERVED_BYTES`] bytes, to the route's
 /// type in place. Returns `None` if the input is not valid; it is then unchanged.
 pub fn to_route_status(ssz: &mut [u8]) -> Option<()> {
-    let (head, parts) = ssz.split_at_mut_checked(2 * OFFSET + STATUS)?;
+    let (head, parts) = ssz.split_at_mut_checked(2 * OFFSET_LENGTH + STATUS_FIXED_LENGTH)?;
     let offset = |at: usize| -> Option<usize> {
         let bytes = head.get(RESERVED_BYTES + at..)?.first_chunk()?;
         usize::try_from(u32::from_le_bytes(*bytes)).ok()
     };
-    let begin = STATUS + OFFSET;
-    let (hash, error) = (offset(1)?, offset(1 + OFFSET)?);
-    let witness = offset(1 + 2 * OFFSET)?;
+    let begin = STATUS_FIXED_LENGTH + OFFSET_LENGTH;
+    let (hash, error) = (offset(1)?, offset(1 + OFFSET_LENGTH)?);
+    let witness = offset(1 + 2 * OFFSET_LENGTH)?;
     let is_whole = hash == begin && hash <= error && error <= witness;
     if !is_whole || witness - begin > parts.len() {
         return None;
@@ -31,16 +31,16 @@ pub fn to_route_status(ssz: &mut [u8]) -> Option<()> {
     let status = head[RESERVED_BYTES];
     // all parts stay in place; the positions from which their offsets count have moved
     let fields = [
-        (0, 2 * OFFSET),
-        (OFFSET, witness + RESERVED_BYTES),
-        (2 * OFFSET + 1, STATUS),
-        (2 * OFFSET + 1 + OFFSET, error - OFFSET),
+        (0, 2 * OFFSET_LENGTH),
+        (OFFSET_LENGTH, witness + RESERVED_BYTES),
+        (2 * OFFSET_LENGTH + 1, STATUS_FIXED_LENGTH),
+        (2 * OFFSET_LENGTH + 1 + OFFSET_LENGTH, error - OFFSET_LENGTH),
     ];
     for (at, offset) in fields {
         let bytes = u32::try_from(offset).ok()?.to_le_bytes();
-        head[at..at + OFFSET].copy_from_slice(&bytes);
+        head[at..at + OFFSET_LENGTH].copy_from_slice(&bytes);
     }
-    head[2 * OFFSET] = status;
+    head[2 * OFFSET_LENGTH] = status;
     Some(())
 }
 
@@ -49,43 +49,43 @@ pub fn to_route_status(ssz: &mut [u8]) -> Option<()> {
 ///
 /// # Errors
 /// The input is not valid, or memory is refused.
-pub fn result(
+pub fn route_status_to_result(
     preset: Preset,
     id: &[u8],
-    format: Format,
+    format: BodyFormat,
     ssz: &[u8],
-    may_take: ReserveBytes<'_>,
+    may_take: ReserveCallback<'_>,
 ) -> Result<Vec<u8>, TranscodeError> {
     // these types are the same in every fork of the consensus layer
     let schema = Schema::for_fork(ssz::Fork::Phase0, preset);
     let first = ssz.first_chunk().copied().map(u32::from_le_bytes);
     let name = match first.and_then(|first| usize::try_from(first).ok()) {
         // has a key for each transaction, too, which the call's result lacks
-        Some(first) if first == 3 * OFFSET => "PayloadStatusWithWitnessAndKeys",
+        Some(first) if first == 3 * OFFSET_LENGTH => "PayloadStatusWithWitnessAndKeys",
         _ => "PayloadStatusWithWitness",
     };
-    let ty = schema.find(name).ok_or(TranscodeError::Failed)?;
-    check(schema, ty, ssz)?;
-    let (status_type, status) = select(schema, ty, ssz, "payload_status")?;
-    let (_, witness) = select(schema, ty, ssz, "witness")?;
+    let ty = schema.find_type(name).ok_or(TranscodeError::Failed)?;
+    check_ssz(schema, ty, ssz)?;
+    let (status_type, status) = select_path(schema, ty, ssz, "payload_status")?;
+    let (_, witness) = select_path(schema, ty, ssz, "witness")?;
     let (status, witness) = (&ssz[status], &ssz[witness]);
     let mut result = Vec::new();
     let reserve =
         |result: &mut Vec<u8>, more| result.try_reserve(more).map_err(|_| TranscodeError::Memory);
-    if format == Format::Ssz {
-        reserve(&mut result, OFFSET + status.len() + witness.len())?;
+    if format == BodyFormat::Ssz {
+        reserve(&mut result, OFFSET_LENGTH + status.len() + witness.len())?;
         let (head, parts) = status
-            .split_at_checked(STATUS)
+            .split_at_checked(STATUS_FIXED_LENGTH)
             .ok_or(TranscodeError::Failed)?;
         let offset = |at: usize| -> Option<u32> {
             let bytes = head.get(at..)?.first_chunk()?;
-            u32::from_le_bytes(*bytes).checked_add(OFFSET as u32)
+            u32::from_le_bytes(*bytes).checked_add(OFFSET_LENGTH as u32)
         };
         result.push(head[0]);
         for offset in [
             offset(1),
-            offset(1 + OFFSET),
-            u32::try_from(status.len() + OFFSET).ok(),
+            offset(1 + OFFSET_LENGTH),
+            u32::try_from(status.len() + OFFSET_LENGTH).ok(),
         ] {
             result.extend_from_slice(&offset.ok_or(TranscodeError::Failed)?.to_le_bytes());
         }
@@ -101,8 +101,8 @@ pub fn result(
     for part in [b"{\"jsonrpc\":\"2.0\",\"id\":", id, b",\"result\":"] {
         result.extend_from_slice(part);
     }
-    write(
-        ToJson::new(schema, status_type, status)?,
+    write_json_rest(
+        SszToJson::new(schema, status_type, status)?,
         &mut result,
         may_take,
     )?;
@@ -110,10 +110,10 @@ pub fn result(
     result.pop();
     result.extend_from_slice(b",\"witness\":");
     let ty = schema
-        .find("OptionalRlpWitness")
+        .find_type("OptionalRlpWitness")
         .ok_or(TranscodeError::Failed)?;
-    write(
-        ToJson::new(schema, ty, witness)?.with_rlp_keys(),
+    write_json_rest(
+        SszToJson::new(schema, ty, witness)?.with_rlp_keys(),
         &mut result,
         may_take,
     )?;
@@ -133,26 +133,26 @@ pub fn blob_mismatch_result(id: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::{to_route_status, RESERVED_BYTES};
-    use crate::ssz::{check, to_json, to_ssz, Fork, Preset, Schema};
-    use crate::transcode::{Format, TranscodeError};
+    use crate::ssz::{check_ssz, to_json, to_ssz, Fork, Preset, Schema};
+    use crate::transcode::{BodyFormat, TranscodeError};
 
     const KEYS: &str = "0xcec1c0c7821234837890abc281ffc0";
     const WITNESS: &str = "0xcdc1c0c7821234837890abc281ff";
 
-    fn result(
+    fn route_status_to_result(
         preset: Preset,
         id: &[u8],
-        format: Format,
+        format: BodyFormat,
         ssz: &[u8],
     ) -> Result<Vec<u8>, TranscodeError> {
-        super::result(preset, id, format, ssz, &mut |_| true)
+        super::route_status_to_result(preset, id, format, ssz, &mut |_| true)
     }
 
     #[test]
     fn status_with_witness_is_converted_in_both_directions() {
         let schema = Schema::for_fork(Fork::Phase0, Preset::Mainnet);
-        let flat = schema.find("NewPayloadWithWitness").unwrap();
-        let nested = schema.find("PayloadStatusWithWitness").unwrap();
+        let flat = schema.find_type("NewPayloadWithWitness").unwrap();
+        let nested = schema.find_type("PayloadStatusWithWitness").unwrap();
         let hash = format!("\"0x{}\"", "5a".repeat(32));
         for (hash, error, witness) in [
             ("null", "null", "null"),
@@ -166,7 +166,7 @@ mod tests {
             let ssz = to_ssz(schema, flat, json.as_bytes()).unwrap();
             let mut made = [&[0; RESERVED_BYTES][..], &ssz].concat();
             to_route_status(&mut made).unwrap();
-            check(schema, nested, &made).unwrap();
+            check_ssz(schema, nested, &made).unwrap();
             let text = String::from_utf8(to_json(schema, nested, &made).unwrap()).unwrap();
             let lists = match witness {
                 "null" => "null",
@@ -177,23 +177,24 @@ mod tests {
                 format!("{{\"payloadStatus\":{{{status}}},\"witness\":{lists}}}")
             );
             // and back, with keys as a fourth list
-            let back = |format| result(Preset::Mainnet, b"7", format, &made).unwrap();
-            assert_eq!(back(Format::Ssz), ssz);
+            let back =
+                |format| route_status_to_result(Preset::Mainnet, b"7", format, &made).unwrap();
+            assert_eq!(back(BodyFormat::Ssz), ssz);
             let witness = witness.replace("0xcdc1c0c7821234837890abc281ff", KEYS);
             let json = format!("{{{status},\"witness\":{witness}}}");
             let answer = format!("{{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{json}}}");
-            assert_eq!(String::from_utf8(back(Format::Json)).unwrap(), answer);
+            assert_eq!(String::from_utf8(back(BodyFormat::Json)).unwrap(), answer);
             // the keys of transactions are omitted
             let begin = u32::from_le_bytes(made[4..8].try_into().unwrap());
             let offsets = [12, begin + 4, made.len() as u32 + 4].map(u32::to_le_bytes);
             let keyed = [&offsets.concat(), &made[8..], &[4; 2 * 65]].concat();
             assert_eq!(
-                result(Preset::Mainnet, b"7", Format::Ssz, &keyed),
+                route_status_to_result(Preset::Mainnet, b"7", BodyFormat::Ssz, &keyed),
                 Ok(ssz.clone())
             );
             for wrong in [&made[1..], b"", &keyed[..keyed.len() - 1]] {
-                for format in [Format::Json, Format::Ssz] {
-                    assert!(result(Preset::Mainnet, b"7", format, wrong).is_err());
+                for format in [BodyFormat::Json, BodyFormat::Ssz] {
+                    assert!(route_status_to_result(Preset::Mainnet, b"7", format, wrong).is_err());
                 }
             }
         }

@@ -3,11 +3,11 @@
 use serde_json::value::RawValue;
 
 use super::steps::{Caller, CALLS};
-use super::world::{CacheModel, OpenRequest};
+use super::world::{CacheModel, ModelRequest};
 use crate::support::gunzip;
 
 impl CacheModel {
-    pub fn check_hit(&mut self, open: &OpenRequest, body: Vec<u8>) {
+    pub fn check_hit(&mut self, open: &ModelRequest, body: Vec<u8>) {
         let edit = |name: &str| {
             open.exchange
                 .head_edits()
@@ -41,7 +41,7 @@ impl CacheModel {
     }
 
     /// Checks that the client received its own responses, under its ids and in its order.
-    fn check_body(&mut self, open: &OpenRequest, body: &[u8], stored: bool) {
+    fn check_body(&mut self, open: &ModelRequest, body: &[u8], stored: bool) {
         let text = std::str::from_utf8(body).unwrap();
         let answers: Vec<&str> = if open.is_batch {
             let answers: Vec<&RawValue> = serde_json::from_str(text).unwrap();
@@ -90,7 +90,7 @@ impl CacheModel {
         }
     }
 
-    pub fn check_body_of_node(&mut self, open: &OpenRequest, received: &[u8]) {
+    pub fn check_body_of_node(&mut self, open: &ModelRequest, received: &[u8]) {
         if open.is_batch && open.exchange.request_body().is_empty() {
             // the node may respond to a batch in any order
             let mut answers: Vec<&RawValue> = serde_json::from_slice(received).unwrap();

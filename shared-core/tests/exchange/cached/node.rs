@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
 use serde_json::{json, Value};
-use sszip_core::exchange::transitions::State;
-use sszip_core::exchange::{EndAction, Exchange, HeadAction, PieceAction};
+use sszip_core::exchange::transitions::ExchangeState;
+use sszip_core::exchange::{BodyEndAction, BodyPieceAction, Exchange, ResponseHeadAction};
 use sszip_core::gzip::stream::Flush;
 
 use super::steps::{Answer, Outcome, CALLS};
-use super::world::{CacheModel, OpenRequest};
+use super::world::{CacheModel, ModelRequest};
 use crate::setup::response_head;
 use crate::support::gunzip;
 
@@ -76,7 +76,11 @@ impl CacheModel {
     }
 
     /// Returns the node's response to the forwarded request.
-    fn node(&mut self, open: &OpenRequest, how: Answer) -> (Vec<u8>, Vec<(&'static str, Vec<u8>)>) {
+    fn node(
+        &mut self,
+        open: &ModelRequest,
+        how: Answer,
+    ) -> (Vec<u8>, Vec<(&'static str, Vec<u8>)>) {
         let caller = self.distinguished_by_node(open.caller);
         let forwarded: &RawValue = serde_json::from_slice(&open.forwarded).unwrap();
         let calls: Vec<&RawValue> = if open.is_batch {
@@ -148,7 +152,7 @@ impl CacheModel {
 /// or aborted.
 fn client_body(
     exchange: &mut Exchange,
-    action: HeadAction,
+    action: ResponseHeadAction,
     body: &[u8],
     size: usize,
     cut: bool,
@@ -156,45 +160,45 @@ fn client_body(
     let mut action = action;
     let mut received = Vec::new();
     for piece in body.chunks(size) {
-        if action == HeadAction::Buffer {
-            match exchange.piece(piece).unwrap() {
-                PieceAction::Buffered => continue,
-                PieceAction::Stream => action = HeadAction::Stream,
-                PieceAction::SendOriginal => {
-                    received.extend(exchange.body().flatten());
-                    action = HeadAction::Pass;
+        if action == ResponseHeadAction::Buffer {
+            match exchange.body_piece(piece).unwrap() {
+                BodyPieceAction::Buffered => continue,
+                BodyPieceAction::Stream => action = ResponseHeadAction::Stream,
+                BodyPieceAction::SendOriginal => {
+                    received.extend(exchange.body_slices().flatten());
+                    action = ResponseHeadAction::Pass;
                 }
             }
         }
         match action {
-            HeadAction::Tee => exchange.observe(piece).unwrap(),
-            HeadAction::Stream => stream(exchange, piece, Flush::None, &mut received),
-            HeadAction::Pass | HeadAction::Buffer | HeadAction::Fail => {}
+            ResponseHeadAction::Tee => exchange.observe_passed_piece(piece).unwrap(),
+            ResponseHeadAction::Stream => stream(exchange, piece, Flush::None, &mut received),
+            ResponseHeadAction::Pass | ResponseHeadAction::Buffer | ResponseHeadAction::Fail => {}
         }
-        if action != HeadAction::Stream {
+        if action != ResponseHeadAction::Stream {
             received.extend_from_slice(piece);
         }
     }
     if cut {
-        if exchange.state() != State::Passing {
-            exchange.abort().unwrap();
+        if exchange.exchange_state() != ExchangeState::Passing {
+            exchange.abort_response().unwrap();
         }
-        assert!(exchange.take_fill().is_none() || action == HeadAction::Tee);
+        assert!(exchange.take_fill().is_none() || action == ResponseHeadAction::Tee);
         return None;
     }
     match action {
-        HeadAction::Buffer => match exchange.end().unwrap() {
-            EndAction::Code { .. } => {
-                exchange.compress().unwrap();
-                received.extend(exchange.body().flatten());
+        ResponseHeadAction::Buffer => match exchange.body_end().unwrap() {
+            BodyEndAction::Code { .. } => {
+                exchange.run_body_stages().unwrap();
+                received.extend(exchange.body_slices().flatten());
             }
-            EndAction::Stream => stream(exchange, b"", Flush::Finish, &mut received),
-            EndAction::Send => received.extend(exchange.body().flatten()),
-            EndAction::Fail => return None,
+            BodyEndAction::Stream => stream(exchange, b"", Flush::Finish, &mut received),
+            BodyEndAction::Send => received.extend(exchange.body_slices().flatten()),
+            BodyEndAction::Fail => return None,
         },
-        HeadAction::Stream => stream(exchange, b"", Flush::Finish, &mut received),
-        HeadAction::Pass | HeadAction::Tee => {}
-        HeadAction::Fail => return None,
+        ResponseHeadAction::Stream => stream(exchange, b"", Flush::Finish, &mut received),
+        ResponseHeadAction::Pass | ResponseHeadAction::Tee => {}
+        ResponseHeadAction::Fail => return None,
     }
     Some(received)
 }
@@ -202,7 +206,9 @@ fn client_body(
 fn stream(exchange: &mut Exchange, mut piece: &[u8], flush: Flush, received: &mut Vec<u8>) {
     loop {
         let mut output = [0; 4096];
-        let progress = exchange.stream(piece, flush, &mut output).unwrap();
+        let progress = exchange
+            .encode_stream_piece(piece, flush, &mut output)
+            .unwrap();
         received.extend_from_slice(&output[..progress.written]);
         piece = &piece[progress.consumed..];
         if progress.complete {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sszip_core::cache::process::wake::{EventLoop, Queue};
-use sszip_core::cache::process::Process;
+use sszip_core::cache::process::wake::{EventLoop, WakeQueue};
+use sszip_core::cache::process::ProcessHandle;
 use sszip_core::config::RouteConfig;
 use sszip_core::exchange::drive::{BodyLength, RequiredBody};
 use sszip_core::exchange::{Exchange, Fill, LookupAction, LookupRequest, RequestHead};
@@ -12,7 +12,7 @@ use sszip_core::exchange::{Exchange, Fill, LookupAction, LookupRequest, RequestH
 use super::steps::{Answer, CallSequence, Caller, Outcome, Step, CALLS, IDS};
 use crate::setup::config_of_process;
 
-pub struct OpenRequest {
+pub struct ModelRequest {
     pub number: usize,
     pub caller: Caller,
     pub calls: Vec<usize>,
@@ -34,12 +34,12 @@ pub type NodeResponses = BTreeMap<(usize, Caller), Vec<(u64, String)>>;
 
 pub struct CacheModel {
     pub config: Arc<RouteConfig>,
-    pub process: Process,
-    pub woken: Arc<Queue>,
+    pub process: ProcessHandle,
+    pub woken: Arc<WakeQueue>,
     pub policy: &'static str,
     pub now: u64,
     pub count: usize,
-    pub open: Vec<OpenRequest>,
+    pub open: Vec<ModelRequest>,
     pub unsent: Vec<(Exchange, Box<Fill>)>,
     pub responses: NodeResponses,
     /// Time of the newest stored response that was sent, for browsers and for others.
@@ -56,10 +56,10 @@ impl CacheModel {
             &credentials,
             "batch_max 4",
         ];
-        let process = Process::default();
-        let woken = Arc::new(Queue::default());
-        process.shared.event_loop(woken.clone());
-        process.shared.start(4 << 20, 4 << 20, 1);
+        let process = ProcessHandle::default();
+        let woken = Arc::new(WakeQueue::default());
+        process.shared.add_event_loop(woken.clone());
+        process.shared.start_hot_tier(4 << 20, 4 << 20, 1);
         Self {
             config: config_of_process(process.clone(), &lines),
             process,
@@ -141,7 +141,7 @@ impl CacheModel {
         let looks = exchange.required_body(BodyLength::Unknown) != RequiredBody::Nothing;
         assert_eq!(looks, caller.user.is_none() || self.policy != "bypass");
         self.count += 1;
-        let mut open = OpenRequest {
+        let mut open = ModelRequest {
             number: self.count,
             caller,
             calls,
@@ -158,19 +158,19 @@ impl CacheModel {
         };
         if looks {
             let waiter = waits.then_some(self.count);
-            self.look_up(open, waiter);
+            self.look_up_request(open, waiter);
         } else {
             open.dispatched_at = self.now;
             self.open.push(open);
         }
     }
 
-    fn look_up(&mut self, mut open: OpenRequest, waiter: Option<usize>) {
+    fn look_up_request(&mut self, mut open: ModelRequest, waiter: Option<usize>) {
         let namespace = format!("chain {}", open.caller.chain);
         let place = open.caller.chain.to_string();
         let found = open
             .exchange
-            .lookup(LookupRequest {
+            .lookup_in_cache(LookupRequest {
                 namespace: (open.caller.chain != 2).then_some(namespace.as_bytes()),
                 place: place.as_bytes(),
                 unnamed: false,
@@ -184,7 +184,7 @@ impl CacheModel {
                 filters: false,
                 host_writes_vary: false,
                 forwards_codings: false,
-                waiter: waiter.map(|id| EventLoop::default().waiter(id)),
+                waiter: waiter.map(|id| EventLoop::default().waiter_with_id(id)),
                 bypass: open.bypass,
                 never_anew: false,
             })
@@ -193,9 +193,9 @@ impl CacheModel {
         match found {
             LookupAction::Respond | LookupAction::RespondOffLoop => {
                 if found == LookupAction::RespondOffLoop {
-                    open.exchange.compress().unwrap();
+                    open.exchange.run_body_stages().unwrap();
                 }
-                let body: Vec<u8> = open.exchange.body().flatten().copied().collect();
+                let body: Vec<u8> = open.exchange.body_slices().flatten().copied().collect();
                 assert!(!open.bypass);
                 self.check_hit(&open, body);
             }
@@ -216,12 +216,12 @@ impl CacheModel {
         }
     }
 
-    fn wake(&mut self) {
-        while let Some(waiter) = self.woken.next() {
+    fn wake_followers(&mut self) {
+        while let Some(waiter) = self.woken.next_woken() {
             let at = self.open.iter().position(|open| open.number == waiter);
             let open = self.open.remove(at.expect("who is woken is there"));
             assert!(open.waits);
-            self.look_up(open, None);
+            self.look_up_request(open, None);
         }
     }
 
@@ -241,8 +241,8 @@ impl CacheModel {
             Step::Sent(n) => {
                 if !self.unsent.is_empty() {
                     let (_exchange, mut fill) = self.unsent.remove(n % self.unsent.len());
-                    fill.build();
-                    fill.publish(self.now);
+                    fill.build_collected_entries();
+                    fill.publish_entries(self.now);
                 }
             }
             Step::Leave(n) => {
@@ -256,12 +256,12 @@ impl CacheModel {
                     .collect();
                 if !waiting.is_empty() {
                     let open = self.open.remove(waiting[n % waiting.len()]);
-                    self.look_up(open, None);
+                    self.look_up_request(open, None);
                 }
             }
             Step::Pause(milliseconds) => self.now += milliseconds,
         }
-        self.wake();
+        self.wake_followers();
     }
 
     /// Completes all requests, and checks that no flight and no memory is left.
@@ -280,7 +280,7 @@ impl CacheModel {
             self.apply(&Step::Sent(0));
         }
         assert!(self.open.is_empty(), "{} wait for ever", self.open.len());
-        assert!(self.process.shared.flights.count() == 0);
-        assert_eq!(self.process.budget.used(), 0);
+        assert!(self.process.shared.flights.flight_count() == 0);
+        assert_eq!(self.process.budget.reserved_bytes(), 0);
     }
 }

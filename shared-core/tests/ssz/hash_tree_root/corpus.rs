@@ -17,13 +17,13 @@ fn recorded(test: &str, name: &str) -> Option<Vec<u8>> {
 
 fn root(fork: Fork, ty: &str, ssz: &[u8]) -> String {
     let schema = Schema::for_fork(fork, Preset::Mainnet);
-    let root = hash_tree_root(schema, schema.find(ty).unwrap(), ssz).unwrap();
+    let root = hash_tree_root(schema, schema.find_type(ty).unwrap(), ssz).unwrap();
     hex(&root)
 }
 
 fn root_of_json(fork: Fork, ty: &str, json: &[u8]) -> String {
     let schema = Schema::for_fork(fork, Preset::Mainnet);
-    let ssz = to_ssz(schema, schema.find(ty).unwrap(), json).unwrap();
+    let ssz = to_ssz(schema, schema.find_type(ty).unwrap(), json).unwrap();
     root(fork, ty, &ssz)
 }
 

@@ -133,7 +133,7 @@ pub fn compare_value(ty: &Type, value: &Value, label: &str) {
     let mut definitions = String::new();
     let text = ty.text(&mut definitions);
     let mut schema = Schema::from_table(&definitions).unwrap();
-    let id = schema.parse(&text).unwrap();
+    let id = schema.parse_type(&text).unwrap();
     let ssz = ty.serialize(value);
     let root = hash_tree_root(&schema, id, &ssz).unwrap();
     assert_eq!(root, ty.root(value), "{definitions}{text}, {label}");

@@ -4,7 +4,7 @@ use sszip_core::ssz::{Fork, Preset, Schema};
 
 use super::super::driven::End;
 use super::super::fields::joined;
-use super::super::host::{Host, Node, SequentialHost};
+use super::super::host::{Host, NodeResponse, SequentialHost};
 use super::super::reference::{self, Choices};
 use super::node::damage;
 use super::read::{decoded, is_of};
@@ -32,7 +32,7 @@ pub(super) fn check_submission(choices: &mut Choices<'_>) {
     let (target, name) = chosen(choices, &SUBMITTED);
     let fork = chosen(choices, Fork::ALL);
     let schema = Schema::for_fork(fork, Preset::Minimal);
-    let Some(ty) = schema.find(name) else {
+    let Some(ty) = schema.find_type(name) else {
         return;
     };
     let json = reference::choose(schema, ty, choices);
@@ -45,7 +45,7 @@ pub(super) fn check_submission(choices: &mut Choices<'_>) {
     if has_version {
         headers.push(field(VERSION, fork.name()));
     }
-    let node = Node {
+    let node = NodeResponse {
         status: 200,
         headers: vec![],
         content_length: Some(0),
@@ -99,5 +99,5 @@ pub(super) fn check_submission(choices: &mut Choices<'_>) {
         }
     }
     drop((answer, config));
-    assert_eq!(process.budget.used(), 0);
+    assert_eq!(process.budget.reserved_bytes(), 0);
 }

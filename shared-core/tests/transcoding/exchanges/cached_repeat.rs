@@ -1,6 +1,6 @@
 //! Repeated requests, which the cache may answer.
 
-use sszip_core::mode::Mode;
+use sszip_core::response_mode::ResponseMode;
 
 use super::super::fields::joined;
 use super::super::host::{Host, SequentialHost};
@@ -18,7 +18,7 @@ pub(super) fn check_repeated_request(choices: &mut Choices<'_>) {
     };
     let is_roomy = choices.below(2) == 0;
     let (process, config) = place(choices, is_roomy, &[("cache", "on")]);
-    process.shared.start(1 << 20, 1 << 20, 1);
+    process.shared.start_hot_tier(1 << 20, 1 << 20, 1);
     let fresh = vec![field("Cache-Control", "max-age=60")];
     // the first two may be stored; then both are requested again
     let mut got: [Option<(String, Vec<u8>)>; 2] = [None, None];
@@ -45,8 +45,8 @@ pub(super) fn check_repeated_request(choices: &mut Choices<'_>) {
             Some(response.node),
         );
         let answer = SequentialHost.request(client_request).unwrap();
-        if answer.mode != Mode::Hit {
-            let is_made = matches!(answer.mode, Mode::Ssz | Mode::Json);
+        if answer.mode != ResponseMode::Hit {
+            let is_made = matches!(answer.mode, ResponseMode::Ssz | ResponseMode::Json);
             got[usize::from(is_ssz)] = is_made.then(|| {
                 (
                     joined(&answer.fields, "Content-Type").unwrap(),
@@ -68,6 +68,6 @@ pub(super) fn check_repeated_request(choices: &mut Choices<'_>) {
         }
     }
     drop(config);
-    process.shared.hot().unwrap().clear();
-    assert_eq!(process.budget.used(), 0);
+    process.shared.hot_tier().unwrap().clear();
+    assert_eq!(process.budget.reserved_bytes(), 0);
 }

@@ -16,11 +16,11 @@ mod results;
 use std::sync::atomic::AtomicU64;
 use std::sync::Arc;
 
-use sszip_core::cache::process::Process;
+use sszip_core::cache::process::ProcessHandle;
 use sszip_core::config::{ConfigBlock, RouteConfig};
 
 use super::fields::Fields;
-use super::host::{Node, Request};
+use super::host::{NodeResponse, Request};
 use super::reference::Choices;
 
 const OCTETS: &str = "application/octet-stream";
@@ -50,12 +50,12 @@ fn place(
     choices: &mut Choices<'_>,
     is_roomy: bool,
     more: &[(&str, &str)],
-) -> (Process, Arc<RouteConfig>) {
-    let process = Process::default();
+) -> (ProcessHandle, Arc<RouteConfig>) {
+    let process = ProcessHandle::default();
     let mut directives = ConfigBlock::default();
     let min_length = chosen(choices, &["0", "1", "300"]);
     let mut set = |name: &str, value: &str| {
-        directives.set(name, &[value.as_bytes()]).unwrap();
+        directives.set_directive(name, &[value.as_bytes()]).unwrap();
     };
     for (name, value) in [
         ("enable", "on"),
@@ -74,7 +74,7 @@ fn place(
     for (name, value) in more {
         set(name, value);
     }
-    let config = Arc::new(directives.resolve(process.clone()));
+    let config = Arc::new(directives.resolve_route(process.clone()));
     (process, config)
 }
 
@@ -84,7 +84,7 @@ fn request(
     target: &str,
     headers: Fields,
     body: Vec<u8>,
-    node: Option<Node>,
+    node: Option<NodeResponse>,
 ) -> Request {
     Request {
         config: Arc::clone(config),

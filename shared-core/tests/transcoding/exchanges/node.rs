@@ -4,7 +4,7 @@ use sszip_core::ssz::{Fork, Preset, Schema, TypeId};
 
 use super::super::driven::End;
 use super::super::fields::{gzip, Fields};
-use super::super::host::Node;
+use super::super::host::NodeResponse;
 use super::super::properties::write;
 use super::super::reference::{self, Choices, Json};
 use super::read::gunzip;
@@ -22,7 +22,7 @@ pub(super) struct Value {
 pub(super) fn value(choices: &mut Choices<'_>, name: &str) -> Option<Value> {
     let fork = chosen(choices, Fork::ALL);
     let schema = Schema::for_fork(fork, Preset::Minimal);
-    let ty = schema.find(name)?;
+    let ty = schema.find_type(name)?;
     let json = reference::choose(schema, ty, choices);
     let ssz = reference::to_ssz(schema, ty, &json).expect("a value of the type");
     Some(Value {
@@ -77,7 +77,11 @@ fn ends(choices: &mut Choices<'_>, length: usize) -> Vec<usize> {
 }
 
 /// Returns a response of the node, and whether its framing is correct.
-pub(super) fn node(choices: &mut Choices<'_>, headers: Fields, body: Vec<u8>) -> (Node, bool) {
+pub(super) fn node(
+    choices: &mut Choices<'_>,
+    headers: Fields,
+    body: Vec<u8>,
+) -> (NodeResponse, bool) {
     let length = body.len() as u64;
     let (content_length, delimited, end, is_right) = match choices.below(10) {
         0..=3 => (Some(length), true, End::Whole, true),
@@ -91,7 +95,7 @@ pub(super) fn node(choices: &mut Choices<'_>, headers: Fields, body: Vec<u8>) ->
         ),
         _ => (None, true, End::Cut, false),
     };
-    let node = Node {
+    let node = NodeResponse {
         status: 200,
         headers,
         content_length,
@@ -103,7 +107,7 @@ pub(super) fn node(choices: &mut Choices<'_>, headers: Fields, body: Vec<u8>) ->
     (node, is_right)
 }
 
-pub(super) fn is_short(node: &Node) -> bool {
+pub(super) fn is_short(node: &NodeResponse) -> bool {
     node.content_length
         .is_some_and(|length| length > node.body.len() as u64)
 }
@@ -123,8 +127,8 @@ fn envelope(choices: &mut Choices<'_>, value: &Value) -> (Vec<u8>, bool) {
 }
 
 /// The node's response to a GET, with its properties.
-pub(super) struct NodeResponse {
-    pub(super) node: Node,
+pub(super) struct GeneratedResponse {
+    pub(super) node: NodeResponse,
     pub(super) is_ssz: bool,
     /// The body without its content coding; `None` if the coding is damaged.
     pub(super) plain: Option<Vec<u8>>,
@@ -137,7 +141,7 @@ pub(super) fn node_response(
     value: &Value,
     is_same: bool,
     more: Fields,
-) -> NodeResponse {
+) -> GeneratedResponse {
     let is_ssz = choices.below(2) == 1;
     let (mut body, names_fork) = match is_ssz {
         true => (value.ssz.clone(), false),
@@ -180,7 +184,7 @@ pub(super) fn node_response(
     };
     let (node, is_sent) = node(choices, headers, body);
     is_right &= is_sent && plain.is_some();
-    NodeResponse {
+    GeneratedResponse {
         node,
         is_ssz,
         plain,

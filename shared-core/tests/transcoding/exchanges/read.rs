@@ -5,7 +5,7 @@ use std::io::Read;
 use sszip_core::ssz::{Fork, Preset, Schema, TypeId};
 
 use super::super::fields::joined;
-use super::super::host::Answer;
+use super::super::host::ClientResponse;
 use super::super::reference::Json;
 use super::VERSION;
 
@@ -17,7 +17,7 @@ pub(super) fn gunzip(coded: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Returns the decompressed body; a declared length must be the length of the received body.
-pub(super) fn decoded(answer: &Answer) -> Vec<u8> {
+pub(super) fn decoded(answer: &ClientResponse) -> Vec<u8> {
     if let Some(length) = joined(&answer.fields, "Content-Length") {
         assert_eq!(length, answer.body.len().to_string(), "{:?}", answer.fields);
     }
@@ -28,7 +28,7 @@ pub(super) fn decoded(answer: &Answer) -> Vec<u8> {
     }
 }
 
-pub(super) fn is_of(answer: &Answer, media_type: &str) -> bool {
+pub(super) fn is_of(answer: &ClientResponse, media_type: &str) -> bool {
     joined(&answer.fields, "Content-Type").as_deref() == Some(media_type)
 }
 
@@ -46,7 +46,7 @@ pub(super) fn members(text: &[u8], name: &str) -> Option<Vec<Json>> {
 
 /// Returns the schema of the response's fork, and the type in it.
 pub(super) fn type_in(
-    answer: &Answer,
+    answer: &ClientResponse,
     name: &str,
     first: Option<Fork>,
 ) -> (&'static Schema, TypeId) {
@@ -58,5 +58,5 @@ pub(super) fn type_in(
             .unwrap(),
     };
     let schema = Schema::for_fork(fork, Preset::Minimal);
-    (schema, schema.find(name).expect("a type of that fork"))
+    (schema, schema.find_type(name).expect("a type of that fork"))
 }

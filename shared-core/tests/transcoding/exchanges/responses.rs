@@ -1,6 +1,6 @@
 //! The response that a client receives.
 
-use sszip_core::mode::Mode;
+use sszip_core::response_mode::ResponseMode;
 
 use super::super::driven::End;
 use super::super::fields::{joined, Fields};
@@ -62,7 +62,7 @@ pub(super) fn check_response(choices: &mut Choices<'_>) {
                     || matches!(answer.status, 406 | 503)
             );
         }
-        Mode::Ssz => {
+        ResponseMode::Ssz => {
             assert!(is_to_change && is_of(&answer, OCTETS), "{}", about());
             let (schema, ty) = type_in(&answer, name, first);
             let ssz = decoded(&answer);
@@ -87,7 +87,7 @@ pub(super) fn check_response(choices: &mut Choices<'_>) {
                 );
             }
         }
-        Mode::Json => {
+        ResponseMode::Json => {
             assert!(is_to_change && is_of(&answer, JSON), "{}", about());
             let (schema, ty) = match first {
                 Some(_) => (value.schema, value.ty),
@@ -108,7 +108,7 @@ pub(super) fn check_response(choices: &mut Choices<'_>) {
                 about()
             );
             assert!(!response.is_right || !is_roomy, "{}", about());
-            let is_memory = answer.mode == Mode::Memory;
+            let is_memory = answer.mode == ResponseMode::Memory;
             assert_eq!(answer.status == 503, is_memory, "{}", about());
             let code = members(&decoded(&answer), "code").expect("JSON");
             assert!(
@@ -142,9 +142,9 @@ pub(super) fn check_response(choices: &mut Choices<'_>) {
         "{}",
         about()
     );
-    if !takes_gzip && matches!(answer.mode, Mode::Ssz | Mode::Json) {
+    if !takes_gzip && matches!(answer.mode, ResponseMode::Ssz | ResponseMode::Json) {
         assert_eq!(joined(&answer.fields, "Content-Encoding"), None);
     }
     drop((answer, config));
-    assert_eq!(process.budget.used(), 0);
+    assert_eq!(process.budget.reserved_bytes(), 0);
 }

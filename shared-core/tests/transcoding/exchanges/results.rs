@@ -20,7 +20,7 @@ pub(super) fn check_result(choices: &mut Choices<'_>) {
         ],
     );
     let schema = Schema::for_fork(Fork::Phase0, Preset::Minimal);
-    let ty = schema.find(name).expect("a type of every fork");
+    let ty = schema.find_type(name).expect("a type of every fork");
     let json = reference::choose(schema, ty, choices);
     let text = write(&json, choices);
     let mut body = match choices.below(5) {
@@ -81,5 +81,5 @@ pub(super) fn check_result(choices: &mut Choices<'_>) {
         None => assert_eq!(decoded(&answer), body, "{}", about()),
     }
     drop((answer, config));
-    assert_eq!(process.budget.used(), 0);
+    assert_eq!(process.budget.reserved_bytes(), 0);
 }

@@ -39,14 +39,14 @@ impl MeasurementPlan {
 }
 
 /// An implementation of an operation.
-pub struct Case<'c> {
+pub struct BenchmarkCase<'c> {
     /// Name of the implementation.
     pub implementation: String,
     /// Runs the operation once.
     pub run: Box<dyn FnMut() + 'c>,
 }
 
-impl<'c> Case<'c> {
+impl<'c> BenchmarkCase<'c> {
     /// Creates a case; the output of `run` is dropped within the measured time.
     pub fn new<T>(implementation: impl Into<String>, mut run: impl FnMut() -> T + 'c) -> Self {
         Self {
@@ -60,7 +60,7 @@ impl<'c> Case<'c> {
 
 /// One operation in several implementations.
 #[derive(Serialize)]
-pub struct Group {
+pub struct CaseGroup {
     /// Name of the value: `SignedBeaconBlock`.
     pub value: String,
     /// Name of the operation: `JSON to SSZ`.
@@ -70,12 +70,12 @@ pub struct Group {
     /// Bytes of the input.
     pub bytes_in: usize,
     /// Measurements by implementation.
-    pub ways: Vec<Measurement>,
+    pub ways: Vec<CaseMeasurement>,
 }
 
 /// Measurements of one implementation.
 #[derive(Serialize)]
-pub struct Measurement {
+pub struct CaseMeasurement {
     /// Name of the implementation.
     pub who: String,
     /// Time of one run in ns, by round.
@@ -83,23 +83,23 @@ pub struct Measurement {
 }
 
 /// Returns the CPU time of this thread in ns.
-pub fn cpu() -> f64 {
+pub fn thread_cpu_ns() -> f64 {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
 }
 
-fn time(case: &mut Case, runs: usize) -> f64 {
-    let begin = cpu();
+fn time_case(case: &mut BenchmarkCase, runs: usize) -> f64 {
+    let begin = thread_cpu_ns();
     for _ in 0..runs {
         (case.run)();
     }
-    (cpu() - begin) / runs as f64
+    (thread_cpu_ns() - begin) / runs as f64
 }
 
 /// Runs all cases in turn; each round begins with another case.
-pub fn compare(mut cases: Vec<Case>, plan: MeasurementPlan) -> Vec<Measurement> {
+pub fn compare_cases(mut cases: Vec<BenchmarkCase>, plan: MeasurementPlan) -> Vec<CaseMeasurement> {
     cases.retain(|case| !plan.ours || case.implementation.starts_with(OURS));
-    let first: Vec<f64> = cases.iter_mut().map(|case| time(case, 1)).collect();
+    let first: Vec<f64> = cases.iter_mut().map(|case| time_case(case, 1)).collect();
     let runs: Vec<usize> = first
         .iter()
         .map(|ns| (plan.sample_ns / ns.max(1.0)).clamp(1.0, 1e5) as usize)
@@ -109,9 +109,9 @@ pub fn compare(mut cases: Vec<Case>, plan: MeasurementPlan) -> Vec<Measurement> 
         _ if plan.rounds < 3 => plan.rounds,
         fit => fit.clamp(3, plan.rounds),
     };
-    let mut ways: Vec<Measurement> = cases
+    let mut ways: Vec<CaseMeasurement> = cases
         .iter()
-        .map(|case| Measurement {
+        .map(|case| CaseMeasurement {
             who: case.implementation.clone(),
             ns: Vec::new(),
         })
@@ -119,7 +119,7 @@ pub fn compare(mut cases: Vec<Case>, plan: MeasurementPlan) -> Vec<Measurement> 
     for round in 0..rounds {
         for n in 0..cases.len() {
             let which = (round + n) % cases.len();
-            let ns = time(&mut cases[which], runs[which]);
+            let ns = time_case(&mut cases[which], runs[which]);
             ways[which].ns.push(ns);
         }
     }

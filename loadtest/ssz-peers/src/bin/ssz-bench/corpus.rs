@@ -5,12 +5,12 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::{json, Value};
-use ssz_peers::peers::{libssz, Serde, Value as _};
+use ssz_peers::peers::{libssz, JsonLibrary, PeerValue as _};
 use ssz_peers::{sample, table_of};
 
 /// Returns a SignedBeaconBlock of deneb in JSON, and whether it is recorded; the signature of a
 /// recorded one is generated.
-pub fn block(corpus: &Path) -> Result<(Value, bool), Box<dyn Error>> {
+pub fn load_beacon_block(corpus: &Path) -> Result<(Value, bool), Box<dyn Error>> {
     let recorded = corpus.join("beacon/block_deneb.json");
     if recorded.exists() {
         let message: Value = serde_json::from_slice(&fs::read(recorded)?)?;
@@ -25,7 +25,8 @@ pub fn block(corpus: &Path) -> Result<(Value, bool), Box<dyn Error>> {
 fn made_block() -> Result<Value, Box<dyn Error>> {
     let (schema, ty) = table_of("SignedBeaconBlock");
     let mut rng = fastrand::Rng::with_seed(1);
-    let mut block = libssz::SignedBeaconBlock::decode(&sample::random(schema, ty, &mut rng))?;
+    let mut block =
+        libssz::SignedBeaconBlock::decode_ssz(&sample::random_value_ssz(schema, ty, &mut rng))?;
     let body = &mut block.message.body;
     let lengths = (0..300).map(|n| 100 + n * n % 700);
     let transactions = lengths.map(|len| {
@@ -35,10 +36,10 @@ fn made_block() -> Result<Value, Box<dyn Error>> {
     body.execution_payload.transactions = transactions.collect::<Vec<_>>().try_into()?;
     let (schema, ty) = table_of("Attestation");
     let attestations: Result<Vec<_>, String> = (0..128)
-        .map(|_| libssz::Attestation::decode(&sample::random(schema, ty, &mut rng)))
+        .map(|_| libssz::Attestation::decode_ssz(&sample::random_value_ssz(schema, ty, &mut rng)))
         .collect();
     body.attestations = attestations?.try_into()?;
-    let json = Serde::SerdeJson.write(&block)?;
+    let json = JsonLibrary::SerdeJson.write(&block)?;
     Ok(serde_json::from_slice(&json)?)
 }
 
@@ -51,7 +52,7 @@ pub struct WitnessParts {
 }
 
 /// Returns items to repeat, and whether they are recorded.
-pub fn witness(corpus: &Path) -> Result<(WitnessParts, bool), Box<dyn Error>> {
+pub fn load_witness_parts(corpus: &Path) -> Result<(WitnessParts, bool), Box<dyn Error>> {
     let recorded = corpus.join("witness/cache_hoodi_1265656.json");
     if recorded.exists() {
         let cache: Value = serde_json::from_slice(&fs::read(recorded)?)?;

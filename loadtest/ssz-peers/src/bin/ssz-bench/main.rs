@@ -13,13 +13,13 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use self::case::{Group, MeasurementPlan};
+use self::case::{CaseGroup, MeasurementPlan};
 
 const USAGE: &str = "ssz-bench [--quick] [--ours] [--only block|state|witness]... \
     [--corpus FOLDER] [--work FOLDER] OUT.json";
 
 /// Options of the command line.
-struct Options {
+struct BenchmarkOptions {
     quick: bool,
     ours: bool,
     only: Vec<String>,
@@ -29,9 +29,9 @@ struct Options {
 }
 
 #[derive(Serialize)]
-struct Results {
-    groups: Vec<Group>,
-    witnesses: Vec<witness::Witness>,
+struct BenchmarkResults {
+    groups: Vec<CaseGroup>,
+    witnesses: Vec<witness::WitnessResults>,
     /// Values that are from the corpus.
     recorded: Vec<&'static str>,
 }
@@ -39,9 +39,9 @@ struct Results {
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1).peekable();
     if args.peek().is_some_and(|first| first == witness::CHILD) {
-        return witness::child(args.nth(1), args.next());
+        return witness::run_child(args.nth(1), args.next());
     }
-    let Some(options) = options(args) else {
+    let Some(options) = parse_options(args) else {
         return Err(USAGE.into());
     };
     let of_this_length = match options.quick {
@@ -53,17 +53,17 @@ fn main() -> Result<(), Box<dyn Error>> {
         ..of_this_length
     };
     let wants = |section| options.only.is_empty() || options.only.iter().any(|one| one == section);
-    let mut results = Results {
+    let mut results = BenchmarkResults {
         groups: Vec::new(),
         witnesses: Vec::new(),
         recorded: Vec::new(),
     };
     if wants("block") {
-        let (block, is_recorded) = corpus::block(&options.corpus)?;
+        let (block, is_recorded) = corpus::load_beacon_block(&options.corpus)?;
         if is_recorded {
             results.recorded.push("block");
         }
-        results.groups.extend(typed::blocks(&block, plan)?);
+        results.groups.extend(typed::measure_blocks(&block, plan)?);
     }
     if wants("state") {
         let counts: &[usize] = match options.quick {
@@ -72,11 +72,11 @@ fn main() -> Result<(), Box<dyn Error>> {
             false => &[2_000, 100_000, 500_000, 1_000_000],
         };
         for count in counts {
-            results.groups.extend(typed::state(*count, plan)?);
+            results.groups.extend(typed::measure_state(*count, plan)?);
         }
     }
     if wants("witness") {
-        let (parts, is_recorded) = corpus::witness(&options.corpus)?;
+        let (parts, is_recorded) = corpus::load_witness_parts(&options.corpus)?;
         if is_recorded {
             results.recorded.push("witness");
         }
@@ -85,7 +85,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             false => &[100, 300, 500],
         };
         for megabytes in sizes {
-            let of_this_size = witness::measure(&parts, *megabytes, plan, &options.work)?;
+            let of_this_size = witness::measure_witness(&parts, *megabytes, plan, &options.work)?;
             results.witnesses.push(of_this_size);
         }
     }
@@ -93,8 +93,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn options(mut args: impl Iterator<Item = String>) -> Option<Options> {
-    let mut options = Options {
+fn parse_options(mut args: impl Iterator<Item = String>) -> Option<BenchmarkOptions> {
+    let mut options = BenchmarkOptions {
         quick: false,
         ours: false,
         only: Vec::new(),

@@ -3,17 +3,17 @@
 use std::error::Error;
 
 use ssz_peers::peers::libssz::{BeaconState, Validator};
-use ssz_peers::peers::Value;
+use ssz_peers::peers::PeerValue;
 use ssz_peers::{sample, table_of};
 
 const ETH: u64 = 1_000_000_000;
 const FAR_FUTURE_EPOCH: u64 = u64::MAX;
 
 /// Returns the state in SSZ.
-pub fn state(validators: usize) -> Result<Vec<u8>, Box<dyn Error>> {
+pub fn generate_state_ssz(validators: usize) -> Result<Vec<u8>, Box<dyn Error>> {
     let mut rng = fastrand::Rng::with_seed(validators as u64);
     let (schema, ty) = table_of("BeaconState");
-    let mut state = BeaconState::decode(&sample::random(schema, ty, &mut rng))?;
+    let mut state = BeaconState::decode_ssz(&sample::random_value_ssz(schema, ty, &mut rng))?;
     let mut epochs = 0..;
     let mut validator = || {
         let epoch = epochs.next().unwrap_or(0) / 8;
@@ -43,5 +43,5 @@ pub fn state(validators: usize) -> Result<Vec<u8>, Box<dyn Error>> {
     state.current_epoch_participation = vec![3; validators].try_into()?;
     let scores: Vec<u64> = (0..validators).map(|_| rng.u64(..20) / 19).collect();
     state.inactivity_scores = scores.try_into()?;
-    Ok(state.encode())
+    Ok(state.encode_ssz())
 }

@@ -5,18 +5,18 @@ use std::error::Error;
 use serde::de::DeserializeOwned;
 use serde::Serialize;
 use serde_json::Value as Tree;
-use ssz_peers::peers::{ethereum_ssz, libssz, ssz_rs, Serde, Value};
+use ssz_peers::peers::{ethereum_ssz, libssz, ssz_rs, JsonLibrary, PeerValue};
 use ssz_peers::table_of;
-use sszip_core::ssz::{self, check, hash_tree_root, select, to_json, to_ssz};
-use sszip_core::ssz::{Schema, ToJson, TypeId};
+use sszip_core::ssz::{self, check_ssz, hash_tree_root, select_path, to_json, to_ssz};
+use sszip_core::ssz::{Schema, SszToJson, TypeId};
 
-use crate::case::{compare, Case, Group, MeasurementPlan, OURS};
+use crate::case::{compare_cases, BenchmarkCase, CaseGroup, MeasurementPlan, OURS};
 use crate::state;
 
 const IN_PIECES: &str = "sszip, in pieces";
 
 /// One value in its formats.
-struct Subject {
+struct MeasuredValue {
     value: String,
     validators: usize,
     schema: &'static Schema,
@@ -30,16 +30,19 @@ struct Subject {
 }
 
 /// A type of a peer that has JSON.
-trait Typed: Value + Serialize + DeserializeOwned {}
+trait Typed: PeerValue + Serialize + DeserializeOwned {}
 
-impl<T: Value + Serialize + DeserializeOwned> Typed for T {}
+impl<T: PeerValue + Serialize + DeserializeOwned> Typed for T {}
 
 /// Usual maximum bytes of a block in SSZ.
 const USUAL: usize = 150_000;
 
 /// Measures a SignedBeaconBlock, and the same block without its longest transactions if it
 /// exceeds the usual size.
-pub fn blocks(json: &Tree, plan: MeasurementPlan) -> Result<Vec<Group>, Box<dyn Error>> {
+pub fn measure_blocks(
+    json: &Tree,
+    plan: MeasurementPlan,
+) -> Result<Vec<CaseGroup>, Box<dyn Error>> {
     let mut block: libssz::SignedBeaconBlock = serde_json::from_value(json.clone())?;
     let mut groups = measure_block(&block, "as it is", plan)?;
     let payload = &mut block.message.body.execution_payload;
@@ -47,7 +50,7 @@ pub fn blocks(json: &Tree, plan: MeasurementPlan) -> Result<Vec<Group>, Box<dyn 
     let mut left: Vec<usize> = transactions.iter().map(|one| one.len()).collect();
     left.sort_unstable();
     let mut longest = 0;
-    let mut budget = USUAL.saturating_sub(block.encode().len());
+    let mut budget = USUAL.saturating_sub(block.encode_ssz().len());
     for len in left {
         budget = budget.saturating_sub(len + 4);
         if budget == 0 {
@@ -65,20 +68,20 @@ fn measure_block(
     block: &libssz::SignedBeaconBlock,
     which: &str,
     plan: MeasurementPlan,
-) -> Result<Vec<Group>, Box<dyn Error>> {
+) -> Result<Vec<CaseGroup>, Box<dyn Error>> {
     let (schema, ty) = table_of("SignedBeaconBlock");
-    let subject = Subject {
+    let subject = MeasuredValue {
         value: format!("SignedBeaconBlock, {which}"),
         validators: 0,
         schema,
         ty,
-        ssz: block.encode(),
+        ssz: block.encode_ssz(),
         // the peers' order of fields equals the order of the specs
-        json: Serde::SerdeJson.write(block)?,
+        json: JsonLibrary::SerdeJson.write(block)?,
         indented: Some(serde_json::to_vec_pretty(block)?),
         path: None,
     };
-    subject.measure::<
+    subject.measure_formats::<
         libssz::SignedBeaconBlock,
         ethereum_ssz::SignedBeaconBlock,
         ssz_rs::SignedBeaconBlock,
@@ -86,106 +89,114 @@ fn measure_block(
 }
 
 /// Measures a BeaconState with this number of validators.
-pub fn state(validators: usize, plan: MeasurementPlan) -> Result<Vec<Group>, Box<dyn Error>> {
+pub fn measure_state(
+    validators: usize,
+    plan: MeasurementPlan,
+) -> Result<Vec<CaseGroup>, Box<dyn Error>> {
     let (schema, ty) = table_of("BeaconState");
-    let ssz = state::state(validators)?;
-    let subject = Subject {
+    let ssz = state::generate_state_ssz(validators)?;
+    let subject = MeasuredValue {
         value: "BeaconState".into(),
         validators,
         schema,
         ty,
-        json: Serde::SerdeJson.write(&libssz::BeaconState::decode(&ssz)?)?,
+        json: JsonLibrary::SerdeJson.write(&libssz::BeaconState::decode_ssz(&ssz)?)?,
         ssz,
         indented: None,
         path: Some(format!("validators[{}].pubkey", validators / 2)),
     };
-    subject.measure::<libssz::BeaconState, ethereum_ssz::BeaconState, ssz_rs::BeaconState>(plan)
+    subject.measure_formats::<libssz::BeaconState, ethereum_ssz::BeaconState, ssz_rs::BeaconState>(
+        plan,
+    )
 }
 
-impl Subject {
-    fn measure<L: Typed, E: Typed, R: Value>(
+impl MeasuredValue {
+    fn measure_formats<L: Typed, E: Typed, R: PeerValue>(
         &self,
         plan: MeasurementPlan,
-    ) -> Result<Vec<Group>, Box<dyn Error>> {
-        self.verify::<L, E, R>()?;
-        let mut groups = vec![self.group("JSON to SSZ", &self.json, plan, {
+    ) -> Result<Vec<CaseGroup>, Box<dyn Error>> {
+        self.verify_equal_outputs::<L, E, R>()?;
+        let mut groups = vec![self.measure_group("JSON to SSZ", &self.json, plan, {
             self.to_ssz::<L, E>(&self.json)
         })];
         if let Some(indented) = &self.indented {
             let cases = self.to_ssz::<L, E>(indented);
-            groups.push(self.group("indented JSON to SSZ", indented, plan, cases));
+            groups.push(self.measure_group("indented JSON to SSZ", indented, plan, cases));
         }
         let cases = self.to_json::<L, E>();
-        groups.push(self.group("SSZ to JSON", &self.ssz, plan, cases));
-        let cases = self.check::<L, E, R>();
-        groups.push(self.group("check", &self.ssz, plan, cases));
+        groups.push(self.measure_group("SSZ to JSON", &self.ssz, plan, cases));
+        let cases = self.check_cases::<L, E, R>();
+        groups.push(self.measure_group("check", &self.ssz, plan, cases));
         let (mut libssz, mut ethereum_ssz, mut ssz_rs) = self.decoded_values::<L, E, R>()?;
         let cases = vec![
-            Case::new("libssz", || libssz.encode()),
-            Case::new("ethereum_ssz", || ethereum_ssz.encode()),
-            Case::new("ssz_rs", || ssz_rs.encode()),
+            BenchmarkCase::new("libssz", || libssz.encode_ssz()),
+            BenchmarkCase::new("ethereum_ssz", || ethereum_ssz.encode_ssz()),
+            BenchmarkCase::new("ssz_rs", || ssz_rs.encode_ssz()),
         ];
-        groups.push(self.group("encode", &self.ssz, plan, cases));
+        groups.push(self.measure_group("encode", &self.ssz, plan, cases));
         let cases = vec![
-            Case::new(OURS, || hash_tree_root(self.schema, self.ty, &self.ssz)),
-            Case::new("libssz", || libssz.root()),
-            Case::new("ethereum_ssz", || ethereum_ssz.root()),
-            Case::new("ssz_rs", || ssz_rs.root()),
+            BenchmarkCase::new(OURS, || hash_tree_root(self.schema, self.ty, &self.ssz)),
+            BenchmarkCase::new("libssz", || libssz.hash_root()),
+            BenchmarkCase::new("ethereum_ssz", || ethereum_ssz.hash_root()),
+            BenchmarkCase::new("ssz_rs", || ssz_rs.hash_root()),
         ];
-        groups.push(self.group("hash_tree_root", &self.ssz, plan, cases));
+        groups.push(self.measure_group("hash_tree_root", &self.ssz, plan, cases));
         if let Some(path) = &self.path {
-            select(self.schema, self.ty, &self.ssz, path)?;
-            let whole = self.check::<L, E, R>().into_iter().skip(1);
-            let part = Case::new(OURS, || select(self.schema, self.ty, &self.ssz, path));
+            select_path(self.schema, self.ty, &self.ssz, path)?;
+            let whole = self.check_cases::<L, E, R>().into_iter().skip(1);
+            let part =
+                BenchmarkCase::new(OURS, || select_path(self.schema, self.ty, &self.ssz, path));
             let cases = std::iter::once(part).chain(whole).collect();
-            groups.push(self.group("one part", &self.ssz, plan, cases));
+            groups.push(self.measure_group("one part", &self.ssz, plan, cases));
         }
         Ok(groups)
     }
 
-    fn group(
+    fn measure_group(
         &self,
         operation: &'static str,
         input: &[u8],
         plan: MeasurementPlan,
-        cases: Vec<Case>,
-    ) -> Group {
+        cases: Vec<BenchmarkCase>,
+    ) -> CaseGroup {
         eprintln!("{} {}, {operation}", self.value, self.validators);
-        Group {
+        CaseGroup {
             value: self.value.clone(),
             operation,
             validators: self.validators,
             bytes_in: input.len(),
-            ways: compare(cases, plan),
+            ways: compare_cases(cases, plan),
         }
     }
 
-    fn to_ssz<'c, L: Typed, E: Typed>(&'c self, json: &'c [u8]) -> Vec<Case<'c>> {
-        let mut cases = vec![Case::new(OURS, || to_ssz(self.schema, self.ty, json))];
-        for serde in Serde::ALL {
+    fn to_ssz<'c, L: Typed, E: Typed>(&'c self, json: &'c [u8]) -> Vec<BenchmarkCase<'c>> {
+        let mut cases = vec![BenchmarkCase::new(OURS, || {
+            to_ssz(self.schema, self.ty, json)
+        })];
+        for serde in JsonLibrary::ALL {
             let name = |peer| format!("{serde}, {peer}");
-            cases.push(Case::new(name("libssz"), move || {
-                serde.read::<L>(json).map(|value| value.encode())
+            cases.push(BenchmarkCase::new(name("libssz"), move || {
+                serde.read::<L>(json).map(|value| value.encode_ssz())
             }));
-            cases.push(Case::new(name("ethereum_ssz"), move || {
-                serde.read::<E>(json).map(|value| value.encode())
+            cases.push(BenchmarkCase::new(name("ethereum_ssz"), move || {
+                serde.read::<E>(json).map(|value| value.encode_ssz())
             }));
         }
         cases
     }
 
-    fn to_json<L: Typed, E: Typed>(&self) -> Vec<Case<'_>> {
+    fn to_json<L: Typed, E: Typed>(&self) -> Vec<BenchmarkCase<'_>> {
         let mut cases = vec![
-            Case::new(OURS, || to_json(self.schema, self.ty, &self.ssz)),
-            Case::new(IN_PIECES, || self.to_json_in_pieces()),
+            BenchmarkCase::new(OURS, || to_json(self.schema, self.ty, &self.ssz)),
+            BenchmarkCase::new(IN_PIECES, || self.to_json_in_pieces()),
         ];
-        for serde in Serde::ALL {
+        for serde in JsonLibrary::ALL {
             let name = |peer| format!("{peer}, {serde}");
-            cases.push(Case::new(name("libssz"), move || {
-                L::decode(&self.ssz).map(|value| serde.write(&value))
+            cases.push(BenchmarkCase::new(name("libssz"), move || {
+                L::decode_ssz(&self.ssz).map(|value| serde.write(&value))
             }));
-            cases.push(Case::new(name("ethereum_ssz"), move || {
-                E::decode(&self.ssz).map(|value| serde.write(&value))
+            cases.push(BenchmarkCase::new(name("ethereum_ssz"), move || {
+                E::decode_ssz(&self.ssz).map(|value| serde.write(&value))
             }));
         }
         cases
@@ -193,11 +204,11 @@ impl Subject {
 
     /// Writes JSON into one buffer repeatedly, as for a client; returns the number of bytes.
     fn to_json_in_pieces(&self) -> Result<usize, ssz::SszError> {
-        let mut writer = ToJson::new(self.schema, self.ty, &self.ssz)?;
+        let mut writer = SszToJson::new(self.schema, self.ty, &self.ssz)?;
         let mut room = vec![0; 64 << 10];
         let mut all = 0;
         loop {
-            match std::hint::black_box(writer.write(&mut room)?) {
+            match std::hint::black_box(writer.write_next(&mut room)?) {
                 0 => return Ok(all),
                 len => all += len,
             }
@@ -205,30 +216,32 @@ impl Subject {
     }
 
     /// Returns the cases of a check; the peers decode.
-    fn check<L: Typed, E: Typed, R: Value>(&self) -> Vec<Case<'_>> {
+    fn check_cases<L: Typed, E: Typed, R: PeerValue>(&self) -> Vec<BenchmarkCase<'_>> {
         vec![
-            Case::new(OURS, || check(self.schema, self.ty, &self.ssz)),
-            Case::new("libssz", || L::decode(&self.ssz)),
-            Case::new("ethereum_ssz", || E::decode(&self.ssz)),
-            Case::new("ssz_rs", || R::decode(&self.ssz)),
+            BenchmarkCase::new(OURS, || check_ssz(self.schema, self.ty, &self.ssz)),
+            BenchmarkCase::new("libssz", || L::decode_ssz(&self.ssz)),
+            BenchmarkCase::new("ethereum_ssz", || E::decode_ssz(&self.ssz)),
+            BenchmarkCase::new("ssz_rs", || R::decode_ssz(&self.ssz)),
         ]
     }
 
-    fn decoded_values<L: Value, E: Value, R: Value>(&self) -> Result<(L, E, R), String> {
+    fn decoded_values<L: PeerValue, E: PeerValue, R: PeerValue>(
+        &self,
+    ) -> Result<(L, E, R), String> {
         Ok((
-            L::decode(&self.ssz)?,
-            E::decode(&self.ssz)?,
-            R::decode(&self.ssz)?,
+            L::decode_ssz(&self.ssz)?,
+            E::decode_ssz(&self.ssz)?,
+            R::decode_ssz(&self.ssz)?,
         ))
     }
 
     /// Checks, before any measurement, that all implementations have the same output.
-    fn verify<L: Typed, E: Typed, R: Value>(&self) -> Result<(), Box<dyn Error>> {
+    fn verify_equal_outputs<L: Typed, E: Typed, R: PeerValue>(&self) -> Result<(), Box<dyn Error>> {
         let same = |output: &str, one: &[u8], other: &[u8]| match one == other {
             true => Ok(()),
             false => Err(format!("{}: {output} differs", self.value)),
         };
-        check(self.schema, self.ty, &self.ssz)?;
+        check_ssz(self.schema, self.ty, &self.ssz)?;
         let ours = to_ssz(self.schema, self.ty, &self.json)?;
         same("our SSZ", &ours, &self.ssz)?;
         if let Some(indented) = &self.indented {
@@ -240,14 +253,14 @@ impl Subject {
         assert_eq!(self.to_json_in_pieces()?, ours.len());
         let root = hash_tree_root(self.schema, self.ty, &self.ssz)?;
         let (mut libssz, mut ethereum_ssz, mut ssz_rs) = self.decoded_values::<L, E, R>()?;
-        same("the SSZ of ssz_rs", &ssz_rs.encode(), &self.ssz)?;
-        same("the root of libssz", &libssz.root(), &root)?;
-        same("the root of ethereum_ssz", &ethereum_ssz.root(), &root)?;
-        same("the root of ssz_rs", &ssz_rs.root(), &root)?;
-        for serde in Serde::ALL {
-            let ssz = serde.read::<L>(&self.json)?.encode();
+        same("the SSZ of ssz_rs", &ssz_rs.encode_ssz(), &self.ssz)?;
+        same("the root of libssz", &libssz.hash_root(), &root)?;
+        same("the root of ethereum_ssz", &ethereum_ssz.hash_root(), &root)?;
+        same("the root of ssz_rs", &ssz_rs.hash_root(), &root)?;
+        for serde in JsonLibrary::ALL {
+            let ssz = serde.read::<L>(&self.json)?.encode_ssz();
             same("the SSZ of libssz", &ssz, &self.ssz)?;
-            let ssz = serde.read::<E>(&self.json)?.encode();
+            let ssz = serde.read::<E>(&self.json)?.encode_ssz();
             same("the SSZ of ethereum_ssz", &ssz, &self.ssz)?;
             same("the JSON of libssz", &serde.write(&libssz)?, &self.json)?;
             let json = serde.write(&ethereum_ssz)?;

@@ -8,11 +8,11 @@ use std::path::Path;
 use std::process::Command;
 
 use serde::{Deserialize, Serialize};
-use ssz_peers::peers::{ethereum_ssz, libssz, Serde, Value};
+use ssz_peers::peers::{ethereum_ssz, libssz, JsonLibrary, PeerValue};
 use ssz_peers::table_of;
-use sszip_core::ssz::{InputForm, ToSsz};
+use sszip_core::ssz::{InputForm, JsonToSsz};
 
-use crate::case::{cpu, MeasurementPlan};
+use crate::case::{thread_cpu_ns, MeasurementPlan};
 use crate::corpus::WitnessParts;
 
 /// First argument of such a process.
@@ -21,28 +21,28 @@ pub const CHILD: &str = "witness-child";
 /// Bytes that a node or a proxy reads in one call.
 const PIECE: usize = 64 << 10;
 
-type Run = fn(File) -> Result<Done, Box<dyn Error>>;
+type WitnessConversion = fn(File) -> Result<ConvertedWitness, Box<dyn Error>>;
 
 /// Names of the implementations, and their functions.
-const WAYS: [(&str, Run); 5] = [
+const WAYS: [(&str, WitnessConversion); 5] = [
     ("sszip", convert_in_pieces),
     ("serde_json, libssz", |file| {
-        typed::<libssz::ExecutionWitness>(file, Serde::SerdeJson)
+        convert_typed::<libssz::ExecutionWitness>(file, JsonLibrary::SerdeJson)
     }),
     ("serde_json, ethereum_ssz", |file| {
-        typed::<ethereum_ssz::ExecutionWitness>(file, Serde::SerdeJson)
+        convert_typed::<ethereum_ssz::ExecutionWitness>(file, JsonLibrary::SerdeJson)
     }),
     ("sonic-rs, libssz", |file| {
-        typed::<libssz::ExecutionWitness>(file, Serde::SonicRs)
+        convert_typed::<libssz::ExecutionWitness>(file, JsonLibrary::SonicRs)
     }),
     ("sonic-rs, ethereum_ssz", |file| {
-        typed::<ethereum_ssz::ExecutionWitness>(file, Serde::SonicRs)
+        convert_typed::<ethereum_ssz::ExecutionWitness>(file, JsonLibrary::SonicRs)
     }),
 ];
 
 /// Measurements of a witness of one size.
 #[derive(Serialize)]
-pub struct Witness {
+pub struct WitnessResults {
     bytes_json: u64,
     bytes_ssz: usize,
     ways: Vec<WitnessMeasurement>,
@@ -51,12 +51,12 @@ pub struct Witness {
 #[derive(Serialize)]
 struct WitnessMeasurement {
     who: &'static str,
-    samples: Vec<Sample>,
+    samples: Vec<WitnessSample>,
 }
 
 /// Measurements that a process prints.
 #[derive(Serialize, Deserialize)]
-struct Sample {
+struct WitnessSample {
     /// CPU time in ns from the first piece to the SSZ, without reading the file.
     ns: f64,
     /// CPU time of reading the file in ns.
@@ -67,25 +67,25 @@ struct Sample {
     hash: u64,
 }
 
-struct Done {
+struct ConvertedWitness {
     ssz: Vec<u8>,
     reading_ns: f64,
 }
 
 /// Measures each implementation on a witness of this number of megabytes.
-pub fn measure(
+pub fn measure_witness(
     parts: &WitnessParts,
     megabytes: usize,
     plan: MeasurementPlan,
     work: &Path,
-) -> Result<Witness, Box<dyn Error>> {
+) -> Result<WitnessResults, Box<dyn Error>> {
     let path = work.join(format!("ssz-bench-{}-{megabytes}.json", std::process::id()));
-    let measured = write(parts, megabytes, &path).and_then(|()| rounds(&path, plan));
+    let measured = write(parts, megabytes, &path).and_then(|()| measure_rounds(&path, plan));
     std::fs::remove_file(&path)?;
     measured
 }
 
-fn rounds(path: &Path, plan: MeasurementPlan) -> Result<Witness, Box<dyn Error>> {
+fn measure_rounds(path: &Path, plan: MeasurementPlan) -> Result<WitnessResults, Box<dyn Error>> {
     eprintln!("ExecutionWitness, {}", path.display());
     let mut ways = WAYS.map(|(who, _)| WitnessMeasurement {
         who,
@@ -114,7 +114,7 @@ fn rounds(path: &Path, plan: MeasurementPlan) -> Result<Witness, Box<dyn Error>>
     {
         return Err("the SSZ of a witness differs".into());
     }
-    Ok(Witness {
+    Ok(WitnessResults {
         bytes_json: path.metadata()?.len(),
         bytes_ssz,
         ways: ways.into(),
@@ -148,7 +148,10 @@ fn write(parts: &WitnessParts, megabytes: usize, path: &Path) -> Result<(), Box<
 }
 
 /// Runs one implementation and prints its measurements.
-pub fn child(implementation: Option<String>, path: Option<String>) -> Result<(), Box<dyn Error>> {
+pub fn run_child(
+    implementation: Option<String>,
+    path: Option<String>,
+) -> Result<(), Box<dyn Error>> {
     let way = WAYS
         .iter()
         .find(|(name, _)| implementation.as_deref() == Some(name));
@@ -156,55 +159,55 @@ pub fn child(implementation: Option<String>, path: Option<String>) -> Result<(),
         return Err(format!("{CHILD} WAY FILE").into());
     };
     let file = File::open(path)?;
-    let begin = cpu();
+    let begin = thread_cpu_ns();
     let done = way(file)?;
-    let ns = cpu() - begin - done.reading_ns;
-    let sample = Sample {
+    let ns = thread_cpu_ns() - begin - done.reading_ns;
+    let sample = WitnessSample {
         ns,
         reading_ns: done.reading_ns,
-        peak_kib: peak()?,
+        peak_kib: peak_memory_kib()?,
         bytes_ssz: done.ssz.len(),
-        hash: fnv(&done.ssz),
+        hash: fnv_hash(&done.ssz),
     };
     println!("{}", serde_json::to_string(&sample)?);
     Ok(())
 }
 
 /// Converts the witness in pieces, as a proxy does.
-fn convert_in_pieces(mut file: File) -> Result<Done, Box<dyn Error>> {
+fn convert_in_pieces(mut file: File) -> Result<ConvertedWitness, Box<dyn Error>> {
     let (schema, ty) = table_of("ExecutionWitness");
-    let mut reader = ToSsz::new(schema, ty, InputForm::Bare);
+    let mut reader = JsonToSsz::new(schema, ty, InputForm::Bare);
     let mut piece = vec![0; PIECE];
     let mut reading_ns = 0.0;
     loop {
-        let begin = cpu();
+        let begin = thread_cpu_ns();
         let len = file.read(&mut piece)?;
-        reading_ns += cpu() - begin;
+        reading_ns += thread_cpu_ns() - begin;
         if len == 0 {
-            let ssz = reader.end()?;
-            return Ok(Done { ssz, reading_ns });
+            let ssz = reader.finish()?;
+            return Ok(ConvertedWitness { ssz, reading_ns });
         }
-        reader.push(&piece[..len])?;
+        reader.push_piece(&piece[..len])?;
     }
 }
 
 /// Reads the complete text, then builds the struct, then the SSZ, as a client does.
-fn typed<T>(mut file: File, serde: Serde) -> Result<Done, Box<dyn Error>>
+fn convert_typed<T>(mut file: File, serde: JsonLibrary) -> Result<ConvertedWitness, Box<dyn Error>>
 where
-    T: Value + serde::de::DeserializeOwned,
+    T: PeerValue + serde::de::DeserializeOwned,
 {
-    let begin = cpu();
+    let begin = thread_cpu_ns();
     let mut json = Vec::with_capacity(file.metadata()?.len() as usize + 1);
     file.read_to_end(&mut json)?;
-    let reading_ns = cpu() - begin;
+    let reading_ns = thread_cpu_ns() - begin;
     let value: T = serde.read(&json)?;
     drop(json);
-    let ssz = value.encode();
-    Ok(Done { ssz, reading_ns })
+    let ssz = value.encode_ssz();
+    Ok(ConvertedWitness { ssz, reading_ns })
 }
 
 /// Returns VmHWM of this process in KiB.
-fn peak() -> Result<u64, Box<dyn Error>> {
+fn peak_memory_kib() -> Result<u64, Box<dyn Error>> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kib = line.and_then(|rest| rest.split_whitespace().next());
@@ -212,7 +215,7 @@ fn peak() -> Result<u64, Box<dyn Error>> {
 }
 
 /// Returns FNV-1a over words, to compare outputs.
-fn fnv(bytes: &[u8]) -> u64 {
+fn fnv_hash(bytes: &[u8]) -> u64 {
     bytes
         .chunks(8)
         .fold(0xcbf2_9ce4_8422_2325, |hash: u64, chunk| {

@@ -3,7 +3,7 @@
 use super::{expand, mark, with_method_row, Lifetimes, ResultFacts};
 use crate::cache::chain::DispatchMark;
 use crate::cache::class::Class;
-use crate::cache::freshness::{CallOutcome, Classification, Prospect};
+use crate::cache::freshness::{CallOutcome, CallProspect, Classification};
 use crate::jsonrpc::methods::{self, BlockParam};
 
 /// Classifications of ranges on a chain with head 160 and finalized block 96. Rows are `fromBlock`,
@@ -77,7 +77,8 @@ fn judge(method: &str, params: &str, result: &str, valid: &Lifetimes) -> Option<
         mark: Some(&mark()),
         valid,
     };
-    Prospect::for_call(method.as_bytes(), known.params, valid)?.classify(result.as_bytes(), known)
+    CallProspect::for_call(method.as_bytes(), known.params, valid)?
+        .classify_result(result.as_bytes(), known)
 }
 
 fn check(judged: Option<Classification>, letter: &str, number: Option<u64>, context: &str) {
@@ -101,7 +102,7 @@ fn number(end: &str) -> Option<u64> {
 
 #[test]
 fn range_is_as_final_as_its_least_final_end() {
-    let names = methods::all().iter();
+    let names = methods::all_method_rows().iter();
     let ranges = names.filter(|row| matches!(row.at, BlockParam::Range(..)));
     let mut names: Vec<&str> = ranges.map(|row| row.name).collect();
     assert!(names.len() >= 5);
@@ -131,12 +132,12 @@ fn range_is_as_final_as_its_least_final_end() {
 #[test]
 fn block_tag_has_the_lifetime_of_the_same_range_end() {
     let valid = valid(&with_method_row("acme_getBlock", "block=p[0]"));
-    let names = methods::all()
+    let names = methods::all_method_rows()
         .iter()
         .map(|row| (row.name, row.class, row.at));
     let operators = (
         "acme_getBlock",
-        methods::Class::ByFinality,
+        methods::MethodClass::ByFinality,
         BlockParam::Param(0),
     );
     for (name, class, at) in names.chain([operators]) {
@@ -157,8 +158,8 @@ fn block_tag_has_the_lifetime_of_the_same_range_end() {
             let params = format!("[{}]", params.join(","));
             // methods such as estimates depend on the head regardless of the block
             let letter = match (class, letter) {
-                (methods::Class::Tip, "i" | "u") => "t",
-                (methods::Class::Tip, "e") => "b",
+                (methods::MethodClass::Tip, "i" | "u") => "t",
+                (methods::MethodClass::Tip, "e") => "b",
                 _ => letter,
             };
             let judged = judge(name, &params, "{\"a\":1}", &valid);
@@ -179,7 +180,7 @@ fn empty_result_at_safe_or_finalized_is_cached_for_a_second() {
             mark: Some(&mark()),
             valid: &valid,
         };
-        let prospect = Prospect::for_call(b"eth_call", known.params, &valid).unwrap();
+        let prospect = CallProspect::for_call(b"eth_call", known.params, &valid).unwrap();
         let reverted = br#"{"code":3,"message":"execution reverted"}"#;
         for outcome in [CallOutcome::Result(b"null"), CallOutcome::Error(reverted)] {
             assert_eq!(prospect.classify_empty(outcome, known).valid, most, "{tag}");

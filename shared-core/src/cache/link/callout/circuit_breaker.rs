@@ -19,7 +19,7 @@ pub(super) struct CircuitBreaker {
 }
 
 impl CircuitBreaker {
-    pub(super) fn at(&mut self, now: u64) {
+    pub(super) fn advance_clock(&mut self, now: u64) {
         self.now = self.now.max(now);
     }
 
@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn unreachable_owner_is_queried_once_per_pause() {
         let mut pulse = CircuitBreaker::default();
-        pulse.at(1_000);
+        pulse.advance_clock(1_000);
         for _ in 1..MOST {
             pulse.record_failure();
             assert!(pulse.allows_request());
@@ -78,15 +78,15 @@ mod tests {
             pulse.record_failure();
         }
         assert!(pulse.is_open() && !pulse.allows_request());
-        pulse.at(1_000 + PAUSE - 1);
+        pulse.advance_clock(1_000 + PAUSE - 1);
         assert!(!pulse.allows_request());
-        pulse.at(1_000 + PAUSE);
+        pulse.advance_clock(1_000 + PAUSE);
         assert!(pulse.allows_request());
         pulse.record_request();
         assert!(!pulse.allows_request());
         pulse.record_failure();
         assert!(!pulse.allows_request());
-        pulse.at(1_000 + 2 * PAUSE);
+        pulse.advance_clock(1_000 + 2 * PAUSE);
         assert!(pulse.allows_request());
         pulse.record_request();
         pulse.record_success();

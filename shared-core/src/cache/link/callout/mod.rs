@@ -29,7 +29,7 @@ use self::circuit_breaker::CircuitBreaker;
 use self::owner_state::{OwnerState, StateSnapshot};
 use super::background_queue::{self, BackgroundQueue};
 use super::decode_response::report_miss;
-use super::message::{Lease, OwnerReply, OwnerRequest};
+use super::message::{LeaseTerms, OwnerReply, OwnerRequest};
 use super::owner_health::{self, OwnerHealthChange};
 use super::owner_job::{LookupJob, OwnerJob};
 use super::purge;
@@ -39,9 +39,9 @@ use crate::cache::chain::Chains;
 use crate::cache::process::flights::FlightOutcome;
 use crate::cache::process::owner_client::{OwnerClient, PendingPublish};
 use crate::cache::process::wake::Waiter;
-use crate::cache::process::Shared;
+use crate::cache::process::ProcessState;
 use crate::cache::{Key, Namespace};
-use crate::lock::locked;
+use crate::lock::lock_ignoring_poison;
 use crate::time_constants::lookup_timeout;
 
 /// The timeouts of a callout client, and the numbers of callouts and bytes that it may have in
@@ -119,14 +119,14 @@ pub struct CalloutClient {
     bounds: CalloutLimits,
     /// How the owner knows the process.
     process: String,
-    state: Mutex<State>,
+    state: Mutex<CalloutState>,
     chains: Chains,
     /// The last purge that is known.
     generation: AtomicU64,
 }
 
 #[derive(Debug)]
-struct State {
+struct CalloutState {
     /// Queries that an exchange waits for.
     queries: VecDeque<PendingQuery>,
     /// Requests that no exchange waits for.
@@ -183,7 +183,7 @@ impl PendingQuery {
     }
 
     /// What an exchange asks for itself, and does not wait for when it has gone.
-    fn own(job: OwnerJob, namespace: Option<Namespace>) -> Self {
+    fn for_exchange(job: OwnerJob, namespace: Option<Namespace>) -> Self {
         Self {
             is_own: true,
             ..Self::new(job, namespace)
@@ -191,7 +191,7 @@ impl PendingQuery {
     }
 
     /// What nobody waits for.
-    fn favour(job: OwnerJob) -> Self {
+    fn for_background_job(job: OwnerJob) -> Self {
         let namespace = match &job {
             OwnerJob::Store { about, .. } => Some(about.namespace),
             OwnerJob::ShowBlock(namespace, _) => Some(*namespace),
@@ -201,7 +201,7 @@ impl PendingQuery {
     }
 
     /// When it is given up, if it is sent now.
-    fn due(&self, bounds: &CalloutLimits, now: u64) -> u64 {
+    fn query_deadline(&self, bounds: &CalloutLimits, now: u64) -> u64 {
         match &self.job {
             OwnerJob::LookUp(_) if self.waits => now + bounds.slice + MARGIN,
             OwnerJob::LookUp(LookupJob { due, .. }) | OwnerJob::LookUps { due, .. } => *due,
@@ -212,7 +212,7 @@ impl PendingQuery {
     }
 
     /// For how long the host is to wait for the answer.
-    fn timeout(&self, due: u64, now: u64) -> u64 {
+    fn callout_timeout_ms(&self, due: u64, now: u64) -> u64 {
         match self.landing {
             Some(_) => FAVOUR,
             None => due.saturating_sub(now),
@@ -227,7 +227,7 @@ impl CalloutClient {
         Self {
             bounds,
             process,
-            state: Mutex::new(State {
+            state: Mutex::new(CalloutState {
                 queries: VecDeque::new(),
                 favours: BackgroundQueue::with_capacity_bytes(bounds.most_bytes),
                 under_way: HashMap::default(),
@@ -247,7 +247,7 @@ impl CalloutClient {
     /// would learn of an unknown purge from its own reply, and be repeated.
     pub fn query_status_once(&self) {
         // a lease that nobody has is given back
-        locked(&self.state)
+        lock_ignoring_poison(&self.state)
             .favours
             .push(OwnerJob::ReleaseLease(Key::default()));
     }
@@ -255,21 +255,23 @@ impl CalloutClient {
     /// Returns the next callout to be made. The host calls it until `None` after each other call,
     /// and at the time of [`next_tick`](Self::next_tick). `now` is in milliseconds of the lookups'
     /// clock, here and everywhere; any monotonic clock will do.
-    pub fn next(&self, shared: &Shared, now: u64) -> Option<Callout> {
-        let mut state = locked(&self.state);
-        state.pulse.at(now);
+    pub fn next_callout(&self, shared: &ProcessState, now: u64) -> Option<Callout> {
+        let mut state = lock_ignoring_poison(&self.state);
+        state.pulse.advance_clock(now);
         if now >= state.next_due {
-            state.expire(shared, now);
+            state.expire_late_queries(shared, now);
         }
         let greets = state.greets_at().is_some_and(|at| now >= at);
         // not from the background queue, which waits while the owner is down
         if greets && state.queries.try_reserve(1).is_ok() {
             let job = OwnerJob::ReleaseLease(Key::default());
-            state.queries.push_back(PendingQuery::favour(job));
+            state
+                .queries
+                .push_back(PendingQuery::for_background_job(job));
         }
         loop {
-            let work = state.take(&self.bounds)?;
-            if let Some(call) = self.begin(&mut state, shared, work, now) {
+            let work = state.take_next_query(&self.bounds)?;
+            if let Some(call) = self.begin_callout(&mut state, shared, work, now) {
                 return Some(call);
             }
         }
@@ -278,12 +280,17 @@ impl CalloutClient {
     /// Returns the next callout that may be made in the context of the present exchange, and
     /// [ends](Self::ended) with it: a request of its own since it was called, or, if it was the
     /// last to follow a flight, the repeated lookup of that flight.
-    pub fn next_for_stream(&self, shared: &Shared, waiter: Waiter, now: u64) -> Option<Callout> {
-        let mut state = locked(&self.state);
-        state.pulse.at(now);
+    pub fn next_for_stream(
+        &self,
+        shared: &ProcessState,
+        waiter: Waiter,
+        now: u64,
+    ) -> Option<Callout> {
+        let mut state = lock_ignoring_poison(&self.state);
+        state.pulse.advance_clock(now);
         loop {
             let work = state.take_own(shared, waiter)?;
-            if let Some(call) = self.begin(&mut state, shared, work, now) {
+            if let Some(call) = self.begin_callout(&mut state, shared, work, now) {
                 return Some(call);
             }
         }
@@ -291,7 +298,7 @@ impl CalloutClient {
 
     /// Makes all queued requests callouts of the root context, by [`next`](Self::next).
     pub fn detach_from_stream(&self) {
-        for work in &mut locked(&self.state).queries {
+        for work in &mut lock_ignoring_poison(&self.state).queries {
             work.is_own = false;
         }
     }
@@ -299,44 +306,50 @@ impl CalloutClient {
     /// Returns the milliseconds until the next call of [`next`](Self::next) if nothing else
     /// happens, as callouts may be lost. `None` if there are none.
     pub fn next_tick(&self, now: u64) -> Option<u64> {
-        let state = locked(&self.state);
+        let state = lock_ignoring_poison(&self.state);
         let due = state.next_due.min(state.greets_at().unwrap_or(u64::MAX));
         (due < u64::MAX).then(|| due.saturating_sub(now).max(1))
     }
 
     /// Passes the reply to a callout.
-    pub fn answered(&self, shared: &Shared, ticket: CalloutId, answer: OwnerReply, now: u64) {
-        let mut state = locked(&self.state);
-        state.pulse.at(now);
+    pub fn callout_answered(
+        &self,
+        shared: &ProcessState,
+        ticket: CalloutId,
+        answer: OwnerReply,
+        now: u64,
+    ) {
+        let mut state = lock_ignoring_poison(&self.state);
+        state.pulse.advance_clock(now);
         if let Some(under_way) = state.under_way.remove(&ticket) {
             self.handle_reply(&mut state, shared, under_way, answer, now);
         }
     }
 
     /// Reports that a callout has timed out or was cut off.
-    pub fn failed(&self, shared: &Shared, ticket: CalloutId, now: u64) {
-        let mut state = locked(&self.state);
-        state.pulse.at(now);
+    pub fn callout_failed(&self, shared: &ProcessState, ticket: CalloutId, now: u64) {
+        let mut state = lock_ignoring_poison(&self.state);
+        state.pulse.advance_clock(now);
         if let Some(InFlightCallout { work, .. }) = state.under_way.remove(&ticket) {
-            state.fail(shared, work);
+            state.fail_query(shared, work);
         }
     }
 
     /// Reports that a callout has ended with its exchange, so that nothing is known of the owner's
     /// health.
-    pub fn ended(&self, shared: &Shared, ticket: CalloutId, now: u64) {
-        let mut state = locked(&self.state);
-        state.pulse.at(now);
+    pub fn callout_ended(&self, shared: &ProcessState, ticket: CalloutId, now: u64) {
+        let mut state = lock_ignoring_poison(&self.state);
+        state.pulse.advance_clock(now);
         if let Some(InFlightCallout { work, .. }) = state.under_way.remove(&ticket) {
             state.pulse.record_unknown();
-            state.abandon(shared, work);
+            state.abandon_query(shared, work);
         }
     }
 
     /// Reports that a callout could not be made, or found no upstream: it has not arrived.
-    pub fn callout_rejected(&self, shared: &Shared, ticket: CalloutId, now: u64) {
-        let mut state = locked(&self.state);
-        state.pulse.at(now);
+    pub fn callout_rejected(&self, shared: &ProcessState, ticket: CalloutId, now: u64) {
+        let mut state = lock_ignoring_poison(&self.state);
+        state.pulse.advance_clock(now);
         state.pulse.is_another = false;
         if let Some(InFlightCallout { work, .. }) = state.under_way.remove(&ticket) {
             if let OwnerJob::Purge {
@@ -348,43 +361,46 @@ impl CalloutClient {
                     .claims
                     .insert_admin_reply(waiter, purge::unreachable_reply());
             }
-            state.fail(shared, work);
+            state.fail_query(shared, work);
         }
     }
 
     /// Returns a change of the owner's health for the log; the host calls it periodically.
     pub fn take_health_change(&self, now: u64) -> Option<OwnerHealthChange> {
-        let mut state = locked(&self.state);
+        let mut state = lock_ignoring_poison(&self.state);
         let is_up = !state.pulse.is_open();
         let is_another = state.pulse.is_another;
-        state.news.news(is_up, now).map(|news| match news {
-            OwnerHealthChange::Down if is_another => OwnerHealthChange::Replaced,
-            news => news,
-        })
+        state
+            .news
+            .record_reachability(is_up, now)
+            .map(|news| match news {
+                OwnerHealthChange::Down if is_another => OwnerHealthChange::Replaced,
+                news => news,
+            })
     }
 
     /// What is to be sent for it; `None`: it can't be.
-    fn begin(
+    fn begin_callout(
         &self,
-        state: &mut State,
-        shared: &Shared,
+        state: &mut CalloutState,
+        shared: &ProcessState,
         work: PendingQuery,
         now: u64,
     ) -> Option<Callout> {
-        let due = work.due(&self.bounds, now);
+        let due = work.query_deadline(&self.bounds, now);
         let heard = StateSnapshot {
-            generation: self.generation(),
+            generation: self.purge_generation(),
             chain: work.namespace.and_then(|of| state.known.get(&of)),
         };
-        let message = self.message(&work, &heard, now);
+        let message = self.build_owner_request(&work, &heard, now);
         let (Some(message), true, Ok(())) = (message, due > now, state.under_way.try_reserve(1))
         else {
             state.let_go(shared, work);
             return None;
         };
-        let timeout = work.timeout(due, now);
+        let timeout = work.callout_timeout_ms(due, now);
         let under_way = InFlightCallout {
-            joined: shared.flights.joined(),
+            joined: shared.flights.join_count(),
             sent: now,
             work,
             heard,
@@ -400,7 +416,7 @@ impl CalloutClient {
         })
     }
 
-    fn message(
+    fn build_owner_request(
         &self,
         work: &PendingQuery,
         heard: &StateSnapshot,
@@ -408,7 +424,7 @@ impl CalloutClient {
     ) -> Option<OwnerRequest> {
         let message = match &work.job {
             OwnerJob::LookUp(look_up) => {
-                let lease = Lease {
+                let lease = LeaseTerms {
                     process: &self.process,
                     milliseconds: LEASE,
                     wait: if work.waits { self.bounds.slice } else { 0 },
@@ -418,16 +434,16 @@ impl CalloutClient {
                     look_up.requests_lease().then_some(lease),
                 )
             }
-            job => job.message(&self.process, now)?,
+            job => job.to_owner_request(&self.process, now)?,
         };
         Some(match &work.namespace {
-            Some(namespace) => message.with_chain_query(namespace, heard.number()),
+            Some(namespace) => message.with_chain_query(namespace, heard.known_state_number()),
             None => message,
         })
     }
 }
 
-impl State {
+impl CalloutState {
     /// When an owner that has failed, and is asked for nothing, is asked again: operators are
     /// to hear of it without any client.
     fn greets_at(&self) -> Option<u64> {
@@ -445,7 +461,7 @@ impl State {
     }
 
     /// Queues a query; there [is room](Self::has_room).
-    fn enqueue(&mut self, work: PendingQuery, due: u64) {
+    fn enqueue_query(&mut self, work: PendingQuery, due: u64) {
         self.queries.push_back(work);
         self.is_due(due);
     }
@@ -455,17 +471,18 @@ impl State {
     }
 
     /// What is to be sent next.
-    fn take(&mut self, bounds: &CalloutLimits) -> Option<PendingQuery> {
+    fn take_next_query(&mut self, bounds: &CalloutLimits) -> Option<PendingQuery> {
         if let Some(work) = self.queries.pop_front() {
             return Some(work);
         }
         // half of the calls are for those who wait
-        let has_room = self.under_way.len() < bounds.most / 2 && self.stores() < bounds.most_bytes;
+        let has_room = self.under_way.len() < bounds.most / 2
+            && self.pending_store_bytes() < bounds.most_bytes;
         let favour = (has_room && !self.pulse.is_open()).then(|| self.favours.pop());
-        favour.flatten().map(PendingQuery::favour)
+        favour.flatten().map(PendingQuery::for_background_job)
     }
 
-    fn take_own(&mut self, shared: &Shared, waiter: Waiter) -> Option<PendingQuery> {
+    fn take_own(&mut self, shared: &ProcessState, waiter: Waiter) -> Option<PendingQuery> {
         let is_own = |work: &PendingQuery| {
             work.is_own
                 || matches!(&work.job, OwnerJob::LookUp(look_up)
@@ -476,22 +493,22 @@ impl State {
     }
 
     /// Bytes of entries that are under way to be stored.
-    fn stores(&self) -> u64 {
+    fn pending_store_bytes(&self) -> u64 {
         let works = self.under_way.values().map(|it| &it.work);
         works
             .chain(&self.queries)
-            .map(|work| background_queue::weight(&work.job))
+            .map(|work| background_queue::job_entry_weight(&work.job))
             .sum()
     }
 
     /// How many calls there are for which the owner waits.
-    fn waits(&self) -> usize {
+    fn waiting_lookup_count(&self) -> usize {
         let works = self.under_way.values().map(|it| &it.work);
         works.chain(&self.queries).filter(|work| work.waits).count()
     }
 
     /// Those whose time is over go on without the owner.
-    fn expire(&mut self, shared: &Shared, now: u64) {
+    fn expire_late_queries(&mut self, shared: &ProcessState, now: u64) {
         for _ in 0..self.queries.len() {
             match self.queries.pop_front() {
                 Some(work) if work.job.is_late(now) => self.let_go(shared, work),
@@ -521,10 +538,13 @@ impl State {
                 // its host has forgotten it
                 self.under_way.remove(&ticket);
             } else {
-                self.fail(shared, PendingQuery::new(job, None));
+                self.fail_query(shared, PendingQuery::new(job, None));
             }
         }
-        let query_deadlines = self.queries.iter().filter_map(|work| work.job.due());
+        let query_deadlines = self
+            .queries
+            .iter()
+            .filter_map(|work| work.job.reply_deadline());
         let dues = self
             .under_way
             .values()
@@ -534,34 +554,34 @@ impl State {
     }
 
     /// The owner did not answer.
-    fn fail(&mut self, shared: &Shared, work: PendingQuery) {
+    fn fail_query(&mut self, shared: &ProcessState, work: PendingQuery) {
         if !matches!(work.job, OwnerJob::Expired(_)) {
             self.pulse.record_failure();
         }
-        self.abandon(shared, work);
+        self.abandon_query(shared, work);
     }
 
     /// No answer will come of it.
-    fn abandon(&mut self, shared: &Shared, work: PendingQuery) {
+    fn abandon_query(&mut self, shared: &ProcessState, work: PendingQuery) {
         if let OwnerJob::LookUp(look_up) = &work.job {
             if look_up.requests_lease() {
                 // it may have been granted
-                shared.flights.lease(&look_up.key);
+                shared.flights.record_lease(&look_up.key);
             }
         }
         self.let_go(shared, work);
     }
 
     /// Who waits for it goes on without.
-    fn let_go(&mut self, shared: &Shared, work: PendingQuery) {
+    fn let_go(&mut self, shared: &ProcessState, work: PendingQuery) {
         if let Some(landing) = work.landing {
             land_alone(shared, landing);
         }
         match work.job {
             OwnerJob::LookUp(look_up) => report_miss(&mut self.favours, shared, look_up),
-            OwnerJob::LookUps { waiter, .. } => shared.wake([waiter]),
-            OwnerJob::Purge { waiter, .. } => shared.wake(waiter),
-            OwnerJob::Status { waiter, .. } => shared.wake([waiter]),
+            OwnerJob::LookUps { waiter, .. } => shared.wake_waiters([waiter]),
+            OwnerJob::Purge { waiter, .. } => shared.wake_waiters(waiter),
+            OwnerJob::Status { waiter, .. } => shared.wake_waiters([waiter]),
             // it may have arrived, or not: others are not to wait for it
             OwnerJob::Store { key, .. } => self.favours.push(OwnerJob::ReleaseLease(key)),
             OwnerJob::ReleaseLease(_)
@@ -574,11 +594,11 @@ impl State {
 }
 
 /// Nobody can say whether it holds: each asks the node.
-fn land_alone(shared: &Shared, landing: PendingPublish) {
-    shared.wake(
+fn land_alone(shared: &ProcessState, landing: PendingPublish) {
+    shared.wake_waiters(
         shared
             .flights
-            .finish(landing.token, FlightOutcome::NotShareable),
+            .finish_flight(landing.token, FlightOutcome::NotShareable),
     );
 }
 

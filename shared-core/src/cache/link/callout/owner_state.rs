@@ -40,7 +40,7 @@ pub(super) struct StateSnapshot {
 
 impl StateSnapshot {
     /// The number of the state that was known.
-    pub(super) fn number(&self) -> Option<u64> {
+    pub(super) fn known_state_number(&self) -> Option<u64> {
         match self.chain? {
             ChainAnnouncement::Number(number) => Some(number),
             ChainAnnouncement::NotFollowed => None,
@@ -49,7 +49,7 @@ impl StateSnapshot {
 
     /// Returns the generation of the last known purge after a reply with the generation `reported`,
     /// where `known` was the last one before.
-    pub(super) fn newest(&self, known: u64, reported: u64) -> u64 {
+    pub(super) fn newest_generation(&self, known: u64, reported: u64) -> u64 {
         match reported < self.generation {
             true => reported,
             false => known.max(reported),
@@ -70,10 +70,10 @@ struct NamespaceState {
 
 impl OwnerState {
     pub(super) fn get(&self, namespace: &Namespace) -> Option<ChainAnnouncement> {
-        Some(self.find(namespace)?.announcement)
+        Some(self.find_namespace(namespace)?.announcement)
     }
 
-    fn find(&self, namespace: &Namespace) -> Option<&NamespaceState> {
+    fn find_namespace(&self, namespace: &Namespace) -> Option<&NamespaceState> {
         self.0.iter().find(|space| space.namespace == *namespace)
     }
 
@@ -92,13 +92,16 @@ impl OwnerState {
             // one or the other is another owner's
             (known, ChainAnnouncement::NotFollowed) => known == heard.chain,
             (Some(ChainAnnouncement::Number(known)), ChainAnnouncement::Number(number)) => {
-                number > known || heard.number().is_some_and(|heard| number < heard)
+                number > known
+                    || heard
+                        .known_state_number()
+                        .is_some_and(|heard| number < heard)
             }
             (_, ChainAnnouncement::Number(_)) => true,
         };
         match (announcement, state) {
             (ChainAnnouncement::Number(_), Some(state)) if is_news => {
-                let unknown = || ChainState::unknown(state.heights, 0);
+                let unknown = || ChainState::without_known_blocks(state.heights, 0);
                 chains.get_or_add(namespace, unknown).set_state(*state);
             }
             // it is what is known
@@ -106,24 +109,24 @@ impl OwnerState {
             (ChainAnnouncement::NotFollowed, _) if is_news => {}
             _ => return,
         }
-        self.remember(NamespaceState {
+        self.record_namespace(NamespaceState {
             namespace,
             announcement,
             at,
         });
         if is_news {
-            let followed: Vec<Namespace> = self.followed().collect();
-            chains.retain(&followed);
+            let followed: Vec<Namespace> = self.followed_namespaces().collect();
+            chains.retain_namespaces(&followed);
         }
     }
 
-    fn followed(&self) -> impl Iterator<Item = Namespace> + '_ {
+    fn followed_namespaces(&self) -> impl Iterator<Item = Namespace> + '_ {
         let followed =
             |space: &&NamespaceState| matches!(space.announcement, ChainAnnouncement::Number(_));
         self.0.iter().filter(followed).map(|space| space.namespace)
     }
 
-    fn remember(&mut self, space: NamespaceState) {
+    fn record_namespace(&mut self, space: NamespaceState) {
         let mut all = self.0.iter_mut();
         if let Some(known) = all.find(|known| known.namespace == space.namespace) {
             known.announcement = space.announcement;
@@ -144,11 +147,11 @@ impl OwnerState {
         namespace: &Namespace,
         now: u64,
     ) -> Option<DispatchMark> {
-        let Some(space) = self.find(namespace) else {
+        let Some(space) = self.find_namespace(namespace) else {
             return Some(UNKNOWN);
         };
         let is_recent = now.saturating_sub(space.at) <= BELIEVED;
-        match chains.get(namespace).map(|chain| chain.mark()) {
+        match chains.get(namespace).map(|chain| chain.dispatch_mark()) {
             Some(mark) if is_recent => Some(mark),
             // its node may be another one by now
             Some(mark) => Some(DispatchMark {

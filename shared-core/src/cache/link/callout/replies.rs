@@ -3,7 +3,9 @@
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use super::{CalloutClient, InFlightCallout, LookupJob, OwnerJob, PendingQuery, State, AGAIN};
+use super::{
+    CalloutClient, CalloutState, InFlightCallout, LookupJob, OwnerJob, PendingQuery, AGAIN,
+};
 use crate::cache::chain::ChainDependency;
 use crate::cache::entry::CacheEntry;
 use crate::cache::link::decode_response::{
@@ -12,7 +14,7 @@ use crate::cache::link::decode_response::{
 use crate::cache::link::message::{ChainAnnouncement, OwnerReply};
 use crate::cache::process::flights::Leadership;
 use crate::cache::process::owner_client::{OwnerClient, PendingPublish};
-use crate::cache::process::Shared;
+use crate::cache::process::ProcessState;
 use crate::cache::{Key, Namespace};
 
 /// A look-up's question, for those who came too late for its answer.
@@ -29,17 +31,18 @@ impl CalloutClient {
     /// The answer to a call has come.
     pub(super) fn handle_reply(
         &self,
-        state: &mut State,
-        shared: &Shared,
+        state: &mut CalloutState,
+        shared: &ProcessState,
         under_way: InFlightCallout,
         mut answer: OwnerReply,
         now: u64,
     ) {
         let status = answer.status;
-        let Some(reply_generation) = self.hear(state, &under_way, &mut answer, now) else {
+        let Some(reply_generation) = self.apply_reply_state(state, &under_way, &mut answer, now)
+        else {
             // what a proxy says itself if it can't reach it
             state.pulse.is_another = !matches!(status, 502..=504);
-            state.fail(shared, under_way.work);
+            state.fail_query(shared, under_way.work);
             return;
         };
         state.pulse.record_success();
@@ -50,8 +53,8 @@ impl CalloutClient {
             let is_stored = matches!(work.job, OwnerJob::Store { .. }) && answer.status == 201;
             let may_hold =
                 is_stored || answer.status != 409 && reply_generation == landing.generation;
-            let may_hold = may_hold && self.generation() == landing.generation;
-            self.landed(
+            let may_hold = may_hold && self.purge_generation() == landing.generation;
+            self.finish_publish(
                 state,
                 shared,
                 landing,
@@ -70,44 +73,51 @@ impl CalloutClient {
                     waits_in_vain: look_up.waits_in_vain,
                     again: work.again,
                 };
-                if reply_generation != self.generation() && work.again < AGAIN {
+                if reply_generation != self.purge_generation() && work.again < AGAIN {
                     // it may be what was purged meanwhile
                     let again = work.again + 1;
                     let question = LateQuery { again, ..question };
                     self.retry_lookup(state, shared, look_up.token, question, now);
                     return;
                 }
-                let is_current = reply_generation == self.generation();
+                let is_current = reply_generation == self.purge_generation();
                 match (answer.status, answer.granted) {
                     (200, _) if is_current => {
                         match decode_entry(shared, &self.chains, &look_up.key, answer, now) {
                             Some(entry) => {
                                 let token = look_up.token;
-                                self.give(state, shared, (token, joined), &entry, question, now);
+                                self.deliver_entry(
+                                    state,
+                                    shared,
+                                    (token, joined),
+                                    &entry,
+                                    question,
+                                    now,
+                                );
                             }
                             None => report_miss(&mut state.favours, shared, look_up),
                         }
                     }
                     (404, Some(true)) => {
-                        shared.flights.lease(&look_up.key);
+                        shared.flights.record_lease(&look_up.key);
                         report_miss(&mut state.favours, shared, look_up);
                     }
                     (404, Some(false)) => {
                         // if nothing came of waiting, that is not done again
                         let in_vain = work.waits && now < sent + self.bounds.slice;
-                        self.wait(state, shared, look_up, question, in_vain);
+                        self.requeue_waiting_lookup(state, shared, look_up, question, in_vain);
                     }
                     _ => report_miss(&mut state.favours, shared, look_up),
                 }
             }
             OwnerJob::LookUps { waiter, .. } => {
-                if answer.status == 200 && reply_generation == self.generation() {
+                if answer.status == 200 && reply_generation == self.purge_generation() {
                     let entries = decode_entries(shared, &self.chains, &answer, now);
                     state
                         .claims
                         .insert_entries(waiter, entries, reply_generation);
                 }
-                shared.wake([waiter]);
+                shared.wake_waiters([waiter]);
             }
             OwnerJob::Purge {
                 waiter: Some(waiter),
@@ -116,7 +126,7 @@ impl CalloutClient {
                 state
                     .claims
                     .insert_admin_reply(waiter, (answer.status, answer.body));
-                shared.wake([waiter]);
+                shared.wake_waiters([waiter]);
             }
             OwnerJob::Expired(Some(key)) if answer.granted == Some(true) => {
                 release_late_lease(&mut state.favours, shared, key);
@@ -134,9 +144,9 @@ impl CalloutClient {
 
     /// What an answer says beside what was asked. The last purge that was known
     /// when it was made; `None`: it is none of an owner's.
-    fn hear(
+    fn apply_reply_state(
         &self,
-        state: &mut State,
+        state: &mut CalloutState,
         under_way: &InFlightCallout,
         answer: &mut OwnerReply,
         now: u64,
@@ -162,23 +172,25 @@ impl CalloutClient {
             let known = &mut state.known;
             known.merge_reply(&self.chains, namespace, (heard, at), announcement, state_of);
         }
-        let newest = under_way.heard.newest(self.generation(), reply_generation);
+        let newest = under_way
+            .heard
+            .newest_generation(self.purge_generation(), reply_generation);
         self.generation.store(newest, Ordering::Release);
         Some(reply_generation)
     }
 
     /// Another process fetches it.
-    fn wait(
+    fn requeue_waiting_lookup(
         &self,
-        state: &mut State,
-        shared: &Shared,
+        state: &mut CalloutState,
+        shared: &ProcessState,
         look_up: LookupJob,
         question: LateQuery,
         in_vain: bool,
     ) {
         let waits = !in_vain
             && shared.flights.is_followed(&look_up.token)
-            && state.waits() < self.bounds.most_waits
+            && state.waiting_lookup_count() < self.bounds.most_waits
             && state.has_room(&self.bounds);
         if !waits {
             report_miss(&mut state.favours, shared, look_up);
@@ -190,17 +202,19 @@ impl CalloutClient {
     }
 
     /// An entry is theirs who joined before it was asked for.
-    fn give(
+    fn deliver_entry(
         &self,
-        state: &mut State,
-        shared: &Shared,
+        state: &mut CalloutState,
+        shared: &ProcessState,
         (token, joined): (Leadership, u64),
         entry: &Arc<CacheEntry>,
         question: LateQuery,
         now: u64,
     ) {
-        let (woken, later) = shared.flights.finish_for(token, entry, joined);
-        shared.wake(woken);
+        let (woken, later) = shared
+            .flights
+            .share_with_earlier_followers(token, entry, joined);
+        shared.wake_waiters(woken);
         if let Some(token) = later {
             let question = LateQuery {
                 again: 0,
@@ -211,10 +225,10 @@ impl CalloutClient {
     }
 
     /// The owner knows of what was fetched for others.
-    fn landed(
+    fn finish_publish(
         &self,
-        state: &mut State,
-        shared: &Shared,
+        state: &mut CalloutState,
+        shared: &ProcessState,
         landing: PendingPublish,
         (may_hold, joined): (bool, u64),
         namespace: Option<Namespace>,
@@ -222,35 +236,35 @@ impl CalloutClient {
     ) {
         let PendingPublish { token, entry, .. } = landing;
         let question = LateQuery {
-            key: *token.key(),
+            key: *token.flight_key(),
             namespace,
             leases: true,
             waits_in_vain: false,
             again: 0,
         };
-        if may_hold && self.holds(&entry, namespace) {
-            self.give(state, shared, (token, joined), &entry, question, now);
+        if may_hold && self.is_still_valid(&entry, namespace) {
+            self.deliver_entry(state, shared, (token, joined), &entry, question, now);
         } else {
             self.retry_lookup(state, shared, token, question, now);
         }
     }
 
     /// Whether that is as true as when it was asked for, by all that is known now.
-    fn holds(&self, entry: &CacheEntry, namespace: Option<Namespace>) -> bool {
+    fn is_still_valid(&self, entry: &CacheEntry, namespace: Option<Namespace>) -> bool {
         let chain = namespace.and_then(|namespace| self.chains.get(&namespace));
         chain.is_none_or(|chain| {
-            let meta = entry.meta();
+            let meta = entry.response_metadata();
             let epoch = meta.follows.map_or(0, |(_, epoch)| epoch);
             let stamp = ChainDependency::new(&chain, meta.class, epoch, meta.height);
             // whether it is of before what was shown here, its own stamp knows
-            stamp.holds() && entry.holds()
+            stamp.is_valid() && entry.is_valid_on_chain()
         })
     }
 
     fn retry_lookup(
         &self,
-        state: &mut State,
-        shared: &Shared,
+        state: &mut CalloutState,
+        shared: &ProcessState,
         token: Leadership,
         question: LateQuery,
         now: u64,
@@ -261,14 +275,14 @@ impl CalloutClient {
             token,
             leases: question.leases,
             due,
-            generation: self.generation(),
+            generation: self.purge_generation(),
             waits_in_vain: question.waits_in_vain,
             missed_event: false,
         };
         let mut work = PendingQuery::new(OwnerJob::LookUp(look_up), question.namespace);
         work.again = question.again;
         match state.has_room(&self.bounds) {
-            true => state.enqueue(work, due),
+            true => state.enqueue_query(work, due),
             false => state.let_go(shared, work),
         }
     }

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use super::{Callout, CalloutClient, CalloutId, CalloutLimits};
 use crate::cache::class::Class;
 use crate::cache::entry::store_attributes::StoreAttributes;
-use crate::cache::entry::wire::Encoded;
-use crate::cache::entry::{CacheEntry, EntryMeta, Envelope, Payload};
+use crate::cache::entry::wire::EncodedEntry;
+use crate::cache::entry::{CacheEntry, EntryMeta, EntryPayload, EnvelopeBytes};
 use crate::cache::link::{ChainAnnouncement, OwnerHealthChange, OwnerReply};
-use crate::cache::process::flights::{FlightOutcome, Leadership, Role, Wakeup};
+use crate::cache::process::flights::{CoalescingRole, FlightOutcome, FollowerWakeup, Leadership};
 use crate::cache::process::owner_client::{OwnerClient, PendingPublish};
-use crate::cache::process::wake::{EventLoop, Queue, Waiter};
-use crate::cache::process::Shared;
+use crate::cache::process::wake::{EventLoop, Waiter, WakeQueue};
+use crate::cache::process::ProcessState;
 use crate::cache::{Key, Namespace};
 
 mod chains;
@@ -23,13 +23,13 @@ const SPACE: Namespace = [0xab; 16];
 
 /// Returns a waiter of the only event loop.
 fn at(id: usize) -> Waiter {
-    EventLoop::default().waiter(id)
+    EventLoop::default().waiter_with_id(id)
 }
 
 /// A host that makes callouts on request.
 struct Host {
-    shared: Shared,
-    queue: Arc<Queue>,
+    shared: ProcessState,
+    queue: Arc<WakeQueue>,
     calls: Arc<CalloutClient>,
     now: u64,
     /// Callouts that were made.
@@ -42,11 +42,11 @@ impl Host {
     }
 
     fn within(bounds: CalloutLimits) -> Self {
-        let shared = Shared::default();
-        let queue = Arc::new(Queue::default());
-        shared.event_loop(queue.clone());
+        let shared = ProcessState::default();
+        let queue = Arc::new(WakeQueue::default());
+        shared.add_event_loop(queue.clone());
         let calls = Arc::new(CalloutClient::new("w-1".into(), bounds));
-        shared.join(calls.clone());
+        shared.join_owner(calls.clone());
         Self {
             shared,
             queue,
@@ -63,7 +63,7 @@ impl Host {
     /// Makes the due callouts. Returns their methods and targets.
     fn run(&mut self) -> Vec<String> {
         let mut sent = Vec::new();
-        while let Some(call) = self.calls().next(&self.shared, self.now) {
+        while let Some(call) = self.calls().next_callout(&self.shared, self.now) {
             let message = &call.message;
             let target = message.target.replace(&"07".repeat(32), "KEY");
             sent.push(format!("{} {target}", message.method));
@@ -87,7 +87,7 @@ impl Host {
     fn answer(&mut self, answer: OwnerReply) -> Vec<String> {
         let (ticket, _) = self.made.pop_first().unwrap();
         self.calls()
-            .answered(&self.shared, ticket, answer, self.now);
+            .callout_answered(&self.shared, ticket, answer, self.now);
         self.run()
     }
 
@@ -108,13 +108,13 @@ impl Host {
     fn end(&mut self, own: &[CalloutId]) {
         for ticket in own {
             self.made.remove(ticket).unwrap();
-            self.calls().ended(&self.shared, *ticket, self.now);
+            self.calls().callout_ended(&self.shared, *ticket, self.now);
         }
     }
 
     fn fail(&mut self) -> Vec<String> {
         let (ticket, _) = self.made.pop_first().unwrap();
-        self.calls().failed(&self.shared, ticket, self.now);
+        self.calls().callout_failed(&self.shared, ticket, self.now);
         self.run()
     }
 
@@ -127,15 +127,18 @@ impl Host {
     /// Looks a key up. Returns whether the waiter waits.
     fn look_up(&mut self, key: Key, waiter: usize, leases: bool) -> bool {
         match self.shared.flights.join_flight(key, at(waiter)).unwrap() {
-            Role::Follower => true,
-            Role::Leader(token) => {
-                self.shared.flights.follow(&token, at(waiter)).unwrap();
+            CoalescingRole::Follower => true,
+            CoalescingRole::Leader(token) => {
+                self.shared
+                    .flights
+                    .follow_own_flight(&token, at(waiter))
+                    .unwrap();
                 let result = self
                     .calls()
-                    .lookup(key, token, &SPACE, leases, false, self.now);
+                    .lookup_at_owner(key, token, &SPACE, leases, false, self.now);
                 if let Err(token) = result {
-                    self.shared.leave(&key, at(waiter));
-                    self.shared.hand_over(token);
+                    self.shared.leave_flight(&key, at(waiter));
+                    self.shared.hand_over_flight(token);
                     return false;
                 }
                 true
@@ -144,35 +147,39 @@ impl Host {
     }
 
     fn lead(&self, waiter: usize) -> Option<Leadership> {
-        match self.shared.flights.claim(at(waiter)) {
-            Some(Wakeup::Lead(token)) => Some(token),
+        match self.shared.flights.claim_wakeup(at(waiter)) {
+            Some(FollowerWakeup::Lead(token)) => Some(token),
             _ => None,
         }
     }
 
     /// Returns the response that a waiter received, as text.
     fn received(&self, waiter: usize) -> Option<String> {
-        match self.shared.flights.claim(at(waiter)) {
-            Some(Wakeup::Response(FlightOutcome::Answer(entry))) => Some(text_of(&entry)),
+        match self.shared.flights.claim_wakeup(at(waiter)) {
+            Some(FollowerWakeup::Response(FlightOutcome::Answer(entry))) => Some(text_of(&entry)),
             _ => None,
         }
     }
 
     fn is_alone(&self, waiter: usize) -> bool {
-        let turn = self.shared.flights.claim(at(waiter));
-        matches!(turn, Some(Wakeup::Response(FlightOutcome::NotShareable)))
+        let turn = self.shared.flights.claim_wakeup(at(waiter));
+        matches!(
+            turn,
+            Some(FollowerWakeup::Response(FlightOutcome::NotShareable))
+        )
     }
 
     fn woken(&self) -> Vec<usize> {
-        std::iter::from_fn(|| self.queue.next()).collect()
+        std::iter::from_fn(|| self.queue.next_woken()).collect()
     }
 
     /// Publishes the response that was fetched under a leadership, as a fill does.
     fn publish(&mut self, token: Leadership, entry: CacheEntry, generation: u64) -> Vec<String> {
-        let key = *token.key();
-        let entry = Arc::new(entry.stored(self.now, 10_000));
+        let key = *token.flight_key();
+        let entry = Arc::new(entry.with_lifetime(self.now, 10_000));
         let about = StoreAttributes::for_entry(&entry, SPACE, None, generation).unwrap();
-        self.calls().store(key, Arc::clone(&entry), about, None);
+        self.calls()
+            .store_entry(key, Arc::clone(&entry), about, None);
         self.shared.publish_to_followers(PendingPublish {
             token,
             entry,
@@ -183,7 +190,7 @@ impl Host {
 }
 
 fn text_of(entry: &CacheEntry) -> String {
-    let encoded = Encoded::from_entry(entry).unwrap();
+    let encoded = EncodedEntry::from_entry(entry).unwrap();
     String::from_utf8(encoded.payload.to_vec()).unwrap()
 }
 
@@ -196,8 +203,8 @@ fn entry(text: &str) -> CacheEntry {
 }
 
 fn entry_with(text: &str, meta: EntryMeta) -> CacheEntry {
-    let payload = Payload::Raw(text.as_bytes().to_vec().into());
-    CacheEntry::new(Envelope::none(), payload, meta)
+    let payload = EntryPayload::Raw(text.as_bytes().to_vec().into());
+    CacheEntry::new(EnvelopeBytes::for_whole_body(), payload, meta)
 }
 
 /// Returns a reply of an owner that follows no chain.
@@ -213,7 +220,7 @@ fn reply(status: u16) -> OwnerReply {
 fn found(entry: &CacheEntry) -> OwnerReply {
     OwnerReply {
         fresh: 500,
-        body: Encoded::from_entry(entry).unwrap().to_vec(),
+        body: EncodedEntry::from_entry(entry).unwrap().to_vec(),
         ..reply(200)
     }
 }

@@ -22,10 +22,10 @@ pub(super) fn tip(host: &Host, epoch: u64, height: u64) -> CacheEntry {
         height: Some(height),
         ..EntryMeta::default()
     };
-    let payload = Payload::Raw(b"1".to_vec().into());
-    let entry = CacheEntry::new(Envelope::none(), payload, meta);
+    let payload = EntryPayload::Raw(b"1".to_vec().into());
+    let entry = CacheEntry::new(EnvelopeBytes::for_whole_body(), payload, meta);
     entry
-        .stored(host.now, 10_000)
+        .with_lifetime(host.now, 10_000)
         .with_chain_dependency(&host.link().chains)
 }
 
@@ -47,7 +47,7 @@ fn chain_state_is_set_by_events_of_the_owner() {
     assert!(host.link().chains.get(&SPACE).is_none());
     // members of later versions have no effect
     send_chain_event(&mut host, 100, ",\"weather\":[1]");
-    let mark = host.link().chains.get(&SPACE).unwrap().mark();
+    let mark = host.link().chains.get(&SPACE).unwrap().dispatch_mark();
     assert_eq!((mark.head, mark.last_final), (Some(100), Some(60)));
     host.keep([1; 32], tip(&host, 5000, 100));
     assert!(host.is_hot([1; 32]));
@@ -101,7 +101,7 @@ fn stored_entry_is_sent_with_its_epoch_and_height() {
     send_chain_event(&mut host, 100, "");
     let entry = tip(&host, 5000, 100);
     let about = StoreAttributes::for_entry(&entry, SPACE, None, 0).unwrap();
-    host.link().store(KEY, Arc::new(entry), about, None);
+    host.link().store_entry(KEY, Arc::new(entry), about, None);
     host.run();
     let text: String = host.sent.iter().map(|(_, text)| &text[..]).collect();
     assert!(
@@ -130,7 +130,7 @@ fn chain_is_removed_if_the_next_owner_does_not_follow_it() {
         host.pass(RETRY);
         host.hello(0, 9000);
         // the new owner may report it
-        let mark = host.link().chains.get(&SPACE).unwrap().mark();
+        let mark = host.link().chains.get(&SPACE).unwrap().dispatch_mark();
         assert!(!mark.is_known);
         if follows {
             send_chain_event(&mut host, 100, "");

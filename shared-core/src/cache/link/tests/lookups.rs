@@ -16,11 +16,14 @@ fn found_entry_is_shared_with_all_followers() {
     host.receive(1, &found());
     assert_eq!(host.woken(), [1, 2]);
     let answer = host.answer(1).unwrap();
-    assert_eq!(answer.meta().expires_at, host.now + 500);
-    assert_eq!(answer.meta().stored_at, host.now.saturating_sub(2000));
+    assert_eq!(answer.response_metadata().expires_at, host.now + 500);
+    assert_eq!(
+        answer.response_metadata().stored_at,
+        host.now.saturating_sub(2000)
+    );
     assert!(host.answer(2).is_some());
     assert!(host.is_hot(KEY));
-    assert!(host.shared.flights.count() == 0);
+    assert!(host.shared.flights.flight_count() == 0);
 }
 
 #[test]
@@ -32,10 +35,10 @@ fn lease_is_granted_to_one_leader_and_returned() {
     assert_eq!(host.woken(), [1]);
     let token = host.lead(1).unwrap();
     // the leader fails: the follower leads under the same lease
-    host.shared.hand_over(token);
+    host.shared.hand_over_flight(token);
     let token = host.lead(2).unwrap();
     host.requests();
-    host.shared.finish(token, FlightOutcome::NotShareable);
+    host.shared.end_flight(token, FlightOutcome::NotShareable);
     host.run();
     let expected = format!("DELETE /v1/leases/{}?process=w-1 HTTP/1.1", "07".repeat(32));
     assert_eq!(host.requests(), [(1, expected)]);
@@ -45,12 +48,12 @@ fn lease_is_granted_to_one_leader_and_returned() {
 fn lease_is_returned_if_no_request_waits_for_it() {
     let mut host = Host::up();
     host.want(1, true);
-    host.shared.leave(&KEY, at(1));
+    host.shared.leave_flight(&KEY, at(1));
     host.requests();
     host.receive(1, &missing("granted"));
     let sent = host.requests();
     assert!(sent[0].1.starts_with("DELETE /v1/leases/"), "{sent:?}");
-    assert!(host.shared.flights.count() == 0);
+    assert!(host.shared.flights.flight_count() == 0);
 }
 
 #[test]
@@ -104,7 +107,7 @@ fn lookup_at_a_slow_owner_times_out() {
     // the late reply is still handled: the lease belongs to the flight
     host.receive(1, &missing("granted"));
     host.requests();
-    host.shared.finish(token, FlightOutcome::NotShareable);
+    host.shared.end_flight(token, FlightOutcome::NotShareable);
     host.run();
     let sent = host.requests();
     assert!(sent[0].1.starts_with("DELETE"), "{sent:?}");
@@ -165,18 +168,18 @@ fn usable(host: &Host) -> usize {
 fn purge_empties_the_memory_and_is_acknowledged() {
     let mut host = Host::up();
     for n in 0..3 {
-        host.keep([n; 32], entry().stored(0, 10_000));
+        host.keep([n; 32], entry().with_lifetime(0, 10_000));
     }
     let key = "01".repeat(32);
     host.event("purge", &format!("{{\"generation\":1,\"key\":\"{key}\"}}"));
-    assert_eq!((usable(&host), host.link().generation()), (2, 1));
+    assert_eq!((usable(&host), host.link().purge_generation()), (2, 1));
     let sent = &host.sent[0].1;
     assert!(
         sent.starts_with("POST /v1/acknowledgements?process=w-1") && sent.ends_with("\r\n1"),
         "{sent}"
     );
     host.event("purge", "{\"generation\":2}");
-    assert_eq!((usable(&host), host.link().generation()), (0, 2));
+    assert_eq!((usable(&host), host.link().purge_generation()), (0, 2));
 }
 
 #[test]
@@ -187,7 +190,7 @@ fn lookup_is_repeated_if_a_purge_arrives_before_its_reply() {
     host.event("purge", "{\"generation\":1}");
     host.receive(1, &found());
     assert!(host.woken().is_empty());
-    assert!(host.shared.hot().unwrap().count() == 0);
+    assert!(host.shared.hot_tier().unwrap().entry_count() == 0);
     let sent = host.requests();
     assert!(
         sent.iter().any(|(_, line)| line.starts_with("GET")),
@@ -198,12 +201,12 @@ fn lookup_is_repeated_if_a_purge_arrives_before_its_reply() {
 #[test]
 fn memory_is_used_until_the_lease_expires() {
     let mut host = Host::up();
-    assert!(host.link().may_send(4999) && !host.link().may_send(5000));
+    assert!(host.link().permits_sending(4999) && !host.link().permits_sending(5000));
     host.event("lease", "{\"generation\":0,\"until\":6000}");
-    assert!(host.link().may_send(5999));
+    assert!(host.link().permits_sending(5999));
     // the owner has ended: its last lease remains valid
-    host.link().closed(&host.shared, 0, host.now);
-    assert!(host.link().may_send(5999) && !host.link().is_up());
+    host.link().connection_closed(&host.shared, 0, host.now);
+    assert!(host.link().permits_sending(5999) && !host.link().is_up());
 }
 
 #[test]
@@ -211,65 +214,68 @@ fn memory_is_used_while_no_owner_listens() {
     let mut host = Host::new();
     host.refuses = true;
     host.run();
-    assert!(!host.link().may_send(7_000));
+    assert!(!host.link().permits_sending(7_000));
     host.link().connection_refused(&host.shared, 7_000);
-    assert!(host.link().may_send(7_999) && !host.link().may_send(8_000));
-    let generation = host.link().generation();
-    host.keep(KEY, entry().stored(0, 1 << 40));
+    assert!(host.link().permits_sending(7_999) && !host.link().permits_sending(8_000));
+    let generation = host.link().purge_generation();
+    host.keep(KEY, entry().with_lifetime(0, 1 << 40));
     host.link().connection_refused(&host.shared, 7_900);
-    assert!(host.link().may_send(8_899));
-    assert_eq!((usable(&host), host.link().generation()), (1, generation));
+    assert!(host.link().permits_sending(8_899));
+    assert_eq!(
+        (usable(&host), host.link().purge_generation()),
+        (1, generation)
+    );
     // for a moment no connection was attempted: an owner may have existed, and purged
     host.link().connection_refused(&host.shared, 8_900);
-    assert!(host.link().may_send(9_899));
+    assert!(host.link().permits_sending(9_899));
     assert_eq!(usable(&host), 0);
     // earlier responses are not stored, neither here nor by the owner
-    assert!(host.link().generation() > generation);
+    assert!(host.link().purge_generation() > generation);
 }
 
 #[test]
 fn refused_connection_has_no_effect_while_the_owner_is_up() {
     let host = Host::up();
-    host.keep(KEY, entry().stored(host.now, 10_000));
+    host.keep(KEY, entry().with_lifetime(host.now, 10_000));
     host.link().connection_refused(&host.shared, 9_000);
-    assert!(host.is_hot(KEY) && host.link().generation() == 0);
-    assert!(!host.link().may_send(5_000));
+    assert!(host.is_hot(KEY) && host.link().purge_generation() == 0);
+    assert!(!host.link().permits_sending(5_000));
 }
 
 #[test]
 fn memory_is_used_after_the_owner_has_ended() {
     let mut host = Host::up();
     send_chain_event(&mut host, 100, "");
-    host.keep(KEY, entry().stored(0, 1 << 40));
+    host.keep(KEY, entry().with_lifetime(0, 1 << 40));
     host.keep([1; 32], tip(&host, 5000, 100));
     assert_eq!(usable(&host), 2);
     // as long as it listens it is present
     host.link().connection_refused(&host.shared, 4_000);
-    assert!(!host.link().may_send(5_000));
+    assert!(!host.link().permits_sending(5_000));
     host.refuses = true;
     host.lose(0);
     host.link().connection_refused(&host.shared, 4_500);
     // the state of the chain is not known any more
     assert_eq!(usable(&host), 1);
-    assert!(host.link().may_send(5_400));
-    let mark = host.link().chains.get(&SPACE).unwrap().mark();
+    assert!(host.link().permits_sending(5_400));
+    let mark = host.link().chains.get(&SPACE).unwrap().dispatch_mark();
     assert!(!mark.is_known && mark.last_final.is_none());
     // once, and not at each refused connection
     host.link().connection_refused(&host.shared, 4_700);
     let chain = host.link().chains.get(&SPACE).unwrap();
-    assert_eq!(chain.mark().epoch, mark.epoch);
+    assert_eq!(chain.dispatch_mark().epoch, mark.epoch);
 }
 
 #[test]
 fn generation_of_another_owner_replaces_the_known_one() {
     let mut host = Host::up();
-    host.keep(KEY, entry().stored(0, 10_000));
+    host.keep(KEY, entry().with_lifetime(0, 10_000));
     for (generation, left) in [(0, 1), (3, 0)] {
         host.lose(0);
         host.pass(RETRY);
         host.hello(generation, 9000);
         assert_eq!(
-            (usable(&host), host.link().generation()),
+            (usable(&host), host.link().purge_generation()),
             (left, generation)
         );
     }
@@ -285,7 +291,7 @@ fn waiting_lookup_is_woken_when_the_owner_is_gone() {
     host.run();
     assert_eq!(host.woken(), [1]);
     let token = host.lead(1).unwrap();
-    host.shared.finish(token, FlightOutcome::NotShareable);
+    host.shared.end_flight(token, FlightOutcome::NotShareable);
     // lookups are not sent now
     host.want(2, true);
     assert!(host.lead(2).is_some());
@@ -302,15 +308,18 @@ fn connection_to_an_absent_owner_is_retried_at_intervals() {
     let (mut tries, mut next) = (0, 0);
     while host.now < 61_000 {
         match host.link().next_action() {
-            Some(ConnectionAction::Tick) => next = host.link().tick(&host.shared, host.now),
+            Some(ConnectionAction::Tick) => {
+                next = host.link().send_and_expire(&host.shared, host.now);
+            }
             Some(ConnectionAction::Connect(slot)) => {
                 tries += 1;
-                host.link().connected(&host.shared, slot, false, host.now);
+                host.link()
+                    .connection_opened(&host.shared, slot, false, host.now);
             }
             Some(need) => panic!("{need:?}"),
             None => {
                 host.now += next;
-                next = host.link().tick(&host.shared, host.now);
+                next = host.link().send_and_expire(&host.shared, host.now);
             }
         }
     }
@@ -351,10 +360,10 @@ fn lookups_without_a_lease_are_woken_to_fetch_alone() {
     host.receive(1, b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n");
     assert_eq!(host.woken(), [1, 2]);
     for waiter in [1, 2] {
-        let turn = host.shared.flights.claim(at(waiter));
+        let turn = host.shared.flights.claim_wakeup(at(waiter));
         assert!(matches!(
             turn,
-            Some(Wakeup::Response(FlightOutcome::NotShareable))
+            Some(FollowerWakeup::Response(FlightOutcome::NotShareable))
         ));
     }
 }
@@ -371,16 +380,16 @@ fn batch_lookup_returns_the_found_entries() {
     assert!(sent.starts_with("POST /v1/lookups ") && sent.ends_with(&keys));
     host.receive(1, &found_of_all([2; 32]));
     assert_eq!(host.woken(), [5]);
-    let hot = host.shared.hot().unwrap();
-    assert!(hot.get(&[2; 32], host.now).is_some() && hot.count() == 1);
-    let claimed = host.link().claim_all(at(5));
+    let hot = host.shared.hot_tier().unwrap();
+    assert!(hot.get(&[2; 32], host.now).is_some() && hot.entry_count() == 1);
+    let claimed = host.link().claim_entries(at(5));
     assert!(claimed.len() == 1 && claimed[0].0 == [2; 32]);
-    assert!(host.link().claim_all(at(5)).is_empty());
+    assert!(host.link().claim_entries(at(5)).is_empty());
     // a waiter that has left is not woken
     host.link()
         .lookup_all(vec![[3; 32]], &SPACE, at(6), host.now);
     host.run();
-    assert!(host.link().claim_all(at(6)).is_empty());
+    assert!(host.link().claim_entries(at(6)).is_empty());
     host.receive(1, b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
     assert!(host.woken().is_empty());
 }
@@ -394,7 +403,7 @@ fn batch_lookup_result_is_dropped_after_a_purge() {
     host.event("purge", "{\"generation\":1}");
     host.receive(1, &found_of_all([2; 32]));
     assert_eq!(host.woken(), [5]);
-    assert!(!host.is_hot([2; 32]) && host.link().claim_all(at(5)).is_empty());
+    assert!(!host.is_hot([2; 32]) && host.link().claim_entries(at(5)).is_empty());
 }
 
 #[test]
@@ -414,20 +423,20 @@ fn found_entries_are_returned_without_a_hot_tier() {
         assert_eq!(host.woken(), [5]);
     };
     fetch(&mut host);
-    assert_eq!(host.link().claim_all(at(5)).len(), 1);
+    assert_eq!(host.link().claim_entries(at(5)).len(), 1);
     // an entry is not returned after a purge
     fetch(&mut host);
     host.event("purge", "{\"generation\":1}");
-    assert!(host.link().claim_all(at(5)).is_empty());
+    assert!(host.link().claim_entries(at(5)).is_empty());
 }
 
 #[test]
 fn entries_are_stored_after_waiting_lookups() {
     let mut host = Host::up();
     for n in 0..3 {
-        let entry = Arc::new(entry().stored(host.now, 10_000));
+        let entry = Arc::new(entry().with_lifetime(host.now, 10_000));
         let about = StoreAttributes::for_entry(&entry, [0; 16], None, 0).unwrap();
-        host.link().store([n; 32], entry, about, None);
+        host.link().store_entry([n; 32], entry, about, None);
     }
     host.want(1, true);
     // lookups have priority, and the last connection is reserved for them
@@ -444,21 +453,21 @@ fn entries_are_stored_after_waiting_lookups() {
 
 #[test]
 fn driver_is_woken_once_for_several_requests() {
-    let driver = Arc::new(Queue::default());
-    let shared = Shared::default();
+    let driver = Arc::new(WakeQueue::default());
+    let shared = ProcessState::default();
     let link = Link::new("w-1".into(), LinkLimits::default()).with_driver(driver.clone(), 5);
     // the first tick needs no waker
     assert_eq!(
-        (link.next_action(), driver.next()),
+        (link.next_action(), driver.next_woken()),
         (Some(ConnectionAction::Tick), None)
     );
-    link.tick(&shared, 0);
+    link.send_and_expire(&shared, 0);
     for waiter in [1, 2] {
-        assert!(link.purge("{}".into(), at(waiter), 0));
+        assert!(link.queue_purge("{}".into(), at(waiter), 0));
     }
-    assert_eq!((driver.next(), driver.next()), (Some(5), None));
+    assert_eq!((driver.next_woken(), driver.next_woken()), (Some(5), None));
     assert_eq!(link.next_action(), Some(ConnectionAction::Tick));
-    link.tick(&shared, 0);
-    assert!(link.purge("{}".into(), at(3), 0));
-    assert_eq!(driver.next(), Some(5));
+    link.send_and_expire(&shared, 0);
+    assert!(link.queue_purge("{}".into(), at(3), 0));
+    assert_eq!(driver.next_woken(), Some(5));
 }

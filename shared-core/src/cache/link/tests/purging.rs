@@ -7,7 +7,7 @@ const WAITER: usize = 9;
 
 fn send_purge(host: &mut Host) {
     let body = "{\"everything\":true}".into();
-    assert!(host.link().purge(body, at(WAITER), host.now));
+    assert!(host.link().queue_purge(body, at(WAITER), host.now));
     host.run();
 }
 
@@ -43,7 +43,7 @@ fn purge_is_sent_although_its_client_has_gone() {
     let mut host = Host::new();
     host.run();
     send_purge(&mut host);
-    host.link().forget(at(WAITER));
+    host.link().forget_waiter(at(WAITER));
     host.hello(0, 5000);
     assert_eq!(purges(&mut host), 1);
     host.receive(1, DONE);
@@ -58,7 +58,7 @@ fn purges_leave_connections_to_other_requests() {
     let mut host = Host::up();
     for waiter in 0..5 {
         let body = "{\"everything\":true}".into();
-        assert!(host.link().purge(body, at(20 + waiter), host.now));
+        assert!(host.link().queue_purge(body, at(20 + waiter), host.now));
     }
     host.run();
     assert_eq!(purges(&mut host), 1);

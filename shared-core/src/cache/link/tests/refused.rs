@@ -1,18 +1,18 @@
 //! Tests with refused memory for allocations as long as a batch or an entry.
 
 use super::{at, bytes_of, entry, Host};
-use crate::allocator::faulty::{with_refusals, Refusals};
+use crate::allocator::faulty::{with_refused_allocations, RefusedAllocations};
 use crate::allocator::SMALL;
-use crate::cache::entry::wire::{decode, Encoded};
-use crate::cache::entry::{CacheEntry, EntryMeta, Envelope, Payload};
+use crate::cache::entry::wire::{decode_entry, EncodedEntry};
+use crate::cache::entry::{CacheEntry, EntryMeta, EntryPayload, EnvelopeBytes};
 use crate::cache::process::owner_client::OwnerClient;
 
 /// Runs `run` with each long allocation refused in turn, until none is refused.
-fn each(mut run: impl FnMut(&mut dyn FnMut(&mut dyn FnMut()) -> Refusals)) {
+fn each(mut run: impl FnMut(&mut dyn FnMut(&mut dyn FnMut()) -> RefusedAllocations)) {
     for passed in 0.. {
-        let mut all = Refusals::default();
+        let mut all = RefusedAllocations::default();
         run(&mut |step| {
-            let ((), refusals) = with_refusals(SMALL + 1, passed, step);
+            let ((), refusals) = with_refused_allocations(SMALL + 1, passed, step);
             all += refusals;
             refusals
         });
@@ -44,7 +44,7 @@ fn batch_lookup_without_memory_is_woken_at_once() {
             .lookup_all(keys.clone(), &super::SPACE, at(6), host.now));
         let (shared, link, now) = (&host.shared, host.link(), host.now);
         let refusals = step(&mut || {
-            link.tick(shared, now);
+            link.send_and_expire(shared, now);
         });
         if refusals.all > 0 {
             assert_eq!(host.woken(), [6]);
@@ -58,21 +58,21 @@ fn batch_lookup_without_memory_is_woken_at_once() {
 #[test]
 fn entry_without_memory_for_a_copy_is_none() {
     let part = |byte: u8| vec![byte; 2 * SMALL].into_boxed_slice();
-    let envelope = Envelope {
+    let envelope = EnvelopeBytes {
         before: part(b'b'),
         between: part(b'c'),
         after: part(b'd'),
-        ..entry().envelope().clone()
+        ..entry().envelope_bytes().clone()
     };
-    let payload = Payload::Raw(vec![b'p'; 2 * SMALL].into());
+    let payload = EntryPayload::Raw(vec![b'p'; 2 * SMALL].into());
     let long = CacheEntry::new(envelope, payload, EntryMeta::default());
     let bytes = bytes_of(&long);
     each(|step| {
         let mut read = None;
-        let refusals = step(&mut || read = decode(&bytes, 0, 0, 0));
+        let refusals = step(&mut || read = decode_entry(&bytes, 0, 0, 0));
         assert_eq!(read.is_none(), refusals.all > 0);
         let mut written = None;
-        let refusals = step(&mut || written = Encoded::from_entry(&long));
+        let refusals = step(&mut || written = EncodedEntry::from_entry(&long));
         assert_eq!(written.is_none(), refusals.all > 0);
         let same = written.is_none_or(|written| bytes.starts_with(&written.head));
         assert!(same);

@@ -47,8 +47,8 @@ proptest! {
                     let gone = waiting.iter().nth(which % waiting.len().max(1)).copied();
                     if let Some(gone) = gone {
                         waiting.remove(&gone);
-                        host.shared.forget(gone);
-                        host.shared.leave(&KEY, gone);
+                        host.shared.forget_waiter(gone);
+                        host.shared.leave_flight(&KEY, gone);
                         host.run();
                     }
                 }
@@ -88,19 +88,19 @@ proptest! {
                 Step::Pass(milliseconds) => host.pass(milliseconds),
                 Step::Claim(which) => {
                     let claimant = waiting.iter().nth(which % waiting.len().max(1)).copied();
-                    if let Some(turn) = claimant.and_then(|claimant| host.shared.flights.claim(claimant)) {
+                    if let Some(turn) = claimant.and_then(|claimant| host.shared.flights.claim_wakeup(claimant)) {
                         waiting.remove(&claimant.unwrap());
-                        if let Wakeup::Lead(token) = turn {
+                        if let FollowerWakeup::Lead(token) = turn {
                             tokens.push(token);
                         }
                     } else if let Some(token) = tokens.pop() {
-                        host.shared.finish(token, FlightOutcome::NotShareable);
+                        host.shared.end_flight(token, FlightOutcome::NotShareable);
                         host.run();
                     }
                 }
                 Step::Refuse(refuses) => host.refuses = refuses,
             }
-            let leads = host.shared.flights.count();
+            let leads = host.shared.flights.flight_count();
             prop_assert!(tokens.len() <= leads);
         }
         // the owner ends for good: all requests are woken
@@ -111,19 +111,19 @@ proptest! {
         host.run();
         host.pass(25);
         for token in tokens {
-            host.shared.finish(token, FlightOutcome::NotShareable);
+            host.shared.end_flight(token, FlightOutcome::NotShareable);
         }
         for _ in 0..waiting.len() {
             for waiter in waiting.clone() {
-                if let Some(turn) = host.shared.flights.claim(waiter) {
+                if let Some(turn) = host.shared.flights.claim_wakeup(waiter) {
                     waiting.remove(&waiter);
-                    if let Wakeup::Lead(token) = turn {
-                        host.shared.hand_over(token);
+                    if let FollowerWakeup::Lead(token) = turn {
+                        host.shared.hand_over_flight(token);
                     }
                 }
             }
         }
         prop_assert!(waiting.is_empty(), "{:?} wait", waiting);
-        prop_assert!(host.shared.flights.count() == 0);
+        prop_assert!(host.shared.flights.flight_count() == 0);
     }
 }

@@ -32,7 +32,7 @@ impl Model {
 }
 
 impl OwnerStore for Arc<Model> {
-    fn generation(&self) -> u64 {
+    fn purge_generation(&self) -> u64 {
         Model::generation(self)
     }
 
@@ -52,7 +52,7 @@ impl OwnerStore for Arc<Model> {
         self.entries.lock().unwrap().contains_key(key)
     }
 
-    fn put(&self, key: &Key, header: &RecordHeader, body: &[u8]) -> Result<(), StoreError> {
+    fn put_entry(&self, key: &Key, header: &RecordHeader, body: &[u8]) -> Result<(), StoreError> {
         if *self.is_full.lock().unwrap() {
             return Err(StoreError::Off(WriteError::DiskFull));
         }
@@ -68,7 +68,7 @@ impl OwnerStore for Arc<Model> {
         Ok(())
     }
 
-    fn purge(&self, scope: &PurgeScope) -> Result<u64, StoreError> {
+    fn purge_entries(&self, scope: &PurgeScope) -> Result<u64, StoreError> {
         let generation = Model::generation(self) + 1;
         let mut purges = self.purges.lock().unwrap();
         purges.push((generation, scope.clone()));
@@ -78,7 +78,7 @@ impl OwnerStore for Arc<Model> {
         }
     }
 
-    fn chain(&self, _: &Namespace) -> Result<ChainRecord, StoreError> {
+    fn read_chain_record(&self, _: &Namespace) -> Result<ChainRecord, StoreError> {
         Ok(ChainRecord::default())
     }
 
@@ -92,9 +92,9 @@ impl OwnerStore for Arc<Model> {
 
     fn is_purged(&self, key: &Key, about: &StoreAttributes) -> bool {
         let purges = self.purges.lock().unwrap();
-        purges
-            .iter()
-            .any(|(generation, scope)| about.generation < *generation && scope.covers(key, about))
+        purges.iter().any(|(generation, scope)| {
+            about.generation < *generation && scope.covers_entry(key, about)
+        })
     }
 
     fn record_fill(&self, key: &Key, _: CallTime) -> bool {
@@ -116,11 +116,11 @@ impl OwnerStore for Arc<Model> {
         }
     }
 
-    fn next_event(&self) -> Option<String> {
+    fn next_log_line(&self) -> Option<String> {
         None
     }
 
-    fn status(&self) -> StoreStatus {
+    fn store_status(&self) -> StoreStatus {
         StoreStatus::default()
     }
 }
@@ -164,16 +164,16 @@ fn found(look_up: OwnerLookup) -> OwnerEntry {
 }
 
 fn granted(owner: &Owner, process: &str) -> bool {
-    match owner.lease(&KEY, &name(process), 1_000, at(0)) {
-        Ok(Lease::Granted) => true,
-        Ok(Lease::Pending) => false,
+    match owner.acquire_lease(&KEY, &name(process), 1_000, at(0)) {
+        Ok(LeaseDecision::Granted) => true,
+        Ok(LeaseDecision::Pending) => false,
         other => panic!("{other:?}"),
     }
 }
 
 /// The queued events of a stream, without `hello` and send leases.
 fn received(owner: &Owner, stream: EventStreamId) -> Vec<OwnerEvent> {
-    let events = std::iter::from_fn(|| match owner.next(stream, at(0)) {
+    let events = std::iter::from_fn(|| match owner.next_stream_action(stream, at(0)) {
         StreamAction::Event(event) => Some(event),
         _ => None,
     });
@@ -185,16 +185,24 @@ fn received(owner: &Owner, stream: EventStreamId) -> Vec<OwnerEvent> {
 #[test]
 fn store_is_queried_after_memory_and_fills_it() {
     let (owner, _model) = owner();
-    assert!(matches!(owner.lookup(&KEY, at(0)), OwnerLookup::Missing));
-    owner.store(&KEY, &immutable_entry(5), at(0)).unwrap();
-    assert!(matches!(owner.lookup(&KEY, at(0)), OwnerLookup::QueryStore));
+    assert!(matches!(
+        owner.lookup_without_waiting(&KEY, at(0)),
+        OwnerLookup::Missing
+    ));
+    owner
+        .write_to_store(&KEY, &immutable_entry(5), at(0))
+        .unwrap();
+    assert!(matches!(
+        owner.lookup_without_waiting(&KEY, at(0)),
+        OwnerLookup::QueryStore
+    ));
     let hit = owner.lookup_store(&KEY, at(100)).unwrap();
     assert!(!hit.is_to_be_stored);
     assert_eq!(
-        (hit.kept.age(at(100)), hit.kept.remaining_ttl(at(100))),
+        (hit.kept.age_ms(at(100)), hit.kept.remaining_ttl(at(100))),
         (100, 59_900)
     );
-    assert!(!found(owner.lookup(&KEY, at(200))).is_to_be_stored);
+    assert!(!found(owner.lookup_without_waiting(&KEY, at(200))).is_to_be_stored);
     assert!(owner.lookup_store(&KEY, at(60_000)).is_none());
 }
 
@@ -202,19 +210,21 @@ fn store_is_queried_after_memory_and_fills_it() {
 fn ready_store_entry_is_found_without_waiting() {
     let (owner, model) = owner();
     *model.is_ready.lock().unwrap() = true;
-    owner.store(&KEY, &immutable_entry(5), at(0)).unwrap();
-    let hit = found(owner.lookup(&KEY, at(100)));
+    owner
+        .write_to_store(&KEY, &immutable_entry(5), at(0))
+        .unwrap();
+    let hit = found(owner.lookup_without_waiting(&KEY, at(100)));
     assert_eq!(hit.kept.remaining_ttl(at(100)), 59_900);
     assert!(Arc::ptr_eq(
-        &found(owner.lookup(&KEY, at(200))).kept,
+        &found(owner.lookup_without_waiting(&KEY, at(200))).kept,
         &hit.kept
     ));
     assert!(matches!(
-        owner.lookup(&KEY, at(60_000)),
+        owner.lookup_without_waiting(&KEY, at(60_000)),
         OwnerLookup::Missing
     ));
     let expected = json!({ "store": 1, "memory": 1, "missed": 1 });
-    assert_eq!(owner.status()["lookups"], expected);
+    assert_eq!(owner.status_json()["lookups"], expected);
 }
 
 #[test]
@@ -223,14 +233,14 @@ fn entry_too_long_for_memory_is_stored_at_once() {
     assert!(owner.has_room_for(10_000));
     assert!(!owner.has_room_for(50_000));
     let long = entry_of_class(Class::Resource, 5, 50_000);
-    assert_eq!(owner.put(&KEY, &long, None, at(0)), Ok(false));
+    assert_eq!(owner.put_entry(&KEY, &long, None, at(0)), Ok(false));
     // it is sent from the store each time
     for _ in 0..2 {
         let found = owner.lookup_store(&KEY, at(0)).unwrap();
-        assert_eq!(found.kept.body().len(), 50_000);
+        assert_eq!(found.kept.encoded_bytes().len(), 50_000);
         assert!(owner.memory.get_uncounted(&KEY, at(0)).is_none());
     }
-    let put = |class, length| owner.put(&KEY, &entry_of_class(class, 5, length), None, at(0));
+    let put = |class, length| owner.put_entry(&KEY, &entry_of_class(class, 5, length), None, at(0));
     assert_eq!(put(Class::Unfinalized, 50_000), Err(PutRejection::TooLong));
     assert_eq!(put(Class::Immutable, 200_000), Err(PutRejection::TooLong));
     *model.is_full.lock().unwrap() = true;
@@ -249,7 +259,7 @@ fn purged_entry_leaves_memory_when_it_is_looked_up_or_swept() {
     let fill = |generation| {
         for key in &keys {
             owner
-                .put(key, &immutable_entry(generation), None, at(0))
+                .put_entry(key, &immutable_entry(generation), None, at(0))
                 .unwrap();
         }
     };
@@ -259,44 +269,57 @@ fn purged_entry_leaves_memory_when_it_is_looked_up_or_swept() {
         (7, PurgeScope::Namespace([1; 16])),
         (8, PurgeScope::Key(keys[2])),
     ] {
-        assert_eq!(owner.purge(&scope, || at(0)), Ok(generation));
+        assert_eq!(owner.purge_entries(&scope, || at(0)), Ok(generation));
         // a purge does not search the memory
-        assert_eq!(owner.status()["memory"]["entries"], 3, "{scope:?}");
+        assert_eq!(owner.status_json()["memory"]["entries"], 3, "{scope:?}");
         assert!(!matches!(
-            owner.lookup(&keys[2], at(0)),
+            owner.lookup_without_waiting(&keys[2], at(0)),
             OwnerLookup::Found(_)
         ));
-        assert!(owner.lease(&keys[2], &name("a"), 1, at(0)).is_ok());
-        assert_eq!(owner.status()["memory"]["entries"], 2, "{scope:?}");
+        assert!(owner.acquire_lease(&keys[2], &name("a"), 1, at(0)).is_ok());
+        assert_eq!(owner.status_json()["memory"]["entries"], 2, "{scope:?}");
         // an entry that was filled since stays
         owner
-            .put(&keys[0], &immutable_entry(generation), None, at(0))
+            .put_entry(&keys[0], &immutable_entry(generation), None, at(0))
             .unwrap();
         let swept = match scope {
             PurgeScope::Key(_) => 0,
             _ => 1,
         };
-        assert_eq!(owner.sweep(&scope, generation), swept, "{scope:?}");
+        assert_eq!(
+            owner.sweep_purged_entries(&scope, generation),
+            swept,
+            "{scope:?}"
+        );
         assert!(matches!(
-            owner.lookup(&keys[0], at(0)),
+            owner.lookup_without_waiting(&keys[0], at(0)),
             OwnerLookup::Found(_)
         ));
         fill(generation);
     }
-    owner.purge(&PurgeScope::Key(keys[1]), || at(0)).unwrap();
-    assert_eq!(owner.sweep(&PurgeScope::Key(keys[1]), 9), 1);
-    assert_eq!(owner.sweep(&PurgeScope::Key(keys[1]), 9), 0);
+    owner
+        .purge_entries(&PurgeScope::Key(keys[1]), || at(0))
+        .unwrap();
+    assert_eq!(owner.sweep_purged_entries(&PurgeScope::Key(keys[1]), 9), 1);
+    assert_eq!(owner.sweep_purged_entries(&PurgeScope::Key(keys[1]), 9), 0);
 }
 
 #[test]
 fn purge_is_in_effect_and_published_when_it_cannot_be_written() {
     let (owner, model) = owner();
-    let stream = owner.connect(&name("a"), at(0)).unwrap();
+    let stream = owner.open_event_stream(&name("a"), at(0)).unwrap();
     received(&owner, stream);
-    owner.put(&KEY, &immutable_entry(5), None, at(0)).unwrap();
+    owner
+        .put_entry(&KEY, &immutable_entry(5), None, at(0))
+        .unwrap();
     *model.is_full.lock().unwrap() = true;
-    assert!(owner.purge(&PurgeScope::Key(KEY), || at(0)).is_err());
-    assert!(!matches!(owner.lookup(&KEY, at(0)), OwnerLookup::Found(_)));
+    assert!(owner
+        .purge_entries(&PurgeScope::Key(KEY), || at(0))
+        .is_err());
+    assert!(!matches!(
+        owner.lookup_without_waiting(&KEY, at(0)),
+        OwnerLookup::Found(_)
+    ));
     let purge = OwnerEvent::Purge {
         generation: 6,
         key: Some(KEY),
@@ -309,14 +332,18 @@ fn close_stores_fresh_entries_of_storable_classes() {
     let (owner, model) = owner();
     for (n, class) in Class::ALL.iter().enumerate() {
         let entry = entry_of_class(*class, 5, 100);
-        owner.put(&[n as u8; 32], &entry, None, at(0)).unwrap();
+        owner
+            .put_entry(&[n as u8; 32], &entry, None, at(0))
+            .unwrap();
     }
-    owner.close(at(100)).unwrap();
+    owner.store_remaining_entries(at(100)).unwrap();
     let mut stored: Vec<_> = model.entries.lock().unwrap().keys().copied().collect();
     stored.sort_unstable();
     assert_eq!(stored, [[0; 32], [5; 32]]);
-    owner.put(&KEY, &immutable_entry(5), None, at(0)).unwrap();
-    owner.close(at(60_000)).unwrap();
+    owner
+        .put_entry(&KEY, &immutable_entry(5), None, at(0))
+        .unwrap();
+    owner.store_remaining_entries(at(60_000)).unwrap();
     assert_eq!(model.entries.lock().unwrap().len(), 2);
 }
 
@@ -328,8 +355,9 @@ fn fill_is_not_found_after_a_concurrent_purge_of_its_generation() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !is_over.load(Relaxed) {
-                let generation = owner.disk.generation();
-                let outcome = match owner.put(&KEY, &immutable_entry(generation), None, at(0)) {
+                let generation = owner.owner_store.purge_generation();
+                let outcome = match owner.put_entry(&KEY, &immutable_entry(generation), None, at(0))
+                {
                     Ok(_) => &accepted,
                     // a purge came between the two
                     Err(_) => &refused,
@@ -339,11 +367,13 @@ fn fill_is_not_found_after_a_concurrent_purge_of_its_generation() {
         });
         let began = Instant::now();
         while accepted.load(Relaxed) < 300 || refused.load(Relaxed) < 10 {
-            let generation = owner.purge(&PurgeScope::Key(KEY), || at(0)).unwrap();
-            let found = owner.lookup(&KEY, at(0));
+            let generation = owner
+                .purge_entries(&PurgeScope::Key(KEY), || at(0))
+                .unwrap();
+            let found = owner.lookup_without_waiting(&KEY, at(0));
             let is_late = began.elapsed() > Duration::from_secs(600);
             if is_late
-                || matches!(&found, OwnerLookup::Found(hit) if hit.kept.attributes().generation < generation)
+                || matches!(&found, OwnerLookup::Found(hit) if hit.kept.store_attributes().generation < generation)
             {
                 is_over.store(true, Relaxed);
                 panic!("{found:?}, {generation}; {accepted:?} accepted, {refused:?} refused");

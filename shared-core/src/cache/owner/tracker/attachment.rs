@@ -16,7 +16,7 @@ pub(super) const MAX_INCONSISTENT_POLLS: u32 = 3;
 /// The position of the node's head in relation to the blocks of the window: equal, below, above or
 /// on another branch.
 #[derive(Debug)]
-pub(super) enum HeadAttachment {
+pub(super) enum HeadPosition {
     /// The head is the first known block.
     First,
     /// The head is the window's head.
@@ -39,35 +39,35 @@ pub(super) fn find_attachment(
     poll: &Poll,
     latest: &Block,
     confused: u32,
-) -> Result<HeadAttachment, EvaluationStop> {
-    let (Some(bottom), Some(top)) = (window.bottom(), window.top()) else {
-        return Ok(HeadAttachment::First);
+) -> Result<HeadPosition, EvaluationStop> {
+    let (Some(bottom), Some(top)) = (window.oldest_block(), window.newest_block()) else {
+        return Ok(HeadPosition::First);
     };
     if latest.hash == top.hash {
-        return Ok(HeadAttachment::Same);
+        return Ok(HeadPosition::Same);
     }
     if latest.number < bottom.number {
-        return Ok(HeadAttachment::Unknown);
+        return Ok(HeadPosition::Unknown);
     }
-    let known = window.at(latest.number);
+    let known = window.block_at(latest.number);
     if known.is_some_and(|known| known.hash == latest.hash) {
-        return Ok(HeadAttachment::Below);
+        return Ok(HeadPosition::Below);
     }
     let mut blocks = vec![*latest];
     let mut lowest = *latest;
     let is_far = latest.number.saturating_sub(top.number) > MAX_PARENT_WALK;
     loop {
-        if let Some(ancestor) = window.with_hash(&lowest.parent) {
-            return Ok(HeadAttachment::Extends(ancestor, blocks));
+        if let Some(ancestor) = window.block_with_hash(&lowest.parent) {
+            return Ok(HeadPosition::Extends(ancestor, blocks));
         }
         if lowest.number <= bottom.number {
             // its ancestors are older than the window
-            return Ok(HeadAttachment::Detached(blocks));
+            return Ok(HeadPosition::Detached(blocks));
         }
         if is_far || blocks.len() as u64 > MAX_PARENT_WALK {
             break;
         }
-        match poll.block(NodeQuery::ByHash(lowest.parent))? {
+        match poll.required_block(NodeQuery::ByHash(lowest.parent))? {
             Some(block) if block.hash == lowest.parent && block.number < lowest.number => {
                 blocks.push(block);
                 lowest = block;
@@ -76,15 +76,15 @@ pub(super) fn find_attachment(
         }
     }
     if confused >= MAX_INCONSISTENT_POLLS {
-        return Ok(HeadAttachment::Detached(blocks));
+        return Ok(HeadPosition::Detached(blocks));
     }
     let ancestor = highest_common_block(window, poll, latest.number)?;
     Ok(match ancestor {
         Some(ancestor) => {
             blocks.retain(|block| block.number > ancestor.number);
-            HeadAttachment::Extends(ancestor, blocks)
+            HeadPosition::Extends(ancestor, blocks)
         }
-        None => HeadAttachment::Detached(blocks),
+        None => HeadPosition::Detached(blocks),
     })
 }
 
@@ -102,7 +102,7 @@ fn highest_common_block(
         let Some(mark) = window.get(middle - 1) else {
             break;
         };
-        let block = poll.block(NodeQuery::ByNumber(mark.number))?;
+        let block = poll.required_block(NodeQuery::ByNumber(mark.number))?;
         if block.is_some_and(|block| block.hash == mark.hash) {
             low = middle;
         } else {

@@ -1,13 +1,13 @@
 //! The evaluation of a poll.
 
-use super::attachment::{find_attachment, HeadAttachment, MAX_INCONSISTENT_POLLS};
+use super::attachment::{find_attachment, HeadPosition, MAX_INCONSISTENT_POLLS};
 use super::finality::{check_mark, newest_final, FinalityCheck};
 use super::poll::{EvaluationStop, Poll};
 use super::types::{Block, ChainIdentity, FinalityMark, NodeQuery, TrackerStep};
 use super::window::BlockWindow;
 use super::{LaggingHead, Tracker};
 use crate::cache::chain::ChainChange;
-use crate::config::head_source::Finality;
+use crate::config::head_source::FinalityRule;
 
 /// Number of polls, and milliseconds, after which a lower head is accepted as the head.
 const LOWER_HEAD_POLLS: u32 = 3;
@@ -26,7 +26,7 @@ enum ReorgStart {
 }
 
 /// The changes of blocks and head that a poll causes in the tracker, before they are applied.
-struct ChainUpdate {
+struct PollChainChanges {
     /// The chain that the node has now, as far as it is known.
     view: BlockWindow,
     /// The blocks to remember: `view`, or the present window while the node may lag.
@@ -40,7 +40,7 @@ struct ChainUpdate {
 
 /// The changes of the final blocks and of the finality mark that a poll causes in the tracker,
 /// before they are applied.
-struct FinalityUpdate {
+struct PollFinalityChanges {
     /// The lowest block that was final and is not any more.
     broken: Option<u64>,
     mark: Option<FinalityMark>,
@@ -56,35 +56,34 @@ struct FinalityUpdate {
 impl Tracker {
     /// Evaluates the results of the present poll as far as they suffice, and applies their changes
     /// at the poll's end.
-    pub(super) fn evaluate(&mut self) -> Result<(), EvaluationStop> {
+    pub(super) fn evaluate_poll(&mut self) -> Result<(), EvaluationStop> {
         let Some(poll) = &self.poll else {
             return Ok(());
         };
-        let latest = poll.block(NodeQuery::Latest)?;
+        let latest = poll.required_block(NodeQuery::Latest)?;
         let latest =
             latest.ok_or_else(|| EvaluationStop::Failed("the node has no head block".into()))?;
-        let syncing = poll.syncing()?;
+        let syncing = poll.syncing_result()?;
         let mut identity = None;
         if poll.is_identity_due || poll.has_identity() {
-            identity = Some(self.identify(poll)?);
+            identity = Some(self.read_identity(poll)?);
         }
         if let Some(wrong) = identity.filter(|found| self.is_foreign(found)) {
             self.record_wrong_chain(wrong);
             return Ok(());
         }
         let place = find_attachment(&self.window, poll, &latest, self.confused)?;
-        if identity.is_none()
-            && matches!(place, HeadAttachment::Unknown | HeadAttachment::Detached(_))
+        if identity.is_none() && matches!(place, HeadPosition::Unknown | HeadPosition::Detached(_))
         {
             // queried first; the evaluation is then repeated
-            self.identify(poll)?;
+            self.read_identity(poll)?;
         }
-        let plan = self.plan(&place, &latest);
+        let plan = self.plan_chain_changes(&place, &latest);
         let is_sure = plan.behind.is_none() && syncing == Ok(false);
-        let mut verdict = self.verdict(poll, &plan, &latest, is_sure)?;
+        let mut verdict = self.evaluate_finality(poll, &plan, &latest, is_sure)?;
         if poll.needs_recheck() && self.confused < MAX_INCONSISTENT_POLLS {
             // otherwise the responses may be of another chain
-            let again = poll.block(NodeQuery::Recheck(latest.number))?;
+            let again = poll.required_block(NodeQuery::Recheck(latest.number))?;
             if again.is_none_or(|again| again.hash != latest.hash) {
                 return Err(EvaluationStop::Confused);
             }
@@ -96,21 +95,21 @@ impl Tracker {
         if let Some(identity) = identity {
             self.record_identity(identity);
         }
-        self.carry_out(plan, verdict);
+        self.apply_changes(plan, verdict);
         Ok(())
     }
 
     /// Returns the chain identity that the results of the poll report.
-    fn identify(&self, poll: &Poll) -> Result<ChainIdentity, EvaluationStop> {
-        let (chain_id, genesis) = poll.identity()?;
+    fn read_identity(&self, poll: &Poll) -> Result<ChainIdentity, EvaluationStop> {
+        let (chain_id, genesis) = poll.identity_result()?;
         Ok(ChainIdentity { chain_id, genesis })
     }
 
     /// Whether the node's chain identity contradicts the recorded one.
     fn is_foreign(&self, found: &ChainIdentity) -> bool {
-        self.identity
+        self.confirmed_identity
             .as_ref()
-            .is_some_and(|identity| !identity.matches(found))
+            .is_some_and(|identity| !identity.matches_identity(found))
     }
 
     /// Records that the node has another chain than the recorded one.
@@ -120,7 +119,7 @@ impl Tracker {
         // until the node has the recorded chain again
         self.identified = None;
         if !self.is_wrong {
-            let was = self.identity.map(|was| was.to_string());
+            let was = self.confirmed_identity.map(|was| was.to_string());
             let was = was.unwrap_or_default();
             self.is_wrong = true;
             self.wrong = Some(format!("the node has {found}, but {was} is recorded"));
@@ -141,8 +140,8 @@ impl Tracker {
     /// Records that the node has the recorded chain, or that its chain is the first one.
     fn record_identity(&mut self, found: ChainIdentity) {
         self.identified = Some(self.now);
-        if self.identity.is_none() {
-            self.identity = Some(found);
+        if self.confirmed_identity.is_none() {
+            self.confirmed_identity = Some(found);
             self.steps.push_back(TrackerStep::RecordIdentity(found));
         }
         if self.is_wrong {
@@ -158,9 +157,9 @@ impl Tracker {
 
     /// Determines from the attachment of the node's head which blocks were replaced, and the new
     /// window.
-    fn plan(&self, place: &HeadAttachment, latest: &Block) -> ChainUpdate {
+    fn plan_chain_changes(&self, place: &HeadPosition, latest: &Block) -> PollChainChanges {
         let was_unknown = self.behind.is_some_and(|behind| behind.is_unknown);
-        let mut plan = ChainUpdate {
+        let mut plan = PollChainChanges {
             view: self.window.clone(),
             next_window: BlockWindow::default(),
             behind: None,
@@ -169,43 +168,49 @@ impl Tracker {
             head: Some(latest.number),
         };
         match place {
-            HeadAttachment::First => {
-                plan.view.push(latest);
+            HeadPosition::First => {
+                plan.view.push_block(latest);
                 // any block may have been replaced before the first poll
                 plan.from = ReorgStart::Final;
             }
-            HeadAttachment::Same => {
+            HeadPosition::Same => {
                 plan.head = self.behind.map(|_| latest.number);
                 if let Some(behind) = self.behind {
                     plan.from = ReorgStart::Number(behind.from);
                 }
             }
-            HeadAttachment::Below => {
+            HeadPosition::Below => {
                 plan.view.truncate_above(latest.number);
                 plan.from = ReorgStart::Number(latest.number + 1);
             }
-            HeadAttachment::Unknown => {
+            HeadPosition::Unknown => {
                 plan.view.clear();
-                plan.view.push(latest);
+                plan.view.push_block(latest);
                 plan.from = ReorgStart::Final;
             }
-            HeadAttachment::Extends(ancestor, blocks) => {
-                if self.window.top() != Some(*ancestor) {
+            HeadPosition::Extends(ancestor, blocks) => {
+                if self.window.newest_block() != Some(*ancestor) {
                     plan.from = ReorgStart::Number(ancestor.number + 1);
                     plan.is_reorg = true;
                 }
                 plan.view.truncate_above(ancestor.number);
-                blocks.iter().rev().for_each(|block| plan.view.push(block));
-                return self.complete_plan(plan, was_unknown);
+                blocks
+                    .iter()
+                    .rev()
+                    .for_each(|block| plan.view.push_block(block));
+                return self.complete_chain_changes(plan, was_unknown);
             }
-            HeadAttachment::Detached(blocks) => {
+            HeadPosition::Detached(blocks) => {
                 plan.view.clear();
-                blocks.iter().rev().for_each(|block| plan.view.push(block));
+                blocks
+                    .iter()
+                    .rev()
+                    .for_each(|block| plan.view.push_block(block));
                 plan.from = ReorgStart::Final;
                 plan.is_reorg = true;
             }
         }
-        if matches!(place, HeadAttachment::Below | HeadAttachment::Unknown) {
+        if matches!(place, HeadPosition::Below | HeadPosition::Unknown) {
             let (since, polls) = self
                 .behind
                 .map_or((self.now, 0), |behind| (behind.since, behind.polls));
@@ -216,15 +221,19 @@ impl Tracker {
                     since,
                     polls,
                     from: latest.number + 1,
-                    is_unknown: matches!(place, HeadAttachment::Unknown),
+                    is_unknown: matches!(place, HeadPosition::Unknown),
                 });
             }
         }
-        self.complete_plan(plan, was_unknown)
+        self.complete_chain_changes(plan, was_unknown)
     }
 
     /// Completes a plan: a node whose head was below the window may have had any branch then.
-    fn complete_plan(&self, mut plan: ChainUpdate, was_unknown: bool) -> ChainUpdate {
+    fn complete_chain_changes(
+        &self,
+        mut plan: PollChainChanges,
+        was_unknown: bool,
+    ) -> PollChainChanges {
         if was_unknown {
             plan.from = ReorgStart::Final;
         }
@@ -237,13 +246,13 @@ impl Tracker {
 
     /// Determines from the mark and the node's finalized block which blocks are final after this
     /// poll.
-    fn verdict(
+    fn evaluate_finality(
         &self,
         poll: &Poll,
-        plan: &ChainUpdate,
+        plan: &PollChainChanges,
         latest: &Block,
         is_sure: bool,
-    ) -> Result<FinalityUpdate, EvaluationStop> {
+    ) -> Result<PollFinalityChanges, EvaluationStop> {
         let newest = newest_final(self.finality, &plan.view, poll, latest)?;
         let from = match plan.from {
             ReorgStart::None => None,
@@ -273,7 +282,9 @@ impl Tracker {
         let broken = (checked == FinalityCheck::Broken).then(|| doubt.unwrap_or(0));
         let mark = match broken {
             // the highest of the final blocks that are still in the chain
-            Some(from) => from.checked_sub(1).and_then(|below| plan.view.up_to(below)),
+            Some(from) => from
+                .checked_sub(1)
+                .and_then(|below| plan.view.newest_up_to(below)),
             None => self.mark,
         };
         let from = match (plan.from, broken, checked, self.mark) {
@@ -288,7 +299,7 @@ impl Tracker {
             checked,
             FinalityCheck::None | FinalityCheck::Holds | FinalityCheck::Broken
         );
-        let mut verdict = FinalityUpdate {
+        let mut verdict = PollFinalityChanges {
             broken,
             mark,
             doubt: doubt.filter(|_| !is_known),
@@ -304,7 +315,7 @@ impl Tracker {
             Ok(Some(newest)) if is_sure && is_known => {
                 (verdict.mark, verdict.last) =
                     match self.is_canonical(poll, plan, newest, latest)? {
-                        true => self.advance(mark, newest, latest),
+                        true => self.advance_mark(mark, newest, latest),
                         false => (mark, None),
                     }
             }
@@ -320,13 +331,13 @@ impl Tracker {
     }
 
     /// Whether the node's chain branches off below the mark.
-    fn is_cut_off(&self, plan: &ChainUpdate) -> bool {
+    fn is_cut_off(&self, plan: &PollChainChanges) -> bool {
         let ReorgStart::Number(from) = plan.from else {
             return false;
         };
         plan.is_reorg
             && self.mark.is_some_and(|mark| {
-                from <= mark.number && self.window.at(mark.number) == Some(mark)
+                from <= mark.number && self.window.block_at(mark.number) == Some(mark)
             })
     }
 
@@ -335,17 +346,17 @@ impl Tracker {
     fn is_canonical(
         &self,
         poll: &Poll,
-        plan: &ChainUpdate,
+        plan: &PollChainChanges,
         newest: FinalityMark,
         latest: &Block,
     ) -> Result<bool, EvaluationStop> {
         if newest.number > latest.number || Some(newest) == self.mark {
             return Ok(true);
         }
-        let hash = match plan.view.at(newest.number) {
+        let hash = match plan.view.block_at(newest.number) {
             Some(known) => Some(known.hash),
             None => poll
-                .block(NodeQuery::ByNumber(newest.number))?
+                .required_block(NodeQuery::ByNumber(newest.number))?
                 .map(|block| block.hash),
         };
         Ok(hash == Some(newest.hash))
@@ -353,7 +364,7 @@ impl Tracker {
 
     /// The mark and the newest final block, where `newest` is the node's finalized block and `mark`
     /// is of its chain.
-    fn advance(
+    fn advance_mark(
         &self,
         mark: Option<FinalityMark>,
         newest: FinalityMark,
@@ -366,8 +377,8 @@ impl Tracker {
         match mark {
             Some(mark) if newest.number < mark.number => match self.finality {
                 // the head went back, which does not undo finality
-                Finality::Depth(_) => (Some(mark), Some(mark.number)),
-                Finality::Tag => (Some(mark), None),
+                FinalityRule::Depth(_) => (Some(mark), Some(mark.number)),
+                FinalityRule::Tag => (Some(mark), None),
             },
             // the mark is of this chain, so the other block is not
             Some(mark) if newest.number == mark.number && newest != mark => (Some(mark), None),
@@ -377,7 +388,7 @@ impl Tracker {
 
     /// Applies the changes of a poll to the tracker, and queues the steps for the host in a safe
     /// order.
-    fn carry_out(&mut self, plan: ChainUpdate, verdict: FinalityUpdate) {
+    fn apply_changes(&mut self, plan: PollChainChanges, verdict: PollFinalityChanges) {
         self.heard = self.now;
         self.is_silent = false;
         self.confused = 0;
@@ -388,10 +399,7 @@ impl Tracker {
         }
         if let Some(from) = verdict.broken {
             let number = self.mark.map_or(0, |mark| mark.number);
-            self.push_log(
-                true,
-                format!("finalized block {number} was replaced: block {from} and later are purged"),
-            );
+            self.push_log(true, format!("finalized block {number} was replaced"));
             self.push_change(ChainChange::FinalityReverted { from });
         }
         self.publish_reorg(&plan, verdict.from, verdict.broken.is_some());
@@ -423,7 +431,7 @@ impl Tracker {
         self.logged = Some(self.now);
         let blocks = self
             .window
-            .top()
+            .newest_block()
             .map_or(0, |top| (top.number + 1).saturating_sub(from));
         let head = head.map_or_else(String::new, |head| format!(", head now {head}"));
         let more = match std::mem::take(&mut self.not_logged) {
@@ -435,13 +443,14 @@ impl Tracker {
         self.push_log(false, text);
     }
 
-    fn publish_reorg(&mut self, plan: &ChainUpdate, from: Option<u64>, is_broken: bool) {
+    fn publish_reorg(&mut self, plan: &PollChainChanges, from: Option<u64>, is_broken: bool) {
         let Some(from) = from else {
             return;
         };
         // published once while the node lags; and again when it is back, since responses about the
         // lower head do not show that
-        let is_back = plan.behind.is_none() && plan.head == self.window.top().map(|top| top.number);
+        let is_back =
+            plan.behind.is_none() && plan.head == self.window.newest_block().map(|top| top.number);
         let is_published = self
             .behind
             .is_some_and(|was| !was.is_unknown && was.from <= from)
@@ -449,7 +458,7 @@ impl Tracker {
         if is_published && !is_back && !is_broken {
             return;
         }
-        self.reorgs += u64::from(plan.is_reorg);
+        self.reorg_count += u64::from(plan.is_reorg);
         if plan.is_reorg && !is_broken {
             self.log_reorg(from, plan.head);
         }

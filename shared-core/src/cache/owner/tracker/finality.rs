@@ -3,7 +3,7 @@
 use super::poll::{EvaluationStop, Poll};
 use super::types::{Block, FinalityMark, NodeQuery};
 use super::window::BlockWindow;
-use crate::config::head_source::Finality;
+use crate::config::head_source::FinalityRule;
 
 /// Number of polls in which the node may lack the block of the mark while its head is above: a
 /// lagging node may have responded.
@@ -42,7 +42,7 @@ pub(super) fn check_mark(
         true => FinalityCheck::Holds,
         false => FinalityCheck::Broken,
     };
-    if let Some(known) = window.at(mark.number) {
+    if let Some(known) = window.block_at(mark.number) {
         return Ok((judge(known.hash), None));
     }
     if mark.number > latest.number {
@@ -62,28 +62,28 @@ pub(super) fn check_mark(
 
 /// The newest block that the node's tag, or the depth, makes final.
 pub(super) fn newest_final(
-    finality: Finality,
+    finality: FinalityRule,
     window: &BlockWindow,
     poll: &Poll,
     latest: &Block,
 ) -> Result<Result<Option<FinalityMark>, String>, EvaluationStop> {
     let depth = match finality {
-        Finality::Tag => {
+        FinalityRule::Tag => {
             let block = poll.try_block(NodeQuery::Finalized)?;
-            return Ok(block.map(|block| block.as_ref().map(Block::mark)));
+            return Ok(block.map(|block| block.as_ref().map(Block::finality_mark)));
         }
-        Finality::Depth(depth) => depth,
+        FinalityRule::Depth(depth) => depth,
     };
     let Some(number) = latest.number.checked_sub(depth) else {
         return Ok(Ok(None));
     };
-    if let Some(known) = window.at(number) {
+    if let Some(known) = window.block_at(number) {
         return Ok(Ok(Some(known)));
     }
     for number in (number.saturating_sub(MAX_EMPTY_SLOTS)..=number).rev() {
         match poll.try_block(NodeQuery::ByNumber(number))? {
             Ok(None) => {}
-            found => return Ok(found.map(|block| block.as_ref().map(Block::mark))),
+            found => return Ok(found.map(|block| block.as_ref().map(Block::finality_mark))),
         }
     }
     Ok(Ok(None))

@@ -46,7 +46,7 @@ pub use types::{
 use window::BlockWindow;
 
 pub use crate::cache::chain::ChainChange;
-use crate::config::head_source::Finality;
+use crate::config::head_source::FinalityRule;
 
 /// Time without a successful poll after which no block is final any more: the longer one of a
 /// number of intervals and of milliseconds.
@@ -74,7 +74,7 @@ struct LaggingHead {
 /// blocks.
 #[derive(Debug, Default)]
 pub struct Tracker {
-    finality: Finality,
+    finality: FinalityRule,
     /// Poll interval in milliseconds.
     interval: u64,
     /// Time of the present or the last poll, in milliseconds.
@@ -91,7 +91,7 @@ pub struct Tracker {
     is_syncing: bool,
     is_wrong: bool,
     is_silent: bool,
-    identity: Option<ChainIdentity>,
+    confirmed_identity: Option<ChainIdentity>,
     mark: Option<FinalityMark>,
     /// The lowest block that may have been replaced since the mark was made.
     doubt: Option<u64>,
@@ -100,8 +100,8 @@ pub struct Tracker {
     /// The newest final block as last published.
     published_final: Option<u64>,
     steps: VecDeque<TrackerStep>,
-    state: State,
-    reorgs: u64,
+    tracker_state: State,
+    reorg_count: u64,
     /// How the chain of the node differs from the recorded one.
     wrong: Option<String>,
     /// Time of the last log line about a reorganisation in milliseconds; and the number of
@@ -114,7 +114,7 @@ pub struct Tracker {
 impl Tracker {
     /// A tracker of a chain with this record, polled every `interval` milliseconds. `now` is in
     /// milliseconds of any clock that is never set back.
-    pub fn new(finality: Finality, interval: u64, record: ChainRecord, now: u64) -> Self {
+    pub fn new(finality: FinalityRule, interval: u64, record: ChainRecord, now: u64) -> Self {
         // a mark belongs to a chain
         let mark = record.mark.filter(|_| record.identity.is_some());
         Self {
@@ -122,7 +122,7 @@ impl Tracker {
             interval,
             now,
             heard: now,
-            identity: record.identity,
+            confirmed_identity: record.identity,
             mark,
             // any block may have been replaced while no tracker ran
             doubt: mark.map(|_| 0),
@@ -131,10 +131,10 @@ impl Tracker {
     }
 
     /// Begins a poll; one that is in progress is aborted.
-    pub fn begin(&mut self, now: u64) {
+    pub fn begin_poll(&mut self, now: u64) {
         self.now = now;
         let mut queries = vec![NodeQuery::Latest, NodeQuery::Syncing];
-        if self.finality == Finality::Tag {
+        if self.finality == FinalityRule::Tag {
             queries.push(NodeQuery::Finalized);
         }
         let is_due = match self.identified {
@@ -153,7 +153,7 @@ impl Tracker {
         if let Some(queries) = poll.take_first_queries() {
             return queries;
         }
-        match self.evaluate() {
+        match self.evaluate_poll() {
             Ok(()) => {
                 self.poll = None;
                 Vec::new()
@@ -179,7 +179,7 @@ impl Tracker {
     /// Records the node's result of a query that [`next_queries`](Self::next_queries) has returned.
     pub fn handle_result(&mut self, query: NodeQuery, answer: NodeResult) {
         if let Some(poll) = &mut self.poll {
-            poll.answer(query, answer);
+            poll.record_result(query, answer);
         }
     }
 
@@ -189,11 +189,11 @@ impl Tracker {
         self.error = Some(error.to_owned());
         // the node that comes back may be another one
         self.identified = None;
-        self.tick(now);
+        self.check_silence(now);
     }
 
     /// Withdraws finality if no poll has succeeded for too long at `now`.
-    pub fn tick(&mut self, now: u64) {
+    pub fn check_silence(&mut self, now: u64) {
         let limit = self
             .interval
             .saturating_mul(FAILURE_INTERVALS)
@@ -206,7 +206,7 @@ impl Tracker {
     }
 
     /// Resets the tracker after a purge of the namespace, which may have another chain from now on.
-    pub fn reset(&mut self, now: u64) {
+    pub fn reset_after_purge(&mut self, now: u64) {
         self.push_finality(None);
         if self.is_wrong {
             self.push_change(ChainChange::Wrong(false));
@@ -214,7 +214,7 @@ impl Tracker {
         let new = Self::new(self.finality, self.interval, ChainRecord::default(), now);
         let new = Self {
             steps: std::mem::take(&mut self.steps),
-            reorgs: self.reorgs,
+            reorg_count: self.reorg_count,
             logged: self.logged,
             not_logged: self.not_logged,
             heard: self.heard,
@@ -232,19 +232,20 @@ impl Tracker {
 
     /// The chain identity of the node, which is the recorded one; `None` if it was not queried yet,
     /// or a poll has failed since.
-    pub fn identity(&self) -> Option<ChainIdentity> {
-        self.identity.filter(|_| self.identified.is_some())
+    pub fn confirmed_identity(&self) -> Option<ChainIdentity> {
+        self.confirmed_identity
+            .filter(|_| self.identified.is_some())
     }
 
     /// The known blocks, the newest first.
-    pub fn blocks(&self) -> impl Iterator<Item = FinalityMark> + '_ {
+    pub fn window_blocks(&self) -> impl Iterator<Item = FinalityMark> + '_ {
         self.window.newest_first()
     }
 
     /// The newest block of the window, which is the node's head unless the node lags; `None` if no
     /// block is known.
-    pub fn head(&self) -> Option<FinalityMark> {
-        self.window.top()
+    pub fn newest_known_block(&self) -> Option<FinalityMark> {
+        self.window.newest_block()
     }
 
     /// The newest final block as last published.
@@ -253,13 +254,13 @@ impl Tracker {
     }
 
     /// The condition of the node and its chain as the last polls have shown it.
-    pub fn state(&self) -> State {
-        self.state
+    pub fn tracker_state(&self) -> State {
+        self.tracker_state
     }
 
     /// Number of reorganisations that were found since the tracker was created.
-    pub fn reorgs(&self) -> u64 {
-        self.reorgs
+    pub fn reorg_count(&self) -> u64 {
+        self.reorg_count
     }
 
     /// The error of the last poll for operators, or `None` if it succeeded.
@@ -292,7 +293,7 @@ impl Tracker {
             State::WrongChain
         } else if self.is_silent {
             State::Unreachable
-        } else if self.window.top().is_none() {
+        } else if self.window.newest_block().is_none() {
             State::Starting
         } else if self.is_syncing {
             State::Syncing
@@ -302,11 +303,11 @@ impl Tracker {
         } else {
             State::Following
         };
-        if state == self.state {
+        if state == self.tracker_state {
             return;
         }
-        self.state = state;
-        let head = self.window.top().map_or(0, |top| top.number);
+        self.tracker_state = state;
+        let head = self.window.newest_block().map_or(0, |top| top.number);
         let text = match state {
             // a wrong chain is logged where it is found
             State::WrongChain | State::Starting => return,

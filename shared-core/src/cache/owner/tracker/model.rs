@@ -10,11 +10,11 @@ use super::{
     Block, BlockHash, ChainChange, ChainRecord, FinalityMark, NodeQuery, NodeResult, State,
     Tracker, TrackerStep,
 };
-use crate::config::head_source::Finality;
+use crate::config::head_source::FinalityRule;
 
 /// An event of the chain, or of the connection between node and tracker.
 #[derive(Clone, Debug)]
-enum Event {
+enum ModelEvent {
     Extend(u8),
     /// The last blocks are replaced by a number of others.
     Reorg(u8, u8),
@@ -37,7 +37,7 @@ enum Event {
     /// The node is polled after a number of milliseconds.
     Poll(u16),
     /// An event occurs between two results of a poll.
-    PollDuring(u16, Box<Event>),
+    PollDuring(u16, Box<ModelEvent>),
     /// A new tracker starts with the record.
     Restart,
     /// A new tracker starts with the last flushed record and entries.
@@ -47,7 +47,7 @@ enum Event {
 }
 
 /// A node whose chain changes.
-struct Peer {
+struct ModelNode {
     node: Node,
     remembered: Vec<Block>,
     finalized: usize,
@@ -56,7 +56,7 @@ struct Peer {
     branch: u8,
 }
 
-impl Peer {
+impl ModelNode {
     fn new(id: u8) -> Self {
         let node = Node::with_chain_id(id.into(), id * 100 - 99, 20);
         Self {
@@ -68,7 +68,7 @@ impl Peer {
         }
     }
 
-    fn cut(&mut self, count: usize) {
+    fn remove_newest_blocks(&mut self, count: usize) {
         let left = self.node.chain.len().saturating_sub(count).max(1);
         self.node.cut(left as u64 - 1);
         self.finalized = self.finalized.min(left - 1);
@@ -79,7 +79,7 @@ impl Peer {
         self.node.extend(self.branch, count);
     }
 
-    fn answer(&mut self, query: NodeQuery) -> NodeResult {
+    fn respond_to_query(&mut self, query: NodeQuery) -> NodeResult {
         if query == NodeQuery::Finalized {
             let view = self.node.view();
             return NodeResult::Block(view.get(self.finalized.min(view.len() - 1)).copied());
@@ -91,10 +91,10 @@ impl Peer {
 /// One entry of each block.
 type Entries = BTreeMap<u64, BlockHash>;
 
-struct World {
-    finality: Finality,
-    node: Peer,
-    other: Peer,
+struct TrackerModel {
+    finality: FinalityRule,
+    node: ModelNode,
+    other: ModelNode,
     tracker: Tracker,
     now: u64,
     /// Entries that are not final.
@@ -107,12 +107,12 @@ struct World {
     is_wrong: bool,
 }
 
-impl World {
-    fn new(finality: Finality) -> Self {
+impl TrackerModel {
+    fn new(finality: FinalityRule) -> Self {
         Self {
             finality,
-            node: Peer::new(1),
-            other: Peer::new(2),
+            node: ModelNode::new(1),
+            other: ModelNode::new(2),
             tracker: Tracker::new(finality, INTERVAL, ChainRecord::default(), 0),
             now: 0,
             memory: Entries::new(),
@@ -123,49 +123,51 @@ impl World {
         }
     }
 
-    fn apply(&mut self, event: &Event) {
+    fn apply_event(&mut self, event: &ModelEvent) {
         let node = &mut self.node;
         match event {
-            Event::Extend(count) => node.extend((*count).into()),
-            Event::Reorg(depth, length) => {
-                node.cut(*depth as usize);
+            ModelEvent::Extend(count) => node.extend((*count).into()),
+            ModelEvent::Reorg(depth, length) => {
+                node.remove_newest_blocks(*depth as usize);
                 node.extend((*length).into());
             }
-            Event::Rollback(depth) => node.cut(*depth as usize),
-            Event::Finalize(depth) => {
+            ModelEvent::Rollback(depth) => node.remove_newest_blocks(*depth as usize),
+            ModelEvent::Finalize(depth) => {
                 let number = node.node.chain.len().saturating_sub(1 + *depth as usize);
                 node.finalized = node.finalized.max(number);
             }
-            Event::Unfinalize(by) => node.finalized = node.finalized.saturating_sub(*by as usize),
-            Event::Lag(by) => node.node.lag = *by as usize,
-            Event::Syncing(is_syncing) => node.node.syncing = Ok(*is_syncing),
-            Event::Down(is_down) => node.is_down = *is_down,
-            Event::Remember => node.remembered.clone_from(&node.node.chain),
-            Event::Return => {
+            ModelEvent::Unfinalize(by) => {
+                node.finalized = node.finalized.saturating_sub(*by as usize);
+            }
+            ModelEvent::Lag(by) => node.node.lag = *by as usize,
+            ModelEvent::Syncing(is_syncing) => node.node.syncing = Ok(*is_syncing),
+            ModelEvent::Down(is_down) => node.is_down = *is_down,
+            ModelEvent::Remember => node.remembered.clone_from(&node.node.chain),
+            ModelEvent::Return => {
                 std::mem::swap(&mut node.node.chain, &mut node.remembered);
                 node.finalized = node.finalized.min(node.node.chain.len() - 1);
                 node.branch += 1;
             }
-            Event::Swap => std::mem::swap(&mut self.node, &mut self.other),
-            Event::Poll(wait) => self.poll(u64::from(*wait), None),
-            Event::PollDuring(wait, event) => self.poll(u64::from(*wait), Some(event)),
-            Event::Flush => self.lasting = self.disk.clone(),
-            Event::Restart => self.restart(),
-            Event::Crash => {
+            ModelEvent::Swap => std::mem::swap(&mut self.node, &mut self.other),
+            ModelEvent::Poll(wait) => self.poll(u64::from(*wait), None),
+            ModelEvent::PollDuring(wait, event) => self.poll(u64::from(*wait), Some(event)),
+            ModelEvent::Flush => self.lasting = self.disk.clone(),
+            ModelEvent::Restart => self.restart_tracker(),
+            ModelEvent::Crash => {
                 self.disk = self.lasting.clone();
-                self.restart();
+                self.restart_tracker();
             }
         }
     }
 
-    fn restart(&mut self) {
+    fn restart_tracker(&mut self) {
         self.tracker = Tracker::new(self.finality, INTERVAL, self.disk.1, self.now);
         (self.last, self.is_wrong) = (None, false);
     }
 
-    fn poll(&mut self, wait: u64, mut during: Option<&Event>) {
+    fn poll(&mut self, wait: u64, mut during: Option<&ModelEvent>) {
         self.now += wait;
-        self.tracker.begin(self.now);
+        self.tracker.begin_poll(self.now);
         let is_calm = during.is_none();
         let mut queries = 0;
         loop {
@@ -180,19 +182,19 @@ impl World {
                 break;
             }
             for query in batch {
-                let answer = self.node.answer(query);
+                let answer = self.node.respond_to_query(query);
                 self.tracker.handle_result(query, answer);
                 if query != NodeQuery::Latest {
                     if let Some(event) = during.take() {
-                        self.apply(event);
+                        self.apply_event(event);
                     }
                 }
             }
         }
         self.apply_steps();
         if is_calm && !self.node.is_down && self.tracker.last_error().is_none() {
-            self.check();
-            self.fill();
+            self.check_cache();
+            self.fill_cache();
         }
     }
 
@@ -220,7 +222,7 @@ impl World {
             );
             match change {
                 ChainChange::Head(number) => {
-                    assert_eq!(self.tracker.head().unwrap().number, number);
+                    assert_eq!(self.tracker.newest_known_block().unwrap().number, number);
                 }
                 ChainChange::Reorg { from } => drop(self.memory.split_off(&from)),
                 ChainChange::Final(number) => self.last = number,
@@ -237,7 +239,7 @@ impl World {
     }
 
     /// Compares the cache with the node's chain after a poll.
-    fn check(&self) {
+    fn check_cache(&self) {
         let view = self.node.node.view();
         let head = view.last().unwrap();
         let recorded = self.disk.1.identity.unwrap();
@@ -245,7 +247,10 @@ impl World {
             self.is_wrong,
             recorded.chain_id != Some(self.node.node.chain_id)
         );
-        assert_eq!(self.is_wrong, self.tracker.state() == State::WrongChain);
+        assert_eq!(
+            self.is_wrong,
+            self.tracker.tracker_state() == State::WrongChain
+        );
         if self.is_wrong {
             assert_eq!(self.last, None);
             return;
@@ -257,13 +262,13 @@ impl World {
         for (number, hash) in &self.memory {
             assert!(has(number, hash), "{number} was replaced");
         }
-        let known = self.tracker.head().unwrap();
+        let known = self.tracker.newest_known_block().unwrap();
         assert!(known.number >= head.number);
         let is_behind = known.number > head.number;
         if !is_behind {
             assert_eq!(known.hash, head.hash);
             for number in 0..=head.number {
-                if let Some(FinalityMark { number, hash }) = self.tracker.window.at(number) {
+                if let Some(FinalityMark { number, hash }) = self.tracker.window.block_at(number) {
                     assert!(has(&number, &hash));
                 }
             }
@@ -279,7 +284,7 @@ impl World {
     }
 
     /// Caches all blocks that the node has now.
-    fn fill(&mut self) {
+    fn fill_cache(&mut self) {
         if self.is_wrong {
             return;
         }
@@ -294,10 +299,10 @@ impl World {
     }
 
     /// Polls a healthy node that does not change any more.
-    fn settle(&mut self) {
+    fn poll_until_settled(&mut self) {
         let recorded = self.disk.1.identity.and_then(|identity| identity.chain_id);
         if recorded.is_some_and(|recorded| recorded != self.node.node.chain_id) {
-            self.apply(&Event::Swap);
+            self.apply_event(&ModelEvent::Swap);
         }
         // no block is final while the head is below the mark
         let mark = self.disk.1.mark.map_or(0, |mark| mark.number);
@@ -305,61 +310,67 @@ impl World {
         self.node.extend(missing);
         (self.node.is_down, self.node.node.lag) = (false, 0);
         self.node.node.syncing = Ok(false);
-        self.apply(&Event::Finalize(10));
+        self.apply_event(&ModelEvent::Finalize(10));
         for _ in 0..5 {
             self.poll(INTERVAL, None);
         }
-        assert_eq!(self.tracker.state(), State::Following);
+        assert_eq!(self.tracker.tracker_state(), State::Following);
         let head = self.node.node.chain.last().unwrap().number;
         let wanted = match self.finality {
-            Finality::Tag => self.node.finalized as u64,
-            Finality::Depth(depth) => head - depth,
+            FinalityRule::Tag => self.node.finalized as u64,
+            FinalityRule::Depth(depth) => head - depth,
         };
         assert_eq!(self.last, Some(wanted));
-        self.check();
+        self.check_cache();
     }
 }
 
-fn wait() -> impl Strategy<Value = u16> {
+fn any_poll_wait() -> impl Strategy<Value = u16> {
     prop_oneof![5 => 50..1_500u16, 1 => 1_500..20_000u16]
 }
 
-fn change() -> impl Strategy<Value = Event> {
+fn any_chain_change() -> impl Strategy<Value = ModelEvent> {
     prop_oneof![
-        8 => (1..6u8).prop_map(Event::Extend),
-        1 => (60..200u8).prop_map(Event::Extend),
-        6 => (1..6u8, 0..8u8).prop_map(|(depth, length)| Event::Reorg(depth, length)),
-        1 => (1..120u8, 0..200u8).prop_map(|(depth, length)| Event::Reorg(depth, length)),
-        2 => (1..8u8).prop_map(Event::Rollback),
-        1 => (1..100u8).prop_map(Event::Rollback),
-        4 => (0..12u8).prop_map(Event::Finalize),
-        1 => (0..12u8).prop_map(Event::Unfinalize),
-        2 => (0..4u8).prop_map(Event::Lag),
-        2 => Just(Event::Lag(0)),
-        1 => any::<bool>().prop_map(Event::Syncing),
-        1 => any::<bool>().prop_map(Event::Down),
-        2 => Just(Event::Down(false)),
-        1 => Just(Event::Swap),
-        1 => Just(Event::Remember),
-        2 => Just(Event::Return),
-        1 => Just(Event::Restart),
-        1 => Just(Event::Crash),
-        1 => Just(Event::Flush),
+        8 => (1..6u8).prop_map(ModelEvent::Extend),
+        1 => (60..200u8).prop_map(ModelEvent::Extend),
+        6 => (1..6u8, 0..8u8).prop_map(|(depth, length)| ModelEvent::Reorg(depth, length)),
+        1 => (1..120u8, 0..200u8).prop_map(|(depth, length)| ModelEvent::Reorg(depth, length)),
+        2 => (1..8u8).prop_map(ModelEvent::Rollback),
+        1 => (1..100u8).prop_map(ModelEvent::Rollback),
+        4 => (0..12u8).prop_map(ModelEvent::Finalize),
+        1 => (0..12u8).prop_map(ModelEvent::Unfinalize),
+        2 => (0..4u8).prop_map(ModelEvent::Lag),
+        2 => Just(ModelEvent::Lag(0)),
+        1 => any::<bool>().prop_map(ModelEvent::Syncing),
+        1 => any::<bool>().prop_map(ModelEvent::Down),
+        2 => Just(ModelEvent::Down(false)),
+        1 => Just(ModelEvent::Swap),
+        1 => Just(ModelEvent::Remember),
+        2 => Just(ModelEvent::Return),
+        1 => Just(ModelEvent::Restart),
+        1 => Just(ModelEvent::Crash),
+        1 => Just(ModelEvent::Flush),
     ]
 }
 
-fn event() -> impl Strategy<Value = Event> {
-    let during = (wait(), change().prop_filter("no follower", is_chain_event));
+fn any_event() -> impl Strategy<Value = ModelEvent> {
+    let during = (
+        any_poll_wait(),
+        any_chain_change().prop_filter("no follower", is_chain_event),
+    );
     prop_oneof![
-        6 => change(),
-        8 => wait().prop_map(Event::Poll),
-        1 => during.prop_map(|(wait, event)| Event::PollDuring(wait, Box::new(event))),
+        6 => any_chain_change(),
+        8 => any_poll_wait().prop_map(ModelEvent::Poll),
+        1 => during.prop_map(|(wait, event)| ModelEvent::PollDuring(wait, Box::new(event))),
     ]
 }
 
 /// Whether the event changes the chain and not the tracker.
-fn is_chain_event(event: &Event) -> bool {
-    !matches!(event, Event::Restart | Event::Crash | Event::Flush)
+fn is_chain_event(event: &ModelEvent) -> bool {
+    !matches!(
+        event,
+        ModelEvent::Restart | ModelEvent::Crash | ModelEvent::Flush
+    )
 }
 
 proptest! {
@@ -368,12 +379,12 @@ proptest! {
     #[test]
     fn cache_has_only_blocks_of_the_node_after_each_poll(
         depth in proptest::option::of(1..40u64),
-        events in proptest::collection::vec(event(), 1..80),
+        events in proptest::collection::vec(any_event(), 1..80),
     ) {
-        let mut world = World::new(depth.map_or(Finality::Tag, Finality::Depth));
+        let mut world = TrackerModel::new(depth.map_or(FinalityRule::Tag, FinalityRule::Depth));
         for event in &events {
-            world.apply(event);
+            world.apply_event(event);
         }
-        world.settle();
+        world.poll_until_settled();
     }
 }

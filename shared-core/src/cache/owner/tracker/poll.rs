@@ -47,7 +47,7 @@ impl Poll {
         self.sent.insert(query)
     }
 
-    pub(super) fn answer(&mut self, query: NodeQuery, answer: NodeResult) {
+    pub(super) fn record_result(&mut self, query: NodeQuery, answer: NodeResult) {
         self.answers.insert(query, answer);
     }
 
@@ -66,7 +66,7 @@ impl Poll {
     }
 
     /// The result of a query as `read` extracts it, or the node's error.
-    fn get<T>(
+    fn query_result<T>(
         &self,
         query: NodeQuery,
         read: impl FnOnce(&NodeResult) -> Option<T>,
@@ -87,26 +87,26 @@ impl Poll {
         &self,
         query: NodeQuery,
     ) -> Result<Result<Option<Block>, String>, EvaluationStop> {
-        self.get(query, |answer| match answer {
+        self.query_result(query, |answer| match answer {
             NodeResult::Block(block) => Some(*block),
             _ => None,
         })
     }
 
     /// A block, or `None` if the node does not have it. An error ends the poll.
-    pub(super) fn block(&self, query: NodeQuery) -> Result<Option<Block>, EvaluationStop> {
+    pub(super) fn required_block(&self, query: NodeQuery) -> Result<Option<Block>, EvaluationStop> {
         self.try_block(query)?.map_err(EvaluationStop::Failed)
     }
 
-    pub(super) fn syncing(&self) -> Result<Result<bool, String>, EvaluationStop> {
-        self.get(NodeQuery::Syncing, |answer| match answer {
+    pub(super) fn syncing_result(&self) -> Result<Result<bool, String>, EvaluationStop> {
+        self.query_result(NodeQuery::Syncing, |answer| match answer {
             NodeResult::Syncing(is_syncing) => Some(*is_syncing),
             _ => None,
         })
     }
 
     /// The chain identity. Both queries are sent at once.
-    pub(super) fn identity(&self) -> Result<(Option<u64>, BlockHash), EvaluationStop> {
+    pub(super) fn identity_result(&self) -> Result<(Option<u64>, BlockHash), EvaluationStop> {
         let identity_queries = [NodeQuery::ChainId, NodeQuery::Genesis];
         let missing: Vec<NodeQuery> = identity_queries
             .into_iter()
@@ -115,11 +115,11 @@ impl Poll {
         if !missing.is_empty() {
             return Err(EvaluationStop::NeedsQuery(missing));
         }
-        let chain_id = self.get(NodeQuery::ChainId, |answer| match answer {
+        let chain_id = self.query_result(NodeQuery::ChainId, |answer| match answer {
             NodeResult::ChainId(id) => Some(*id),
             _ => None,
         })?;
-        let genesis = self.get(NodeQuery::Genesis, |answer| match answer {
+        let genesis = self.query_result(NodeQuery::Genesis, |answer| match answer {
             NodeResult::Genesis(hash) => Some(*hash),
             _ => None,
         })?;

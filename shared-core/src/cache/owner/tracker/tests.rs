@@ -6,7 +6,7 @@ use super::{
     Block, BlockHash, ChainChange, ChainIdentity, ChainRecord, FinalityMark, NodeQuery, NodeResult,
     State, Tracker, TrackerStep,
 };
-use crate::config::head_source::Finality;
+use crate::config::head_source::FinalityRule;
 
 mod chains;
 mod finality;
@@ -138,11 +138,11 @@ struct Script {
 pub(super) const INTERVAL: u64 = 1_000;
 
 impl Script {
-    fn new(node: Node, finality: Finality) -> Self {
+    fn new(node: Node, finality: FinalityRule) -> Self {
         Self::with(node, finality, ChainRecord::default())
     }
 
-    fn with(node: Node, finality: Finality, record: ChainRecord) -> Self {
+    fn with(node: Node, finality: FinalityRule, record: ChainRecord) -> Self {
         Self {
             tracker: Tracker::new(finality, INTERVAL, record, 0),
             node,
@@ -157,7 +157,7 @@ impl Script {
     fn followed() -> Self {
         let mut node = Node::new(101);
         node.finalize(90);
-        let mut script = Self::new(node, Finality::Tag);
+        let mut script = Self::new(node, FinalityRule::Tag);
         let moves = script.poll();
         assert_eq!(moves, "reorg 0, head 100, final 90");
         script
@@ -213,7 +213,7 @@ impl Script {
 
     fn poll_after(&mut self, wait: u64) -> String {
         self.now += wait;
-        self.tracker.begin(self.now);
+        self.tracker.begin_poll(self.now);
         loop {
             let queries = self.tracker.next_queries();
             if queries.is_empty() {
@@ -232,7 +232,7 @@ impl Script {
 
     fn fail(&mut self) -> String {
         self.now += INTERVAL;
-        self.tracker.begin(self.now);
+        self.tracker.begin_poll(self.now);
         self.tracker.next_queries();
         self.tracker.fail_poll("connection refused", self.now);
         self.drain()

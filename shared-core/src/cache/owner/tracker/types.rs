@@ -20,7 +20,7 @@ pub struct ChainIdentity {
 
 impl ChainIdentity {
     /// Whether both identities may be of one chain: equal genesis, and no two different chain ids.
-    pub fn matches(&self, other: &Self) -> bool {
+    pub fn matches_identity(&self, other: &Self) -> bool {
         let ids = self.chain_id.zip(other.chain_id);
         self.genesis == other.genesis && ids.is_none_or(|(one, other)| one == other)
     }
@@ -51,7 +51,7 @@ pub struct Block {
 
 impl Block {
     /// The number and hash of the block, as the tracker remembers it.
-    pub(super) fn mark(&self) -> FinalityMark {
+    pub(super) fn finality_mark(&self) -> FinalityMark {
         FinalityMark {
             number: self.number,
             hash: self.hash,

@@ -13,7 +13,7 @@ pub(super) const MAX_BLOCKS: usize = 1_024;
 pub(super) struct BlockWindow(VecDeque<FinalityMark>);
 
 impl BlockWindow {
-    pub(super) fn top(&self) -> Option<FinalityMark> {
+    pub(super) fn newest_block(&self) -> Option<FinalityMark> {
         self.0.back().copied()
     }
 
@@ -21,18 +21,18 @@ impl BlockWindow {
         self.0.iter().rev().copied()
     }
 
-    pub(super) fn bottom(&self) -> Option<FinalityMark> {
+    pub(super) fn oldest_block(&self) -> Option<FinalityMark> {
         self.0.front().copied()
     }
 
     /// The block with this number.
-    pub(super) fn at(&self, number: u64) -> Option<FinalityMark> {
+    pub(super) fn block_at(&self, number: u64) -> Option<FinalityMark> {
         let index = self.0.binary_search_by_key(&number, |mark| mark.number);
         self.0.get(index.ok()?).copied()
     }
 
     /// The newest block up to this number.
-    pub(super) fn up_to(&self, number: u64) -> Option<FinalityMark> {
+    pub(super) fn newest_up_to(&self, number: u64) -> Option<FinalityMark> {
         let after = self.partition_index(number);
         self.0.get(after.checked_sub(1)?).copied()
     }
@@ -47,7 +47,7 @@ impl BlockWindow {
         self.0.get(index).copied()
     }
 
-    pub(super) fn with_hash(&self, hash: &BlockHash) -> Option<FinalityMark> {
+    pub(super) fn block_with_hash(&self, hash: &BlockHash) -> Option<FinalityMark> {
         self.0.iter().rev().find(|mark| mark.hash == *hash).copied()
     }
 
@@ -57,14 +57,17 @@ impl BlockWindow {
     }
 
     /// Appends a block, if it is above the newest one.
-    pub(super) fn push(&mut self, block: &Block) {
-        if self.top().is_some_and(|top| top.number >= block.number) {
+    pub(super) fn push_block(&mut self, block: &Block) {
+        if self
+            .newest_block()
+            .is_some_and(|top| top.number >= block.number)
+        {
             return;
         }
         if self.0.len() == MAX_BLOCKS {
             self.0.pop_front();
         }
-        self.0.push_back(block.mark());
+        self.0.push_back(block.finality_mark());
     }
 
     pub(super) fn clear(&mut self) {

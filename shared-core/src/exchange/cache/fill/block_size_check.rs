@@ -2,26 +2,29 @@
 
 use super::target::FillCall;
 use super::Fill;
-use crate::cache::vary_key::short_hash;
-use crate::jsonrpc::plausible::{block_size, counted_block, shows_fewer};
+use crate::cache::vary_key::truncated_blake3;
+use crate::jsonrpc::plausible::{
+    block_transaction_count, block_with_counted_transactions, shows_fewer_transactions,
+};
 
 impl Fill {
     /// Records the number of transactions of a block, if the result is one.
     pub(super) fn record_block_size(&self, wanted: &FillCall, result: &[u8]) {
-        if let Some(size) = block_size(wanted.prospect.method(), result) {
-            let within = short_hash(self.scope.encoding());
-            self.shared.block_sizes.record(&within, size);
+        if let Some(size) = block_transaction_count(wanted.prospect.method_row(), result) {
+            let within = truncated_blake3(self.scope.encoded_parts());
+            self.shared.block_sizes.record_block(&within, size);
         }
     }
 
     /// Whether the result has fewer transactions than the block that was seen before.
     pub(super) fn is_missing_transactions(&self, wanted: &FillCall, result: &[u8]) -> bool {
-        let method = wanted.prospect.method();
-        let Some(block) = counted_block(method, wanted.params.as_deref(), result) else {
+        let method = wanted.prospect.method_row();
+        let Some(block) = block_with_counted_transactions(method, wanted.params.as_deref(), result)
+        else {
             return false;
         };
-        let within = short_hash(self.scope.encoding());
-        let known = self.shared.block_sizes.transactions(&within, block);
-        known.is_some_and(|known| shows_fewer(method, result, known))
+        let within = truncated_blake3(self.scope.encoded_parts());
+        let known = self.shared.block_sizes.transaction_count(&within, block);
+        known.is_some_and(|known| shows_fewer_transactions(method, result, known))
     }
 }

@@ -4,60 +4,60 @@ use std::sync::Arc;
 
 use super::target::{FillCall, FillResource, FillTarget};
 use super::{BuiltEntry, Fill};
-use crate::beacon::Route;
-use crate::bytes::{copy_of, push};
+use crate::beacon::BeaconRoute;
+use crate::bytes::{try_copy, try_push};
 use crate::cache::chain::HeightKind;
 use crate::cache::class::Class;
-use crate::cache::entry::{CacheEntry, CompressionGate, EntryMeta, Envelope, IdPosition};
+use crate::cache::entry::{CacheEntry, CompressionGate, EntryMeta, EnvelopeBytes, IdPosition};
 use crate::cache::freshness::{CallOutcome, Classification, ResultFacts};
 use crate::cache::process::confirmations::ReportedResult;
 use crate::cache::process::upstream_errors::UpstreamError;
 use crate::cache::reason::Reason;
 use crate::cache::resource::{other_format_key, strong_etag};
 use crate::cache::response_directives::StaleDirectives;
-use crate::cache::vary_key::short_hash;
+use crate::cache::vary_key::truncated_blake3;
 use crate::cache::Key;
-use crate::exchange::cache::chain_identity::first_part;
+use crate::exchange::cache::chain_identity::decode_namespace_name;
 use crate::exchange::cache::format_pair::are_equal_in_value;
-use crate::exchange::head::{is_byte_dependent_header, Coding};
+use crate::exchange::machine::message_head::{is_byte_dependent_header, ResponseCoding};
 use crate::gzip::inflate::{self, InflateError};
 use crate::gzip::oneshot::off_loop_length;
 use crate::hash_keys::HashMap;
-use crate::jsonrpc::block::ResultBlock;
-use crate::jsonrpc::depth_check::is_shallow;
-use crate::jsonrpc::ids::counted;
-use crate::jsonrpc::response::{Outcome, Response};
+use crate::jsonrpc::block_reference::ResultBlock;
+use crate::jsonrpc::depth_check::is_within_max_depth;
+use crate::jsonrpc::ids::count_ids;
+use crate::jsonrpc::response::{JsonRpcResponse, OutcomeSpan};
 use crate::jsonrpc::response_ends::locate_result;
 use crate::jsonrpc::{response, scan};
 use crate::memory;
-use crate::transcode::{TranscodeError, Transcoded, Transcoder, VERSION};
+use crate::transcode::{TranscodeError, TranscodedBody, Transcoder, CONSENSUS_VERSION_HEADER};
 
 /// Minimum length in bytes of responses that are stored as unchecked entries. Reading a shorter
 /// response strictly takes two microseconds at the most.
 const MIN_UNCHECKED_BYTES: usize = 8 << 10;
 
 /// Bytes of a body that are transcoded between two updates of the reservation.
-const PIECE: usize = 64 << 10;
+const TRANSCODE_PIECE_BYTES: usize = 64 << 10;
 
 impl Fill {
     /// Creates entries from the collected body. May take milliseconds for each megabyte.
-    pub fn build(&mut self) {
-        if !self.built && !memory::is_short() {
+    pub fn build_collected_entries(&mut self) {
+        if !self.built && !memory::is_memory_short() {
             let mut body = std::mem::take(&mut self.collected);
-            if self.coding == Coding::Gzip {
-                let Some(plain) = self.gunzip(&body) else {
+            if self.coding == ResponseCoding::Gzip {
+                let Some(plain) = self.decompress_collected(&body) else {
                     return;
                 };
                 body = plain;
-                self.decoded();
+                self.mark_decoded();
             }
             // the encoder's output is allocated in addition to the body
-            match self.may_take(body.capacity(), body.len()) {
+            match self.reserve_build_memory(body.capacity(), body.len()) {
                 true => self.build_or_transcode(&body, &mut Vec::new()),
                 false => self.refused = Some(Reason::Memory),
             }
         }
-        self.compare();
+        self.compare_with_hit();
     }
 
     /// Creates entries from the node's body, after its conversion if another format is stored.
@@ -70,35 +70,37 @@ impl Fill {
             self.build_from(body, room);
             return;
         };
-        match self.transcode(*transcoder, body) {
+        match self.transcode_collected_body(*transcoder, body) {
             Ok(mut made) => self.build_transcoded(&mut made, room),
             Err(why) => {
                 self.built = true;
-                self.refused = Some(why.reason());
+                self.refused = Some(why.not_cached_reason());
             }
         }
     }
 
     /// Converts a complete body to the format that is stored. Memory is reserved before it is
     /// allocated.
-    fn transcode(
+    fn transcode_collected_body(
         &mut self,
         mut transcoder: Transcoder,
         body: &[u8],
-    ) -> Result<Transcoded, TranscodeError> {
-        for piece in body.chunks(PIECE) {
-            transcoder.feed(piece)?;
-            if !self.may_take(body.len(), transcoder.room()) {
+    ) -> Result<TranscodedBody, TranscodeError> {
+        for piece in body.chunks(TRANSCODE_PIECE_BYTES) {
+            transcoder.push_piece(piece)?;
+            if !self.reserve_build_memory(body.len(), transcoder.occupied_memory()) {
                 return Err(TranscodeError::Memory);
             }
         }
-        transcoder.finish(body, &mut |room| self.may_take(body.len(), room))
+        transcoder.finish_conversion(body, &mut |room| {
+            self.reserve_build_memory(body.len(), room)
+        })
     }
 
     /// Creates an entry from a transcoded body.
     pub(in crate::exchange) fn build_transcoded(
         &mut self,
-        made: &mut Transcoded,
+        made: &mut TranscodedBody,
         room: &mut Vec<u8>,
     ) {
         let FillTarget::Resource(resource) = &mut self.target else {
@@ -108,7 +110,7 @@ impl Fill {
         resource.transcoded = Some((made.flags, made.body.is_empty()));
         resource.compresses = true;
         resource.undelimited = false;
-        self.coding = Coding::Identity;
+        self.coding = ResponseCoding::Identity;
         self.fields.retain(|(name, _)| {
             let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
             !is_byte_dependent_header(name)
@@ -119,16 +121,16 @@ impl Fill {
         let mut set = |name: &str, value: &[u8]| self.fields.push((name.into(), value.to_vec()));
         set("Content-Type", made.format.media_type());
         if let Some(fork) = made.fork {
-            set(VERSION, fork.as_bytes());
+            set(CONSENSUS_VERSION_HEADER, fork.as_bytes());
         }
         let format = made.format;
         let refused = match format {
             _ if made.body.len() > self.settings.max_entry => Some(Reason::Length),
-            _ if made.body.in_order().is_none() => Some(Reason::Memory),
+            _ if made.body.move_into_order().is_none() => Some(Reason::Memory),
             _ if !resource.has_requested_root(made) => Some(Reason::SszRoot),
             _ => None,
         };
-        match made.body.in_order() {
+        match made.body.move_into_order() {
             Some(body) if refused.is_none() => self.build_entries(body, room),
             _ => {
                 self.built = true;
@@ -138,15 +140,16 @@ impl Fill {
     }
 
     /// Decompresses the compressed body that was copied on its way to the client.
-    pub(in crate::exchange) fn gunzip(&mut self, coded: &[u8]) -> Option<Vec<u8>> {
+    pub(in crate::exchange) fn decompress_collected(&mut self, coded: &[u8]) -> Option<Vec<u8>> {
         // a body of several members may be longer, and is not worth a second pass
-        let length = inflate::trailer_length(coded);
+        let length = inflate::declared_trailer_length(coded);
         if length > self.settings.max_entry {
             self.refused = Some(Reason::Length);
             return None;
         }
-        let decoded =
-            inflate::gunzip_within(coded, length, |room| self.may_take(coded.len(), room));
+        let decoded = inflate::gunzip_within(coded, length, |room| {
+            self.reserve_build_memory(coded.len(), room)
+        });
         if let Err(InflateError::OutOfMemory) = decoded {
             self.refused = Some(Reason::Memory);
         }
@@ -161,9 +164,9 @@ impl Fill {
     }
 
     /// Whether [`Fill::build`] takes too long for an event loop.
-    pub fn is_long(&self) -> bool {
+    pub fn is_long_build(&self) -> bool {
         let length = match self.coding {
-            Coding::Gzip => inflate::trailer_length(&self.collected),
+            ResponseCoding::Gzip => inflate::declared_trailer_length(&self.collected),
             _ => self.collected.len(),
         };
         length > off_loop_length(self.settings.gate.level)
@@ -196,12 +199,12 @@ impl Fill {
     /// Creates the entries of the call, batch or resource from `body`, in the stored format.
     fn build_entries(&mut self, body: &[u8], room: &mut Vec<u8>) {
         self.built = true;
-        if self.coding == Coding::Gzip {
+        if self.coding == ResponseCoding::Gzip {
             // the body could not be decoded
             return;
         }
         if let FillTarget::Resource(resource) = &self.target {
-            let is_plain = self.coding == Coding::Identity && resource.transcoded.is_none();
+            let is_plain = self.coding == ResponseCoding::Identity && resource.transcoded.is_none();
             self.refused = is_plain.then(|| resource.ssz_rejection(body)).flatten();
             if self.refused.is_some() {
                 return;
@@ -218,7 +221,7 @@ impl Fill {
                 built.into_iter().collect()
             }
         };
-        self.settle_identity();
+        self.apply_chain_identity_check();
         if self.refused.is_some() {
             return;
         }
@@ -248,18 +251,18 @@ impl Fill {
         let FillTarget::Resource(resource) = &self.target else {
             return None;
         };
-        let negotiated = resource.ssz.filter(|ssz| ssz.format().is_some())?;
+        let negotiated = resource.ssz.filter(|ssz| ssz.client_format().is_some())?;
         let built = self
             .entries
             .first()
             .filter(|it| !it.entry.is_empty_result())?;
         let other_key = other_format_key(&resource.key);
-        let other = self.shared.hot()?.get_any(&other_key)?;
+        let other = self.shared.hot_tier()?.get_fresh_or_stale(&other_key)?;
         let (chain, max_ssz) = (&self.settings.chain, self.settings.max_ssz);
         let mut memory = None;
         let may_take = |bytes| match &self.reservation {
             Some(reservation) => {
-                memory = reservation.budget().reserve(bytes, self.limit);
+                memory = reservation.memory_budget().reserve_bytes(bytes, self.limit);
                 memory.is_some()
             }
             None => true,
@@ -273,17 +276,19 @@ impl Fill {
     /// `or_fails`: an error shows it, too.
     fn shows_absence(&self, body: &[u8], or_fails: bool) -> bool {
         match &self.target {
-            FillTarget::Call(wanted) => response::parse(body).is_ok_and(|answer| {
+            FillTarget::Call(wanted) => response::parse_response(body).is_ok_and(|answer| {
                 body[answer.id.clone()] == wanted.id
                     && match answer.outcome {
-                        Outcome::Result(result) => self.classify(wanted, &body[result]).is_none(),
-                        Outcome::Error(_) => or_fails,
+                        OutcomeSpan::Result(result) => {
+                            self.classify_call_result(wanted, &body[result]).is_none()
+                        }
+                        OutcomeSpan::Error(_) => or_fails,
                     }
             }),
             FillTarget::Resource(resource) => {
                 resource.directives.lifetime.is_none()
-                    && (resource.transcoded.is_some() || scan::check(body).is_ok())
-                    && self.judge_resource(resource, body).is_none()
+                    && (resource.transcoded.is_some() || scan::check_json(body).is_ok())
+                    && self.classify_resource(resource, body).is_none()
             }
             FillTarget::Batch(_) => false,
         }
@@ -302,11 +307,11 @@ impl Fill {
                     false => Reason::Result,
                 }
             }
-            FillTarget::Call(_) => match response::parse(body) {
+            FillTarget::Call(_) => match response::parse_response(body) {
                 Ok(answer) => match answer.outcome {
-                    Outcome::Result(_) if self.depends_on_other_api() => Reason::OtherApi,
-                    Outcome::Result(_) => Reason::Result,
-                    Outcome::Error(_) => Reason::Error,
+                    OutcomeSpan::Result(_) if self.depends_on_other_api() => Reason::OtherApi,
+                    OutcomeSpan::Result(_) => Reason::Result,
+                    OutcomeSpan::Error(_) => Reason::Error,
                 },
                 Err(_) => Reason::Malformed,
             },
@@ -333,16 +338,20 @@ impl Fill {
         let Some(mark) = self.dispatch_mark() else {
             return;
         };
-        let scope = self.scope.namespace();
-        if !self.shared.other_api.is_due(&short_hash(scope)) {
+        let scope = self.scope.namespace_encoding();
+        if !self
+            .shared
+            .other_api
+            .is_report_due(&truncated_blake3(scope))
+        {
             return;
         }
         let (node, api, setting) = match mark.heights {
             HeightKind::Blocks => ("an execution node", "Beacon API", "beacon"),
             HeightKind::Slots => ("a beacon node", "JSON-RPC API", "execution"),
         };
-        let name = first_part(scope).escape_ascii();
-        self.shared.verified.log(format!(
+        let name = decode_namespace_name(scope).escape_ascii();
+        self.shared.verified.queue_log_line(format!(
             "namespace \"{name}\" follows {node}: responses of the {api} that depend on the head \
              are not cached there (reason other-api); set a cache_namespace of its own for that \
              API, and a cache_head with api={setting}"
@@ -357,7 +366,7 @@ impl Fill {
         room: &mut Vec<u8>,
     ) -> Vec<BuiltEntry> {
         let mut built = Vec::new();
-        let answers = match response::parse_batch(body) {
+        let answers = match response::parse_batch_responses(body) {
             Ok(answers) => answers,
             Err(error) => {
                 self.why.set(Some(Reason::from_response_error(&error)));
@@ -366,7 +375,7 @@ impl Fill {
         };
         // responses arrive in any order; an id that is present twice does not identify its
         // response
-        let Some(ids) = counted(answers.iter().map(|answer| &body[answer.id.clone()])) else {
+        let Some(ids) = count_ids(answers.iter().map(|answer| &body[answer.id.clone()])) else {
             return built;
         };
         let mut wanted_by_id = HashMap::default();
@@ -376,7 +385,7 @@ impl Fill {
         wanted_by_id.extend(wanted.iter().map(|wanted| (&wanted.id[..], wanted)));
         // receipts may arrive before their block
         for answer in &answers {
-            if let (Some(wanted), Outcome::Result(result)) =
+            if let (Some(wanted), OutcomeSpan::Result(result)) =
                 (wanted_by_id.get(&body[answer.id.clone()]), &answer.outcome)
             {
                 self.record_block_size(wanted, &body[result.clone()]);
@@ -386,7 +395,7 @@ impl Fill {
             let id = &body[answer.id.clone()];
             let wanted = wanted_by_id.get(id).filter(|_| ids.get(id) == Some(&1));
             let entry = wanted.and_then(|wanted| self.build_call_entry(wanted, body, answer, room));
-            if entry.is_some_and(|entry| push(&mut built, entry).is_none()) {
+            if entry.is_some_and(|entry| try_push(&mut built, entry).is_none()) {
                 break;
             }
         }
@@ -411,7 +420,7 @@ impl Fill {
                 return Some(BuiltEntry { entry, ..built });
             }
         }
-        let answer = match response::parse(body) {
+        let answer = match response::parse_response(body) {
             Ok(answer) => answer,
             Err(error) => {
                 self.why.set(Some(Reason::from_response_error(&error)));
@@ -422,7 +431,7 @@ impl Fill {
             return None;
         }
         // bytes outside the response, such as a newline, are stored with it
-        let whole = Response {
+        let whole = JsonRpcResponse {
             span: 0..body.len(),
             ..answer
         };
@@ -431,10 +440,10 @@ impl Fill {
 
     /// Locates the parts of a long response, unless it has to be read now: it is nested too deep
     /// for a later check, or the last unchecked entry of its key was unreadable.
-    fn locate_unchecked(&self, wanted: &FillCall, body: &[u8]) -> Option<Response> {
+    fn locate_unchecked(&self, wanted: &FillCall, body: &[u8]) -> Option<JsonRpcResponse> {
         let sent_at = self.settings.sent_at;
-        let is_known = self.shared.unreadable.contains(&wanted.key, sent_at);
-        locate_result(body, &wanted.id).filter(|_| !is_known && is_shallow(body))
+        let is_known = self.shared.unreadable.is_unreadable(&wanted.key, sent_at);
+        locate_result(body, &wanted.id).filter(|_| !is_known && is_within_max_depth(body))
     }
 
     /// Creates the entry of a call from its parsed response; `None` if the response is not stored.
@@ -442,22 +451,24 @@ impl Fill {
         &self,
         wanted: &FillCall,
         body: &[u8],
-        answer: &Response,
+        answer: &JsonRpcResponse,
         room: &mut Vec<u8>,
     ) -> Option<BuiltEntry> {
         let (result, judged) = match answer.outcome.clone() {
-            Outcome::Result(result) => {
+            OutcomeSpan::Result(result) => {
                 if let FillTarget::Call(_) = self.target {
                     self.record_block_size(wanted, &body[result.clone()]);
                 }
-                let judged = self.classify(wanted, &body[result.clone()]);
-                let believed = |judged| self.confirm(judged, &wanted.key, &body[result.clone()]);
+                let judged = self.classify_call_result(wanted, &body[result.clone()]);
+                let believed = |judged| {
+                    self.classify_confirmed_result(judged, &wanted.key, &body[result.clone()])
+                };
                 let judged = judged.and_then(believed);
                 self.observe_result(wanted, &body[result.clone()], judged.as_ref());
                 (result, judged)
             }
             // an entry preserves the error's bytes; its members are not read
-            Outcome::Error(error) => {
+            OutcomeSpan::Error(error) => {
                 self.record_error(&body[error.clone()]);
                 (error, None)
             }
@@ -468,23 +479,23 @@ impl Fill {
         let judged = judged.filter(|judged| judged.valid > 0 || !judged.is_implausible);
         let judged = match judged {
             Some(judged) => judged,
-            None => self.judge_nothing(wanted, body, &answer.outcome)?,
+            None => self.classify_empty_result(wanted, body, &answer.outcome)?,
         };
         let (id, first, second) = if answer.id.start < result.start {
             (IdPosition::BeforeResult, &answer.id, &result)
         } else {
             (IdPosition::AfterResult, &result, &answer.id)
         };
-        let envelope = Envelope {
+        let envelope = EnvelopeBytes {
             id,
-            before: copy_of(&body[answer.span.start..first.start])?.into(),
-            between: copy_of(&body[first.end..second.start])?.into(),
-            after: copy_of(&body[second.end..answer.span.end])?.into(),
+            before: try_copy(&body[answer.span.start..first.start])?.into(),
+            between: try_copy(&body[first.end..second.start])?.into(),
+            after: try_copy(&body[second.end..answer.span.end])?.into(),
         };
         let meta = EntryMeta {
             status: 200,
             fields: self.fields.clone(),
-            ..self.meta(Some(judged))
+            ..self.entry_metadata(Some(judged))
         };
         let entry = CacheEntry::compress_payload_in(
             envelope,
@@ -508,17 +519,19 @@ impl Fill {
     fn record_error(&self, error: &[u8]) {
         if self.compared.is_none() {
             let kind = UpstreamError::from_rpc_error(error);
-            self.shared.upstream_errors.record(kind);
+            self.shared.upstream_errors.count_error(kind);
         }
     }
 
     /// Returns the class and lifetime of a call's result; `None` if it is not cached.
-    pub(in crate::exchange) fn classify(
+    pub(in crate::exchange) fn classify_call_result(
         &self,
         wanted: &FillCall,
         result: &[u8],
     ) -> Option<Classification> {
-        let judged = wanted.prospect.classify(result, self.call_facts(wanted));
+        let judged = wanted
+            .prospect
+            .classify_result(result, self.call_facts(wanted));
         let judged = match judged {
             Some(_) if self.is_missing_transactions(wanted, result) => Some(
                 wanted
@@ -527,20 +540,24 @@ impl Fill {
             ),
             judged => judged,
         };
-        judged.filter(|judged| !judged.of.is_some_and(|block| self.contradicts(&block)))
+        judged.filter(|judged| {
+            !judged
+                .of
+                .is_some_and(|block| self.contradicts_known_chain(&block))
+        })
     }
 
     /// Returns the class and lifetime of a response without a storable result; `None` if no request
     /// can use it.
-    fn judge_nothing(
+    fn classify_empty_result(
         &self,
         wanted: &FillCall,
         body: &[u8],
-        outcome: &Outcome,
+        outcome: &OutcomeSpan,
     ) -> Option<Classification> {
         let call_outcome = match outcome {
-            Outcome::Result(result) => CallOutcome::Result(&body[result.clone()]),
-            Outcome::Error(error) => CallOutcome::Error(&body[error.clone()]),
+            OutcomeSpan::Result(result) => CallOutcome::Result(&body[result.clone()]),
+            OutcomeSpan::Error(error) => CallOutcome::Error(&body[error.clone()]),
         };
         let judged = wanted
             .prospect
@@ -567,7 +584,12 @@ impl Fill {
 
     /// Returns the class and lifetime of a result that may be incomplete, once the node has
     /// repeated it; `None` if it is not stored until then.
-    fn confirm(&self, judged: Classification, key: &Key, result: &[u8]) -> Option<Classification> {
+    fn classify_confirmed_result(
+        &self,
+        judged: Classification,
+        key: &Key,
+        result: &[u8],
+    ) -> Option<Classification> {
         let Some(valid) = judged.if_repeated else {
             return Some(judged);
         };
@@ -592,20 +614,20 @@ impl Fill {
 
     /// Whether a response belongs to a block outside the chain as it is known now: one of several
     /// nodes may follow another branch.
-    fn contradicts(&self, block: &ResultBlock) -> bool {
+    fn contradicts_known_chain(&self, block: &ResultBlock) -> bool {
         let owner = self
             .shared
-            .owner()
+            .owner_client()
             .filter(|_| self.dispatch_mark().is_some());
-        let chain = owner.and_then(|owner| owner.chains().get(&self.settings.namespace));
+        let chain = owner.and_then(|owner| owner.followed_chains().get(&self.settings.namespace));
         let hash = block.hash.as_ref();
         chain
             .zip(hash)
-            .is_some_and(|(chain, hash)| chain.contradicts(block.number, hash))
+            .is_some_and(|(chain, hash)| chain.contradicts_block(block.number, hash))
     }
 
     /// Returns the metadata of an entry; `judged` is `None` if the response sets its own lifetime.
-    pub(in crate::exchange) fn meta(&self, judged: Option<Classification>) -> EntryMeta {
+    pub(in crate::exchange) fn entry_metadata(&self, judged: Option<Classification>) -> EntryMeta {
         EntryMeta {
             class: judged.map_or(Class::Resource, |judged| judged.class),
             block_number: judged.and_then(|judged| judged.block),
@@ -627,13 +649,13 @@ impl Fill {
 
     /// Returns the class and lifetime of a resource's body, by its route and content; `None` if it
     /// is not cached.
-    fn judge_resource(&self, resource: &FillResource, body: &[u8]) -> Option<Classification> {
+    fn classify_resource(&self, resource: &FillResource, body: &[u8]) -> Option<Classification> {
         let (route, valid) = (resource.route, &resource.valid);
         match resource.transcoded {
             Some((flags, is_empty)) => {
                 route.classify_value(flags, is_empty, valid, self.dispatch_mark())
             }
-            None => route.classify(body, valid, self.dispatch_mark()),
+            None => route.classify_response(body, valid, self.dispatch_mark()),
         }
     }
 
@@ -644,18 +666,18 @@ impl Fill {
         body: &[u8],
         room: &mut Vec<u8>,
     ) -> Option<BuiltEntry> {
-        if resource.undelimited && scan::check(body).is_err() {
+        if resource.undelimited && scan::check_json(body).is_err() {
             return None;
         }
         let (judged, valid) = match resource.directives.lifetime {
             Some(lifetime) => (None, lifetime),
             None => {
-                let judged = self.judge_resource(resource, body);
+                let judged = self.classify_resource(resource, body);
                 let judged = judged.or_else(|| self.uncacheable_resource(resource))?;
                 (Some(judged), judged.valid)
             }
         };
-        if resource.route == Route::Constant && resource.status == 200 {
+        if resource.route == BeaconRoute::Constant && resource.status == 200 {
             self.observe_constant(body);
         }
         let mut fields = self.fields.clone();
@@ -673,7 +695,7 @@ impl Fill {
             revalidates: resource.status == 200
                 && resource.transcoded.is_none()
                 && (has("etag") || has("last-modified")),
-            ..self.meta(judged)
+            ..self.entry_metadata(judged)
         };
         let gate = CompressionGate {
             min_length: if resource.compresses {
@@ -683,7 +705,13 @@ impl Fill {
             },
             ..self.settings.gate
         };
-        let entry = CacheEntry::compress_payload_in(Envelope::none(), body, gate, meta, room)?;
+        let entry = CacheEntry::compress_payload_in(
+            EnvelopeBytes::for_whole_body(),
+            body,
+            gate,
+            meta,
+            room,
+        )?;
         Some(BuiltEntry {
             key: resource.key,
             entry,
@@ -697,7 +725,7 @@ impl Fill {
 
     /// Returns the class of a complete response that is not stored, for its followers.
     fn uncacheable_resource(&self, resource: &FillResource) -> Option<Classification> {
-        let is_known = resource.route != Route::Other;
+        let is_known = resource.route != BeaconRoute::Other;
         (is_known && self.has_waiters()).then_some(Classification {
             class: Class::Nothing,
             valid: 0,

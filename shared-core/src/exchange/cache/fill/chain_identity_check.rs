@@ -5,9 +5,9 @@ use super::Fill;
 use crate::cache::freshness::Classification;
 use crate::cache::process::chain_identities::{is_identity_method, ChainFact};
 use crate::cache::reason::Reason;
-use crate::cache::vary_key::short_hash;
-use crate::exchange::cache::chain_identity::{is_suspended, suspend};
-use crate::transcode::chain_spec::genesis_root;
+use crate::cache::vary_key::truncated_blake3;
+use crate::exchange::cache::chain_identity::{is_namespace_suspended, suspend_namespace};
+use crate::transcode::chain_spec::parse_genesis_root;
 
 impl Fill {
     /// Observes the chain that the result of a call shows.
@@ -19,7 +19,7 @@ impl Fill {
     ) {
         if is_identity_method(&wanted.method) {
             match ChainFact::from_call(&wanted.method, result) {
-                Some(fact) => self.observe(fact),
+                Some(fact) => self.observe_chain_fact(fact),
                 // a result that names no chain contradicts none
                 None => self.verify_selector(),
             }
@@ -29,9 +29,9 @@ impl Fill {
             return;
         };
         if number == 0 {
-            self.observe(ChainFact::Genesis(hash));
+            self.observe_chain_fact(ChainFact::Genesis(hash));
         } else if let Some(mark) = self.dispatch_mark().filter(|mark| mark.is_final(number)) {
-            self.observe(ChainFact::Final {
+            self.observe_chain_fact(ChainFact::Final {
                 number,
                 hash,
                 epoch: mark.epoch,
@@ -41,23 +41,23 @@ impl Fill {
 
     /// Observes the body of a route of the Beacon API whose responses are constants of the chain.
     pub(super) fn observe_constant(&self, body: &[u8]) {
-        if let Some(root) = genesis_root(body) {
-            self.observe(ChainFact::ValidatorsRoot(root));
+        if let Some(root) = parse_genesis_root(body) {
+            self.observe_chain_fact(ChainFact::ValidatorsRoot(root));
         }
     }
 
     /// Compares a fact about the chain with the facts that are known, and records a contradiction.
-    fn observe(&self, fact: ChainFact) {
+    fn observe_chain_fact(&self, fact: ChainFact) {
         // headers in keys may select the chain
-        let within = short_hash(self.scope.encoding());
+        let within = truncated_blake3(self.scope.encoded_parts());
         let (identities, generation) = (&self.shared.identities, self.settings.generation);
-        if generation != self.shared.generation() {
+        if generation != self.shared.purge_generation() {
             // the fact may predate a purge
             return;
         }
         let observed = self
-            .contradiction(fact)
-            .map_or_else(|| identities.observe(&within, generation, fact), Err);
+            .describe_chain_contradiction(fact)
+            .map_or_else(|| identities.record_fact(&within, generation, fact), Err);
         match observed {
             Ok(()) => self.verify_selector(),
             Err(how) => *self.wrong_chain.borrow_mut() = Some(how),
@@ -65,15 +65,20 @@ impl Fill {
     }
 
     /// Describes how a fact contradicts the chain of the followed node.
-    fn contradiction(&self, fact: ChainFact) -> Option<String> {
+    fn describe_chain_contradiction(&self, fact: ChainFact) -> Option<String> {
         if self.settings.has_keyed_fields {
             // they may select another chain than the followed one
             return None;
         }
-        let namespace = short_hash(self.scope.namespace());
-        let state = self.shared.owner()?.chains().get(&namespace)?.state();
+        let namespace = truncated_blake3(self.scope.namespace_encoding());
+        let state = self
+            .shared
+            .owner_client()?
+            .followed_chains()
+            .get(&namespace)?
+            .last_known_state();
         let (followed, here) = fact.differs_from(&state)?;
-        let name = fact.name();
+        let name = fact.fact_name();
         Some(format!(
             "{name} is {followed} on the node of cache_head, and {here} on this one"
         ))
@@ -82,31 +87,37 @@ impl Fill {
     /// Records that the node has responded to a request with these headers.
     fn verify_selector(&self) {
         let generation = self.settings.generation;
-        if generation != self.shared.generation() {
+        if generation != self.shared.purge_generation() {
             // the response may predate a purge
             return;
         }
         if let Some(selector) = self.settings.selector {
-            let within = short_hash(self.scope.encoding());
-            self.shared.identities.verify(&within, generation, selector);
+            let within = truncated_blake3(self.scope.encoded_parts());
+            self.shared
+                .identities
+                .mark_verified(&within, generation, selector);
         }
     }
 
     /// Discards the entries and suspends the cache of the namespace if the response belongs to
     /// another chain.
-    pub(super) fn settle_identity(&mut self) {
+    pub(super) fn apply_chain_identity_check(&mut self) {
         if let Some(how) = self.wrong_chain.take() {
             self.entries.clear();
             self.refused = Some(Reason::WrongChain);
-            suspend(&self.shared, &self.scope, &how, self.settings.sent_at);
+            suspend_namespace(&self.shared, &self.scope, &how, self.settings.sent_at);
         }
     }
 
     /// Whether the cache of the namespace is suspended by now.
-    pub(super) fn is_suspended(&self, now: u64) -> bool {
-        let owner = self.shared.owner();
-        let any_wrong = owner.is_some_and(|owner| owner.chains().any_wrong());
+    pub(super) fn has_suspended_namespace(&self, now: u64) -> bool {
+        let owner = self.shared.owner_client();
+        let any_wrong = owner.is_some_and(|owner| owner.followed_chains().any_wrong());
         (any_wrong || self.shared.identities.has_suspended())
-            && is_suspended(&self.shared, &short_hash(self.scope.namespace()), now)
+            && is_namespace_suspended(
+                &self.shared,
+                &truncated_blake3(self.scope.namespace_encoding()),
+                now,
+            )
     }
 }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::target::FillTarget;
-use super::verification::{comparison_memory, difference, ComparisonResult};
+use super::verification::{compare_entries, comparison_memory, HitComparison};
 use super::Fill;
 use crate::cache::class::Class;
-use crate::cache::process::verification::Verdict;
+use crate::cache::process::verification::HitVerdict;
 use crate::cache::process::wake::Waiter;
 use crate::memory;
 
@@ -16,7 +16,7 @@ const MAX_NAME_BYTES: usize = 128;
 impl Fill {
     /// Compares the built entry with the hit, if that is due and was not done. May take
     /// milliseconds for each megabyte.
-    pub(super) fn compare(&mut self) {
+    pub(super) fn compare_with_hit(&mut self) {
         let Some(compared) = &self.compared else {
             return;
         };
@@ -35,8 +35,8 @@ impl Fill {
             reserved.is_none_or(|it| it.grow_to(needed, self.limit)) && memory::can_allocate(needed)
         });
         let found = match (&self.compared, self.entries.first(), has_room) {
-            (Some(compared), Some(built), true) => difference(&compared.sent, &built.entry),
-            _ => ComparisonResult::Unanswered,
+            (Some(compared), Some(built), true) => compare_entries(&compared.sent, &built.entry),
+            _ => HitComparison::Unanswered,
         };
         if let Some(compared) = &mut self.compared {
             compared.found = Some(found);
@@ -46,58 +46,58 @@ impl Fill {
     /// Counts the verdict of a hit verification, and purges and logs a hit that was wrong; `now`
     /// has the clock of [`Fill::publish`].
     pub(super) fn report_verdict(mut self, now: u64) {
-        self.compare();
+        self.compare_with_hit();
         let Some(compared) = self.compared.take() else {
             return;
         };
-        let Some(key) = self.target.key() else {
+        let Some(key) = self.target.single_key() else {
             return;
         };
         let sent = &compared.sent;
         // a purge or a reorganisation may have occurred meanwhile
-        let hot = self.shared.hot();
+        let hot = self.shared.hot_tier();
         let is_sent = hot.and_then(|hot| hot.get(&key, now));
         let is_sent = is_sent.is_some_and(|entry| Arc::ptr_eq(&entry, sent));
-        let class = sent.meta().class;
+        let class = sent.response_metadata().class;
         let verdict = match &compared.found {
-            Some(ComparisonResult::Same) => Verdict::Same,
-            Some(ComparisonResult::Different(_)) if is_sent && class == Class::Immutable => {
-                Verdict::Different
+            Some(HitComparison::Same) => HitVerdict::Same,
+            Some(HitComparison::Different(_)) if is_sent && class == Class::Immutable => {
+                HitVerdict::Different
             }
-            Some(ComparisonResult::Different(_)) => Verdict::Changed,
-            Some(ComparisonResult::Unanswered) | None => Verdict::Unanswered,
+            Some(HitComparison::Different(_)) => HitVerdict::Changed,
+            Some(HitComparison::Unanswered) | None => HitVerdict::Unanswered,
         };
         let line = match compared.found {
-            Some(ComparisonResult::Different(how)) if verdict == Verdict::Different => {
-                Some(self.line(
+            Some(HitComparison::Different(how)) if verdict == HitVerdict::Different => {
+                Some(self.format_verdict_line(
                     &how,
-                    now.saturating_sub(sent.meta().stored_at),
+                    now.saturating_sub(sent.response_metadata().stored_at),
                     compared.purges,
                 ))
             }
             _ => None,
         };
-        if verdict == Verdict::Different && compared.purges {
+        if verdict == HitVerdict::Different && compared.purges {
             if let Some(hot) = hot {
                 hot.remove_if_same(&key, sent);
             }
-            if let Some(owner) = self.shared.owner() {
-                let query = format!("key={}", self.hex());
+            if let Some(owner) = self.shared.owner_client() {
+                let query = format!("key={}", self.key_hex());
                 // the result of the purge is ignored
-                let _ = owner.purge(query.as_bytes(), None, Waiter::NONE, now);
+                let _ = owner.purge_at_owner(query.as_bytes(), None, Waiter::NONE, now);
             }
         }
         self.shared.verified.record_verdict(verdict, line);
     }
 
     /// Returns the key in hexadecimal digits.
-    fn hex(&self) -> String {
-        let key = self.target.key().unwrap_or_default();
+    fn key_hex(&self) -> String {
+        let key = self.target.single_key().unwrap_or_default();
         const_hex::encode(key)
     }
 
     /// Formats the log line about a hit that was wrong.
-    fn line(&self, how: &str, age: u64, purges: bool) -> String {
+    fn format_verdict_line(&self, how: &str, age: u64, purges: bool) -> String {
         let name = match &self.target {
             FillTarget::Call(wanted) => &wanted.method,
             FillTarget::Resource(resource) => &resource.name,
@@ -105,7 +105,7 @@ impl Fill {
         };
         let name = name[..name.len().min(MAX_NAME_BYTES)].escape_ascii();
         let purged = if purges { ", purged" } else { "" };
-        let (key, seconds) = (self.hex(), age / 1000);
+        let (key, seconds) = (self.key_hex(), age / 1000);
         format!(
             "a hit differs from the node's response: {name}, key {key}, stored {seconds} s \
                  ago{purged}: {how}"

@@ -17,16 +17,16 @@ use crate::cache::entry::{CacheEntry, CompressionGate};
 use crate::cache::freshness::{FinalUpgrade, Lifetimes};
 use crate::cache::process::flights::{FlightOutcome, Leadership};
 use crate::cache::process::negative_cache::Uncacheable;
-use crate::cache::process::Shared;
+use crate::cache::process::ProcessState;
 use crate::cache::reason::Reason;
 use crate::cache::response_directives::StaleDirectives;
 use crate::cache::vary_key::VaryKey;
 use crate::cache::{Key, Namespace};
-use crate::exchange::head::Coding;
+use crate::exchange::machine::message_head::ResponseCoding;
 use crate::memory;
-use crate::memory::{Budget, Reservation};
-use crate::transcode::chain_spec::Chain;
-use crate::transcode::root::Root;
+use crate::memory::{MemoryBudget, MemoryReservation};
+use crate::transcode::chain_spec::ChainParameters;
+use crate::transcode::requested_root::HashTreeRoot;
 use target::FillTarget;
 use verification::HitVerification;
 
@@ -39,7 +39,7 @@ pub struct Fill {
     token: Option<Leadership>,
     /// Leaderships of the calls of a batch.
     tokens: Vec<Leadership>,
-    shared: Arc<Shared>,
+    shared: Arc<ProcessState>,
     settings: FillSettings,
     /// The response is stored under another key than its followers wait for.
     pub(in crate::exchange) rekeyed: bool,
@@ -56,8 +56,8 @@ pub struct Fill {
     /// The node's permission to serve the entry stale.
     stale: StaleDirectives,
     /// Content coding of the body that the entries are built from.
-    coding: Coding,
-    reservation: Option<Reservation>,
+    coding: ResponseCoding,
+    reservation: Option<MemoryReservation>,
     /// Limit of all reservations, in bytes.
     limit: usize,
     entries: Vec<BuiltEntry>,
@@ -103,7 +103,7 @@ pub(in crate::exchange) struct FillSettings {
     /// State of the chain at that time, if the chain is followed.
     pub(in crate::exchange) mark: Option<DispatchMark>,
     pub(in crate::exchange) valid: Arc<Lifetimes>,
-    pub(in crate::exchange) chain: Chain,
+    pub(in crate::exchange) chain: ChainParameters,
     /// Maximum length of SSZ that is generated, in bytes.
     pub(in crate::exchange) max_ssz: u64,
     /// The node receives no `Accept-Encoding`, whatever the client accepts.
@@ -124,7 +124,7 @@ impl Fill {
         target: FillTarget,
         scope: VaryKey,
         token: Option<Leadership>,
-        shared: Arc<Shared>,
+        shared: Arc<ProcessState>,
         settings: FillSettings,
     ) -> Self {
         Self {
@@ -141,7 +141,7 @@ impl Fill {
             fields: Vec::new(),
             collected: Vec::new(),
             stale: StaleDirectives::default(),
-            coding: Coding::Identity,
+            coding: ResponseCoding::Identity,
             reservation: None,
             limit: 0,
             entries: Vec::new(),
@@ -155,7 +155,7 @@ impl Fill {
     }
 
     /// Takes the leadership of all calls of the batch that no other request fetches.
-    pub(in crate::exchange) fn lead_all(&mut self) {
+    pub(in crate::exchange) fn lead_batch_flights(&mut self) {
         let FillTarget::Batch(wanted) = &self.target else {
             return;
         };
@@ -165,7 +165,7 @@ impl Fill {
             if self.tokens.try_reserve(1).is_err() {
                 return;
             }
-            self.tokens.extend(shared.flights.lead(wanted.key));
+            self.tokens.extend(shared.flights.begin_flight(wanted.key));
         }
     }
 
@@ -182,17 +182,22 @@ impl Fill {
         if has_keys && !old.is_empty() {
             match &self.target {
                 FillTarget::Batch(wanted) => {
-                    let led = wanted.iter().filter_map(|wanted| flights.lead(wanted.key));
+                    let led = wanted
+                        .iter()
+                        .filter_map(|wanted| flights.begin_flight(wanted.key));
                     self.tokens.extend(led);
                 }
                 FillTarget::Call(_) | FillTarget::Resource(_) => {
-                    self.token = self.target.key().and_then(|key| flights.lead(key));
+                    self.token = self
+                        .target
+                        .single_key()
+                        .and_then(|key| flights.begin_flight(key));
                 }
             }
         }
         self.rekeyed = self.token.is_none() && self.tokens.is_empty();
         for token in old {
-            self.shared.finish(token, FlightOutcome::NotShareable);
+            self.shared.end_flight(token, FlightOutcome::NotShareable);
         }
     }
 
@@ -203,13 +208,13 @@ impl Fill {
 
     /// Copies a piece of a body that is sent to the client meanwhile. Returns `false` if memory
     /// is short or the body is too long.
-    pub(in crate::exchange) fn collect(
+    pub(in crate::exchange) fn collect_piece(
         &mut self,
         piece: &[u8],
-        budget: &Budget,
+        budget: &MemoryBudget,
         limit: usize,
     ) -> bool {
-        if memory::is_short() || self.would_exceed_max_entry(piece.len()) {
+        if memory::is_memory_short() || self.would_exceed_max_entry(piece.len()) {
             return false;
         }
         self.limit = limit;
@@ -221,7 +226,7 @@ impl Fill {
         let reserved = match &mut self.reservation {
             Some(reservation) => reservation.grow_to(room, limit),
             None => {
-                self.reservation = budget.reserve(room, limit);
+                self.reservation = budget.reserve_bytes(room, limit);
                 self.reservation.is_some()
             }
         };
@@ -236,7 +241,7 @@ impl Fill {
     /// Whether `bytes` may be allocated in addition to the `body` bytes of a body. Where a body
     /// is built that was not collected its exchange has reserved memory for it, and the limit is
     /// `cache_max_entry`.
-    fn may_take(&mut self, body: usize, bytes: usize) -> bool {
+    fn reserve_build_memory(&mut self, body: usize, bytes: usize) -> bool {
         let needed = body.saturating_add(bytes);
         let has_room = match &mut self.reservation {
             Some(reservation) => reservation.grow_to(needed, self.limit),
@@ -251,7 +256,7 @@ impl Fill {
     }
 
     /// Returns the hash tree root that the client requested, if the target is a resource with one.
-    pub(in crate::exchange) fn root(&self) -> Option<Root> {
+    pub(in crate::exchange) fn requested_root(&self) -> Option<HashTreeRoot> {
         match &self.target {
             FillTarget::Resource(resource) => resource.root,
             FillTarget::Call(_) | FillTarget::Batch(_) => None,
@@ -260,12 +265,12 @@ impl Fill {
 
     /// Whether the node's response has a content coding.
     pub(in crate::exchange) fn is_coded(&self) -> bool {
-        self.coding != Coding::Identity
+        self.coding != ResponseCoding::Identity
     }
 
     /// Entity tag that was computed for the entry.
     pub(in crate::exchange) fn entity_tag(&self) -> Option<Vec<u8>> {
-        let fields = &self.entries.first()?.entry.meta().fields;
+        let fields = &self.entries.first()?.entry.response_metadata().fields;
         let mut tags = fields
             .iter()
             .filter(|(name, _)| name.eq_ignore_ascii_case(b"etag"));
@@ -273,19 +278,19 @@ impl Fill {
     }
 
     /// Records that the body has no content coding any more.
-    pub(in crate::exchange) fn decoded(&mut self) {
-        self.coding = Coding::Identity;
+    pub(in crate::exchange) fn mark_decoded(&mut self) {
+        self.coding = ResponseCoding::Identity;
     }
 
     /// Whether this fill leads the flight of its key.
-    pub(in crate::exchange) fn leads(&self) -> bool {
+    pub(in crate::exchange) fn leads_flight(&self) -> bool {
         self.token.is_some() && !self.rekeyed
     }
 
     /// Makes `entry` the result of the fill, in place of the response. `valid` is its lifetime in
     /// milliseconds.
-    pub(in crate::exchange) fn set_lifetime(&mut self, entry: CacheEntry, valid: u64) {
-        let key = self.target.key().unwrap_or_default();
+    pub(in crate::exchange) fn set_built_entry(&mut self, entry: CacheEntry, valid: u64) {
+        let key = self.target.single_key().unwrap_or_default();
         self.entries = vec![BuiltEntry {
             key,
             entry,

@@ -9,24 +9,24 @@ use crate::cache::entry::CacheEntry;
 use crate::cache::process::flights::{FlightOutcome, Leadership};
 use crate::cache::process::negative_cache::Uncacheable;
 use crate::cache::process::owner_client::PendingPublish;
-use crate::cache::process::verification::Verdict;
+use crate::cache::process::verification::HitVerdict;
 use crate::cache::Key;
 use crate::memory;
 
 impl Fill {
     /// Stores the built entries and wakes the followers. `now` is in milliseconds of the lookup
     /// clock.
-    pub fn publish(mut self, now: u64) {
+    pub fn publish_entries(mut self, now: u64) {
         if self.compared.is_some() {
             return self.report_verdict(now);
         }
-        if self.is_suspended(now) {
-            return self.reject();
+        if self.has_suspended_namespace(now) {
+            return self.finish_unstored();
         }
         let mut landed = None;
         // while memory is short nothing is stored, here or with the owner
         let entries = std::mem::take(&mut self.entries);
-        let is_short = memory::is_short();
+        let is_short = memory::is_memory_short();
         let stores = !entries.is_empty() && !is_short;
         if !is_short && self.built && !stores {
             self.remember_uncacheable(match self.had_no_waiters.get() {
@@ -36,14 +36,14 @@ impl Fill {
         }
         for built in entries.into_iter().filter(|_| stores) {
             let key = built.key;
-            let (entry, is_current) = self.publish_one(built, now);
-            if now >= entry.meta().expires_at {
+            let (entry, is_current) = self.publish_entry(built, now);
+            if now >= entry.response_metadata().expires_at {
                 self.remember_uncacheable(Uncacheable::Shareable);
             }
             if self.rekeyed || !is_current {
                 continue;
             }
-            if let Some(n) = self.tokens.iter().position(|token| token.is_for(&key)) {
+            if let Some(n) = self.tokens.iter().position(|token| token.is_for_key(&key)) {
                 let token = self.tokens.swap_remove(n);
                 self.publish_to_followers(token, Arc::clone(&entry));
             }
@@ -52,7 +52,7 @@ impl Fill {
             }
         }
         if let (true, Some((key, entry)), Some(hot)) =
-            (self.denied, &self.updates, self.shared.hot())
+            (self.denied, &self.updates, self.shared.hot_tier())
         {
             hot.remove_if_same(key, entry);
         }
@@ -76,7 +76,7 @@ impl Fill {
     /// Stores one built entry in the hot tier and at the owner. Returns it, and whether it is newer
     /// than the last purge. Followers check for themselves whether it is a response to their
     /// request.
-    fn publish_one(&self, built: BuiltEntry, now: u64) -> (Arc<CacheEntry>, bool) {
+    fn publish_entry(&self, built: BuiltEntry, now: u64) -> (Arc<CacheEntry>, bool) {
         let FillSettings {
             sent_at,
             generation,
@@ -86,12 +86,12 @@ impl Fill {
             ..
         } = self.settings;
         let tip_ends = self.dispatch_mark().map_or(0, |mark| mark.tip_ends);
-        let entry = built.entry.stored(sent_at, built.valid);
-        let mut entry = entry.with_invalidation(changes).after_tip_ends(tip_ends);
-        if let Some(owner) = self.shared.owner() {
-            entry = entry.with_chain_dependency(owner.chains());
+        let entry = built.entry.with_lifetime(sent_at, built.valid);
+        let mut entry = entry.with_invalidation(changes).with_tip_ends(tip_ends);
+        if let Some(owner) = self.shared.owner_client() {
+            entry = entry.with_chain_dependency(owner.followed_chains());
         }
-        if let Some(stamp) = entry.stamp() {
+        if let Some(stamp) = entry.chain_dependency() {
             // entries of an older head expire with it
             stamp.observe_dependency();
         }
@@ -102,25 +102,26 @@ impl Fill {
         if keeps_stale {
             entry.allow_stale();
         }
-        let is_current = || self.shared.generation() == generation && entry.is_unchanged_but_age();
+        let is_current =
+            || self.shared.purge_generation() == generation && entry.is_unaffected_by_reorgs();
         let is_fresh = entry.is_fresh(now);
         if let Some((other_key, other)) = &self.contradicts {
-            if other.meta().stored_at > sent_at && other.is_fresh(now) {
+            if other.response_metadata().stored_at > sent_at && other.is_fresh(now) {
                 // the entry in the other format is newer
-                if let Some(owner) = self.shared.owner() {
+                if let Some(owner) = self.shared.owner_client() {
                     owner.release_lease(built.key);
                 }
                 let is_current = is_current();
                 return (entry, is_current);
             }
-            if let Some(hot) = self.shared.hot() {
+            if let Some(hot) = self.shared.hot_tier() {
                 hot.remove_if_same(other_key, other);
             }
         }
-        if let (Some(hot), true) = (self.shared.hot(), is_current()) {
+        if let (Some(hot), true) = (self.shared.hot_tier(), is_current()) {
             // a stale entry may be served, too: an older one must not replace it
-            let is_newest = hot.get_any(&built.key).is_none_or(|other| {
-                other.meta().stored_at <= sent_at || is_fresh && !other.is_fresh(now)
+            let is_newest = hot.get_fresh_or_stale(&built.key).is_none_or(|other| {
+                other.response_metadata().stored_at <= sent_at || is_fresh && !other.is_fresh(now)
             });
             if is_newest && (is_fresh || entry.is_usable_stale(now)) {
                 hot.insert(built.key, Arc::clone(&entry));
@@ -130,20 +131,22 @@ impl Fill {
                 }
             }
         }
-        if let Some(owner) = self.shared.owner() {
+        if let Some(owner) = self.shared.owner_client() {
             if !is_fresh {
                 // other processes wait for it under a lease
                 owner.release_lease(built.key);
-                let is_current = self.shared.generation() == generation;
+                let is_current = self.shared.purge_generation() == generation;
                 return (entry, is_current);
             }
             match StoreAttributes::for_entry(&entry, namespace, built.method.as_deref(), generation)
             {
-                Some(about) => owner.store(built.key, Arc::clone(&entry), about, built.if_final),
+                Some(about) => {
+                    owner.store_entry(built.key, Arc::clone(&entry), about, built.if_final);
+                }
                 None => owner.release_lease(built.key),
             }
         }
-        let is_current = self.shared.generation() == generation;
+        let is_current = self.shared.purge_generation() == generation;
         (entry, is_current)
     }
 
@@ -154,10 +157,10 @@ impl Fill {
             is_block: false,
         };
         let namespace = &self.settings.namespace;
-        let Some(owner) = self.shared.owner() else {
+        let Some(owner) = self.shared.owner_client() else {
             return;
         };
-        let chain = owner.chains().get(namespace);
+        let chain = owner.followed_chains().get(namespace);
         if chain.is_some_and(|chain| chain.record_shown_block(sighting)) {
             owner.report_shown_block(namespace, sighting);
         }
@@ -165,22 +168,24 @@ impl Fill {
 
     /// Whether the followers of the fill wait for that key.
     fn is_flight_key(&self, key: &Key) -> bool {
-        self.token.as_ref().is_some_and(|token| token.is_for(key))
+        self.token
+            .as_ref()
+            .is_some_and(|token| token.is_for_key(key))
     }
 
     /// Ends the fill without an entry: its followers send their requests to the node.
-    pub(in crate::exchange) fn reject(mut self) {
+    pub(in crate::exchange) fn finish_unstored(mut self) {
         self.report_unanswered();
         self.finish_without_response();
     }
 
     /// Ends the fill without an entry and adds the key to the negative cache, because the next
     /// response is expected to be the same.
-    pub(in crate::exchange) fn reject_and_remember(self) {
+    pub(in crate::exchange) fn finish_uncacheable(self) {
         if self.compared.is_none() {
             self.remember_uncacheable(Uncacheable::RequesterOnly);
         }
-        self.reject();
+        self.finish_unstored();
     }
 
     /// Reports a hit verification that has no response to compare with.
@@ -188,20 +193,20 @@ impl Fill {
         if self.compared.take().is_some() {
             self.shared
                 .verified
-                .record_verdict(Verdict::Unanswered, None);
+                .record_verdict(HitVerdict::Unanswered, None);
         }
     }
 
     fn remember_uncacheable(&self, unkept: Uncacheable) {
-        if let (Some(key), false) = (self.target.key(), self.rekeyed) {
-            self.shared.unkept.remember(&key, unkept);
+        if let (Some(key), false) = (self.target.single_key(), self.rekeyed) {
+            self.shared.unkept.record_uncacheable(&key, unkept);
         }
     }
 
     /// Ends the remaining flights without a response: their followers query the node.
     fn finish_without_response(&mut self) {
         for token in self.token.take().into_iter().chain(self.tokens.drain(..)) {
-            self.shared.finish(token, FlightOutcome::NotShareable);
+            self.shared.end_flight(token, FlightOutcome::NotShareable);
         }
     }
 }
@@ -211,7 +216,7 @@ impl Drop for Fill {
     fn drop(&mut self) {
         self.report_unanswered();
         for token in self.token.take().into_iter().chain(self.tokens.drain(..)) {
-            self.shared.hand_over(token);
+            self.shared.hand_over_flight(token);
         }
     }
 }

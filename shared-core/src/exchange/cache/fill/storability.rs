@@ -2,19 +2,21 @@
 
 use super::target::FillTarget;
 use super::{Fill, FillSettings};
-use crate::beacon::{is_route, Route};
+use crate::beacon::{is_beacon_route, BeaconRoute};
 use crate::cache::process::vary_table::VaryUpdate;
 use crate::cache::reason::Reason;
 use crate::cache::response_directives;
-use crate::cache::vary_key::Fields;
-use crate::exchange::head::{is_byte_dependent_header, Coding, Header, ResponseHead};
-use crate::negotiate::etag::weakened;
-use crate::negotiate::list_header::members;
+use crate::cache::vary_key::RequestHeaderFields;
+use crate::exchange::machine::message_head::{
+    is_byte_dependent_header, Header, ResponseCoding, ResponseHead,
+};
+use crate::negotiate::etag::weaken_entity_tag;
+use crate::negotiate::list_header::list_members;
 use crate::negotiate::media_type;
-use crate::negotiate::media_type::MediaTypes;
+use crate::negotiate::media_type::MediaTypeSet;
 use crate::ssz::{Schema, TypeId};
-use crate::transcode::transcoder::types;
-use crate::transcode::{Format, TranscodeRequest, Transcoder, VERSION};
+use crate::transcode::transcoder::response_types_by_fork;
+use crate::transcode::{BodyFormat, TranscodeRequest, Transcoder, CONSENSUS_VERSION_HEADER};
 
 impl Fill {
     /// Checks whether a response with this head may be stored. `request` is the head of the
@@ -22,8 +24,8 @@ impl Fill {
     pub(in crate::exchange) fn is_storable<'a, I>(
         &mut self,
         head: &ResponseHead<I>,
-        request: &Fields,
-        types: &MediaTypes,
+        request: &RequestHeaderFields,
+        types: &MediaTypeSet,
     ) -> Result<(), Reason>
     where
         I: Iterator<Item = Header<'a>> + Clone,
@@ -33,28 +35,31 @@ impl Fill {
         }
         let most = self.settings.max_entry as u64;
         let is_to_be_ssz = match &self.target {
-            FillTarget::Resource(resource) => resource.ssz.and_then(TranscodeRequest::format),
+            FillTarget::Resource(resource) => {
+                resource.ssz.and_then(TranscodeRequest::client_format)
+            }
             FillTarget::Call(_) | FillTarget::Batch(_) => None,
         };
         // the length of a conversion to SSZ is known when it is complete
         let is_long = head.content_length.is_some_and(|length| length > most);
-        if is_long && is_to_be_ssz != Some(Format::Ssz) {
+        if is_long && is_to_be_ssz != Some(BodyFormat::Ssz) {
             return Err(Reason::Length);
         }
-        let (directives, varies, content_type) = self.read(head)?;
+        let (directives, varies, content_type) = self.read_response_head(head)?;
         self.stale = directives.stale;
         if directives.forbidden || directives.lifetime == Some(0) {
             return Err(Reason::CacheControl);
         }
         match self.coding {
-            Coding::Identity => {}
+            ResponseCoding::Identity => {}
             // the entry is stored as if the response had not been compressed
-            Coding::Gzip => self.drop_bytewise_headers(),
+            ResponseCoding::Gzip => self.drop_bytewise_headers(),
             // a coding that was not requested is the same for all clients
-            Coding::Other if self.settings.requests_identity && !varies.is_negotiated() => {}
-            Coding::Other => return Err(Reason::Coding),
+            ResponseCoding::Other
+                if self.settings.requests_identity && !varies.varies_by_encoding() => {}
+            ResponseCoding::Other => return Err(Reason::Coding),
         }
-        let is_coded = self.coding == Coding::Other;
+        let is_coded = self.coding == ResponseCoding::Other;
         let is_json = media_type::is_json(content_type);
         match &mut self.target {
             FillTarget::Resource(resource) => {
@@ -62,16 +67,20 @@ impl Fill {
                 resource.status = head.status;
                 resource.undelimited =
                     !head.delimited && head.content_length.is_none() && head.status != 204;
-                resource.compresses = !is_coded && types.contains(content_type);
-                let is_negotiated = resource.ssz.and_then(TranscodeRequest::format).is_some();
+                resource.compresses = !is_coded && types.contains_type(content_type);
+                let is_negotiated = resource
+                    .ssz
+                    .and_then(TranscodeRequest::client_format)
+                    .is_some();
                 let is_another_success = matches!(head.status, 201..=203 | 205..=299);
-                if !response_directives::is_storable(head.status)
+                if !response_directives::is_storable_status(head.status)
                     || is_negotiated && is_another_success
                 {
                     return Err(Reason::Status);
                 }
-                let is_route = is_route(&resource.name);
-                if directives.lifetime.is_none() && resource.route == Route::Other && is_route {
+                let is_route = is_beacon_route(&resource.name);
+                if directives.lifetime.is_none() && resource.route == BeaconRoute::Other && is_route
+                {
                     return Err(Reason::Route);
                 }
                 let by_route = !is_coded && head.status == 200 && is_json;
@@ -84,8 +93,13 @@ impl Fill {
                         resource.root,
                         transcoder_for(negotiated, settings, head, content_type)?,
                     );
-                    resource.of =
-                        types_of(negotiated, settings, head, content_type, root.is_some());
+                    resource.of = possible_ssz_types(
+                        negotiated,
+                        settings,
+                        head,
+                        content_type,
+                        root.is_some(),
+                    );
                     resource.transcoder = transcoder.map(|transcoder| {
                         Box::new(transcoder.with_requested_root(*negotiated.gives, root))
                     });
@@ -98,7 +112,7 @@ impl Fill {
             FillTarget::Call(_) | FillTarget::Batch(_) if !is_json => return Err(Reason::Type),
             FillTarget::Call(_) | FillTarget::Batch(_) => {}
         }
-        match varies.names() {
+        match varies.into_header_names() {
             Some(names) if self.set_vary_headers(&names, request) => Ok(()),
             _ => Err(Reason::Vary),
         }
@@ -106,7 +120,7 @@ impl Fill {
 
     /// Returns the cache directives, vary headers and media type of a head, and records the
     /// headers that hits carry.
-    pub(in crate::exchange) fn read<'a, I>(
+    pub(in crate::exchange) fn read_response_head<'a, I>(
         &mut self,
         head: &ResponseHead<I>,
     ) -> Result<
@@ -126,27 +140,27 @@ impl Fill {
         let mut content_type: &[u8] = b"";
         for (name, value) in head.fields.clone() {
             let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
-            reader.read(name, value);
-            varies.read(name, value);
+            reader.read_header(name, value);
+            varies.read_response_header(name, value);
             if is("set-cookie") {
                 return Err(Reason::SetCookie);
             } else if is("cache-control") {
                 // an entry may be sent compressed, with other bytes
-                if members(value).any(|one| one.eq_ignore_ascii_case(b"no-transform")) {
+                if list_members(value).any(|one| one.eq_ignore_ascii_case(b"no-transform")) {
                     return Err(Reason::NoTransform);
                 }
             } else if is("content-type") {
                 content_type = value;
             } else if is("content-encoding") {
-                self.coding.read(value);
+                self.coding.add_response_coding_line(value);
             }
             if is_call && is_stored_with_call(name)
-                || !is_call && response_directives::is_stored_field(name)
+                || !is_call && response_directives::is_stored_header(name)
             {
                 self.record_header(name, value);
             }
         }
-        Ok((reader.directives(head.now), varies, content_type))
+        Ok((reader.evaluate_directives(head.now), varies, content_type))
     }
 
     /// Adapts the headers to an entry whose bytes are not those that the node sent.
@@ -156,7 +170,7 @@ impl Fill {
         });
         for (name, value) in &mut self.fields {
             if name.eq_ignore_ascii_case(b"etag") {
-                if let Some(weak) = weakened(value) {
+                if let Some(weak) = weaken_entity_tag(value) {
                     *value = weak;
                 }
             }
@@ -167,13 +181,13 @@ impl Fill {
     pub(in crate::exchange) fn set_vary_headers(
         &mut self,
         varies: &[String],
-        request: &Fields,
+        request: &RequestHeaderFields,
     ) -> bool {
         match self.shared.varying.record_vary_names(&self.scope, varies) {
             VaryUpdate::Covered => true,
             VaryUpdate::New(names) => {
-                self.scope.vary(request, Some(names));
-                let has_keys = self.target.rekey(&self.scope);
+                self.scope.set_vary_headers(request, Some(names));
+                let has_keys = self.target.recompute_keys(&self.scope);
                 self.move_flights(has_keys);
                 has_keys
             }
@@ -205,17 +219,17 @@ fn transcoder_for<'a, I>(
 where
     I: Iterator<Item = Header<'a>> + Clone,
 {
-    let Some(wanted) = negotiated.format() else {
+    let Some(wanted) = negotiated.client_format() else {
         return Ok(None);
     };
-    match Format::from_content_type(content_type) {
+    match BodyFormat::from_content_type(content_type) {
         Some(actual) if actual == wanted => Ok(None),
         Some(_) => {
             let (chain, max_size) = (&settings.chain, settings.max_ssz);
             let fields = head.fields.clone();
             Transcoder::new(*negotiated.gives, wanted, chain, max_size, fields)
                 .map(Some)
-                .map_err(|why| why.reason())
+                .map_err(|why| why.not_cached_reason())
         }
         None => Err(Reason::Type),
     }
@@ -223,7 +237,7 @@ where
 
 /// Returns the type of a response that is SSZ and is stored as SSZ; where its head does not
 /// name the type, the possible types, for a client that requests by a root.
-fn types_of<'a, I>(
+fn possible_ssz_types<'a, I>(
     negotiated: TranscodeRequest,
     settings: &FillSettings,
     head: &ResponseHead<I>,
@@ -233,20 +247,21 @@ fn types_of<'a, I>(
 where
     I: Iterator<Item = Header<'a>> + Clone,
 {
-    let is_stored = negotiated.format() != Some(Format::Json);
-    if !is_stored || Format::from_content_type(content_type) != Some(Format::Ssz) {
+    let is_stored = negotiated.client_format() != Some(BodyFormat::Json);
+    if !is_stored || BodyFormat::from_content_type(content_type) != Some(BodyFormat::Ssz) {
         return Vec::new();
     }
     let (chain, max_size) = (&settings.chain, settings.max_ssz);
     let fields = head.fields.clone();
-    let reader = Transcoder::new(*negotiated.gives, Format::Ssz, chain, max_size, fields);
+    let reader = Transcoder::new(*negotiated.gives, BodyFormat::Ssz, chain, max_size, fields);
     if let Some(named) = reader.ok().and_then(|reader| reader.type_by_head()) {
         return vec![named];
     }
     let mut names = head.fields.clone().map(|(name, _)| name);
-    let names_fork = names.any(|name| name.eq_ignore_ascii_case(VERSION.as_bytes()));
+    let names_fork =
+        names.any(|name| name.eq_ignore_ascii_case(CONSENSUS_VERSION_HEADER.as_bytes()));
     match by_root && !names_fork {
-        true => types(*negotiated.gives, chain.preset),
+        true => response_types_by_fork(*negotiated.gives, chain.preset),
         false => Vec::new(),
     }
 }

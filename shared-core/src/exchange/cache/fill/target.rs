@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use crate::beacon::Route;
-use crate::cache::freshness::{Lifetimes, Prospect};
+use crate::beacon::BeaconRoute;
+use crate::cache::freshness::{CallProspect, Lifetimes};
 use crate::cache::reason::Reason;
 use crate::cache::response_directives::CacheDirectives;
 use crate::cache::vary_key::VaryKey;
 use crate::cache::Key;
 use crate::exchange::cache::format_pair::format_pair_key;
 use crate::jsonrpc::request::Call;
-use crate::ssz::{check, EnvelopeFlags, Schema, TypeId};
-use crate::transcode::root::{self, Root};
-use crate::transcode::{Format, TranscodeRequest, Transcoded, Transcoder};
+use crate::ssz::{check_ssz, EnvelopeFlags, Schema, TypeId};
+use crate::transcode::requested_root::{self, HashTreeRoot};
+use crate::transcode::{BodyFormat, TranscodeRequest, TranscodedBody, Transcoder};
 
 /// A call whose response is to be stored.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(in crate::exchange) struct FillCall {
     pub(in crate::exchange) id: Vec<u8>,
     pub(in crate::exchange) method: Vec<u8>,
     pub(in crate::exchange) params: Option<Vec<u8>>,
-    pub(in crate::exchange) prospect: Prospect,
+    pub(in crate::exchange) prospect: CallProspect,
 }
 
 impl FillCall {
@@ -30,7 +30,7 @@ impl FillCall {
         call: &Call<'_>,
         id: &[u8],
         key: Key,
-        prospect: Prospect,
+        prospect: CallProspect,
     ) -> Self {
         Self {
             key,
@@ -53,7 +53,7 @@ pub(in crate::exchange) enum FillTarget {
 
 impl FillTarget {
     /// Returns the key, if there is only one.
-    pub(in crate::exchange) fn key(&self) -> Option<Key> {
+    pub(in crate::exchange) fn single_key(&self) -> Option<Key> {
         match self {
             FillTarget::Call(wanted) => Some(wanted.key),
             FillTarget::Resource(resource) => Some(resource.key),
@@ -62,7 +62,7 @@ impl FillTarget {
     }
 
     /// Computes the keys again after the vary headers have changed. Returns whether it succeeded.
-    pub(in crate::exchange) fn rekey(&mut self, scope: &VaryKey) -> bool {
+    pub(in crate::exchange) fn recompute_keys(&mut self, scope: &VaryKey) -> bool {
         let calls = match self {
             FillTarget::Resource(resource) => {
                 resource.key = format_pair_key(scope, &resource.name, resource.ssz);
@@ -71,9 +71,9 @@ impl FillTarget {
             FillTarget::Call(wanted) => std::slice::from_mut(wanted),
             FillTarget::Batch(wanted) => &mut wanted[..],
         };
-        let keys = scope.keys();
+        let keys = scope.key_builder();
         calls.iter_mut().all(|wanted| {
-            keys.key(&wanted.method, wanted.params.as_deref())
+            keys.build_key(&wanted.method, wanted.params.as_deref())
                 .map(|key| wanted.key = key.0)
                 .is_ok()
         })
@@ -86,7 +86,7 @@ pub(in crate::exchange) struct FillResource {
     pub(in crate::exchange) key: Key,
     /// Name, as it is hashed into the key.
     pub(in crate::exchange) name: Vec<u8>,
-    pub(in crate::exchange) route: Route,
+    pub(in crate::exchange) route: BeaconRoute,
     pub(in crate::exchange) valid: Arc<Lifetimes>,
     /// The response has no delimiter that distinguishes its end from a truncation (RFC 9112, 8):
     /// it is complete if it is JSON that closes.
@@ -102,7 +102,7 @@ pub(in crate::exchange) struct FillResource {
     /// requested a root, the possible types.
     pub(in crate::exchange) of: Vec<(&'static Schema, TypeId)>,
     /// Root that the value must have.
-    pub(in crate::exchange) root: Option<Root>,
+    pub(in crate::exchange) root: Option<HashTreeRoot>,
     /// Transcoder that converts the response to the other format.
     pub(in crate::exchange) transcoder: Option<Box<Transcoder>>,
     /// Flags of the converted value's envelope, and whether the value is empty. An entry of a
@@ -117,20 +117,21 @@ impl FillResource {
             return None;
         }
         let types = self.of.iter();
-        let mut valid = types.filter(|(schema, ty)| check(schema, *ty, ssz).is_ok());
+        let mut valid = types.filter(|(schema, ty)| check_ssz(schema, *ty, ssz).is_ok());
         let Some(first) = valid.next() else {
             return Some(Reason::SszInvalid);
         };
         let (root, negotiated) = self.root.as_ref().zip(self.ssz)?;
-        let is_it = |of: &(_, _)| root::has_root(*of, ssz, *negotiated.gives, root);
+        let is_it =
+            |of: &(_, _)| requested_root::has_hash_tree_root(*of, ssz, *negotiated.gives, root);
         (!is_it(first) && !valid.any(is_it)).then_some(Reason::SszRoot)
     }
 
     /// Whether the converted value has the root that the client requested.
-    pub(in crate::exchange) fn has_requested_root(&self, made: &mut Transcoded) -> bool {
+    pub(in crate::exchange) fn has_requested_root(&self, made: &mut TranscodedBody) -> bool {
         match (&self.root, self.ssz) {
-            (Some(root), Some(ssz)) if made.format == Format::Ssz => {
-                root::verify_root(made, *ssz.gives, root)
+            (Some(root), Some(ssz)) if made.format == BodyFormat::Ssz => {
+                requested_root::verify_converted_root(made, *ssz.gives, root)
             }
             _ => made.has_requested_root,
         }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::bytes::Bytes;
+use crate::bytes::SharedBytes;
 use crate::cache::entry::CacheEntry;
-use crate::jsonrpc::key::canonical;
+use crate::jsonrpc::key::canonical_json;
 
 /// The entry that was sent for a hit, and its comparison with the node's present response.
 #[derive(Debug)]
@@ -14,12 +14,12 @@ pub(in crate::exchange) struct HitVerification {
     /// The entry is purged if it is wrong.
     pub(in crate::exchange) purges: bool,
     /// Result of the comparison, once it is known.
-    pub(super) found: Option<ComparisonResult>,
+    pub(super) found: Option<HitComparison>,
 }
 
 /// The result of comparing a hit with the node's response.
 #[derive(Debug)]
-pub(super) enum ComparisonResult {
+pub(super) enum HitComparison {
     Same,
     /// Description of the difference.
     Different(String),
@@ -49,7 +49,7 @@ impl HitVerification {
 
     /// Records that the node has no such result now.
     pub(super) fn set_unanswered(&mut self) {
-        self.found = Some(ComparisonResult::Different(
+        self.found = Some(HitComparison::Different(
             "the node now has no result, or one of another block".to_owned(),
         ));
     }
@@ -57,36 +57,37 @@ impl HitVerification {
 
 /// Bytes that a comparison needs: both decoded bodies, and their canonical forms.
 pub(super) fn comparison_memory(one: &CacheEntry, other: &CacheEntry) -> usize {
-    let length = usize::try_from(one.length(b"") + other.length(b"")).unwrap_or(usize::MAX);
+    let length = usize::try_from(one.response_length(b"") + other.response_length(b""))
+        .unwrap_or(usize::MAX);
     length.saturating_mul(3)
 }
 
 /// Compares a response with the entry that was sent.
-pub(super) fn difference(sent: &CacheEntry, fetched: &CacheEntry) -> ComparisonResult {
-    let status = |entry: &CacheEntry| entry.meta().status;
+pub(super) fn compare_entries(sent: &CacheEntry, fetched: &CacheEntry) -> HitComparison {
+    let status = |entry: &CacheEntry| entry.response_metadata().status;
     if status(sent) != status(fetched) {
         let (sent, fetched) = (status(sent), status(fetched));
-        return ComparisonResult::Different(format!("status {sent}, now {fetched}"));
+        return HitComparison::Different(format!("status {sent}, now {fetched}"));
     }
     let (Some(sent), Some(fetched)) = (sent.decode_payload(), fetched.decode_payload()) else {
-        return ComparisonResult::Unanswered;
+        return HitComparison::Unanswered;
     };
     let is_same = match sent == fetched {
         true => Some(true),
-        false => is_one_value(&sent, &fetched),
+        false => are_equal_json_values(&sent, &fetched),
     };
     match is_same {
-        Some(true) => return ComparisonResult::Same,
+        Some(true) => return HitComparison::Same,
         Some(false) => {}
-        None => return ComparisonResult::Unanswered,
+        None => return HitComparison::Unanswered,
     }
     let at = sent.iter().zip(fetched.iter()).position(|(a, b)| a != b);
     let at = at.unwrap_or(sent.len().min(fetched.len()));
-    let shown = |text: &Bytes| {
+    let shown = |text: &SharedBytes| {
         let end = text.len().min(at + LOGGED_BYTES);
         text[at..end].escape_ascii().to_string()
     };
-    ComparisonResult::Different(format!(
+    HitComparison::Different(format!(
         "{} bytes with \"{}\" at byte {at}, now {} bytes with \"{}\"",
         sent.len(),
         shown(&sent),
@@ -97,10 +98,10 @@ pub(super) fn difference(sent: &CacheEntry, fetched: &CacheEntry) -> ComparisonR
 
 /// Whether two texts are equal as JSON values, in which members have no order: nodes of
 /// different clients may serve one route. `None` if memory is short.
-fn is_one_value(one: &[u8], other: &[u8]) -> Option<bool> {
+fn are_equal_json_values(one: &[u8], other: &[u8]) -> Option<bool> {
     if one.len().max(other.len()) > MAX_CANONICAL_BYTES {
         return Some(false);
     }
-    let (one, other) = (canonical(one)?, canonical(other)?);
+    let (one, other) = (canonical_json(one)?, canonical_json(other)?);
     Some(matches!((one, other), (Ok(one), Ok(other)) if one == other))
 }

@@ -10,7 +10,7 @@ fn state(head: u64, epoch: u64) -> Box<ChainState> {
          \"seen\":{head},\"final\":60,\"known\":true,\"wrong\":false,\"reorgs\":[],\"since\":{epoch}}}",
         "ab".repeat(16)
     );
-    match OwnerEvent::read(b"chain", data.as_bytes()) {
+    match OwnerEvent::parse_event(b"chain", data.as_bytes()) {
         Ok(Some(OwnerEvent::Chain { state, .. })) => state,
         other => panic!("{other:?}"),
     }
@@ -26,7 +26,7 @@ fn with_chain(number: u64, state: Option<Box<ChainState>>, answer: OwnerReply) -
 
 impl Host {
     fn mark(&self) -> Option<DispatchMark> {
-        self.calls().mark(&SPACE, self.now)
+        self.calls().dispatch_mark(&SPACE, self.now)
     }
 
     /// Passes a reply with that state and without an entry.
@@ -36,8 +36,9 @@ impl Host {
         let last = *self.made.last_key_value().unwrap().0;
         self.made.remove(&last);
         let answer = with_chain(number, state, reply(404));
-        self.calls().answered(&self.shared, last, answer, self.now);
-        self.shared.flights.claim(at(90));
+        self.calls()
+            .callout_answered(&self.shared, last, answer, self.now);
+        self.shared.flights.claim_wakeup(at(90));
         self.woken();
     }
 }
@@ -115,9 +116,11 @@ fn older_state_is_ignored_unless_another_owner_sends_it() {
         (tickets.next().unwrap(), tickets.next().unwrap())
     };
     let newer = with_chain(102, Some(state(9, 5_000)), reply(404));
-    host.calls().answered(&host.shared, second, newer, host.now);
+    host.calls()
+        .callout_answered(&host.shared, second, newer, host.now);
     let older = with_chain(101, Some(state(8, 5_000)), reply(404));
-    host.calls().answered(&host.shared, first, older, host.now);
+    host.calls()
+        .callout_answered(&host.shared, first, older, host.now);
     assert_eq!(host.mark().unwrap().head, Some(9));
     // its clock was set back
     host.receive_state(50, Some(state(3, 4_000)));
@@ -127,7 +130,7 @@ fn older_state_is_ignored_unless_another_owner_sends_it() {
     host.look_up([1; 32], 3, false);
     host.run();
     host.answer(reply(404));
-    assert!(host.mark().is_none() && host.calls().chains().all().is_empty());
+    assert!(host.mark().is_none() && host.calls().followed_chains().all_chains().is_empty());
 }
 
 #[test]
@@ -162,10 +165,15 @@ fn chain_states_are_kept_for_a_bounded_number_of_namespaces() {
             ..reply(200)
         };
         host.answer(answer);
-        calls.claim_all(at(1));
+        calls.claim_entries(at(1));
     }
-    assert_eq!(host.calls().chains().all().len(), 64);
-    let known = |n| host.calls().mark(&[n; 16], host.now).unwrap().is_known;
+    assert_eq!(host.calls().followed_chains().all_chains().len(), 64);
+    let known = |n| {
+        host.calls()
+            .dispatch_mark(&[n; 16], host.now)
+            .unwrap()
+            .is_known
+    };
     assert!(known(199) && !known(0));
 }
 

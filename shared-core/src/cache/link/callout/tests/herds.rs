@@ -23,7 +23,7 @@ fn lookup_is_shared_by_followers_that_joined_before_it_was_sent() {
     host.answer(new);
     let received = [1, 2, 3, 4].map(|waiter| host.received(waiter).unwrap());
     assert_eq!(received, ["old", "old", "new", "new"]);
-    assert_eq!(host.shared.flights.count(), 0);
+    assert_eq!(host.shared.flights.flight_count(), 0);
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn coalesced_lookup_is_sent_by_the_root_context() {
     let (ticket, _) = host.made.pop_first().unwrap();
     let answer = found(&entry("1"));
     host.calls()
-        .answered(&host.shared, ticket, answer, host.now);
+        .callout_answered(&host.shared, ticket, answer, host.now);
     // the lookup of the second one, and of another one, which leaves
     host.look_up([8; 32], 3, true);
     host.calls().release_lease([9; 32]);
@@ -44,7 +44,7 @@ fn coalesced_lookup_is_sent_by_the_root_context() {
     assert_eq!(third.len(), 1);
     host.end(&third);
     assert_eq!(host.run()[0], LOOK_UP);
-    assert_eq!(host.lead(3).map(|token| *token.key()), Some([8; 32]));
+    assert_eq!(host.lead(3).map(|token| *token.flight_key()), Some([8; 32]));
     host.answer(found(&entry("1")));
     assert_eq!(host.received(2), Some("1".into()));
     // without a present exchange the callout is made by the root context
@@ -63,7 +63,7 @@ fn late_follower_is_served_by_the_lookup_of_the_next_one() {
     let (ticket, _) = host.made.pop_first().unwrap();
     let answer = found(&entry("1"));
     host.calls()
-        .answered(&host.shared, ticket, answer, host.now);
+        .callout_answered(&host.shared, ticket, answer, host.now);
     host.look_up(KEY, 3, true);
     // the second one is not called any more
     assert!(host.run_own(2).is_empty());
@@ -73,7 +73,7 @@ fn late_follower_is_served_by_the_lookup_of_the_next_one() {
         [2, 3].map(|waiter| host.received(waiter)),
         [Some("1".into()), Some("1".into())]
     );
-    assert_eq!(host.shared.flights.count(), 0);
+    assert_eq!(host.shared.flights.flight_count(), 0);
 }
 
 #[test]
@@ -177,12 +177,12 @@ fn fetched_response_is_shared_if_the_owner_has_no_space_for_it() {
 fn batch_receives_the_reply_to_a_lookup_sent_after_it_joined() {
     let mut host = Host::new();
     host.want(1);
-    assert!(host.shared.flights.follow_all(vec![KEY], at(9)));
+    assert!(host.shared.flights.follow_flights(vec![KEY], at(9)));
     assert_eq!(host.answer(found(&entry("1"))), [LOOK_UP]);
     assert_eq!(host.woken(), [1]);
     host.answer(found(&entry("2")));
     assert_eq!(host.woken(), [9]);
-    let landed = host.shared.flights.claim_all(at(9));
+    let landed = host.shared.flights.claim_batch_responses(at(9));
     assert_eq!(text_of(&landed[0].1), "2");
 }
 
@@ -211,8 +211,8 @@ fn remaining_followers_are_served_after_others_have_left() {
     for waiter in 1..5 {
         host.want(waiter);
     }
-    host.shared.leave(&KEY, at(1));
-    host.shared.leave(&KEY, at(3));
+    host.shared.leave_flight(&KEY, at(1));
+    host.shared.leave_flight(&KEY, at(3));
     assert_eq!(host.answer(found(&entry("1"))), [LOOK_UP]);
     assert!(host.woken().is_empty());
     host.answer(found(&entry("2")));

@@ -15,10 +15,13 @@ fn found_entry_is_returned_to_the_waiting_request() {
         (vec![1], Some("1".into()))
     );
     assert_eq!(
-        (host.shared.flights.count(), host.calls().generation()),
+        (
+            host.shared.flights.flight_count(),
+            host.calls().purge_generation()
+        ),
         (0, 5)
     );
-    assert!(!host.calls().may_send(0) && host.calls().next_tick(host.now).is_some());
+    assert!(!host.calls().permits_sending(0) && host.calls().next_tick(host.now).is_some());
 }
 
 #[test]
@@ -31,7 +34,7 @@ fn missing_entry_is_fetched_under_a_lease_and_stored() {
     assert_eq!(host.field("sszip-generation"), Some("5"));
     assert_eq!(host.field("sszip-process"), Some("w-1"));
     assert!(host.answer(reply(201)).is_empty());
-    assert_eq!(host.shared.flights.count(), 0);
+    assert_eq!(host.shared.flights.flight_count(), 0);
 }
 
 #[test]
@@ -40,14 +43,14 @@ fn lease_is_returned_if_the_fetch_has_no_result() {
     host.want(1);
     host.answer(missing(true));
     let token = host.lead(1).unwrap();
-    host.shared.hand_over(token);
+    host.shared.hand_over_flight(token);
     assert_eq!(host.run(), [GIVE_BACK]);
     assert!(host.answer(reply(204)).is_empty());
     // also if it is unknown whether the lease was granted
     host.want(2);
     host.fail();
     let token = host.lead(2).unwrap();
-    host.shared.finish(token, FlightOutcome::NotShareable);
+    host.shared.end_flight(token, FlightOutcome::NotShareable);
     assert_eq!(host.run(), [GIVE_BACK]);
 }
 
@@ -90,14 +93,14 @@ fn long_poll_is_not_repeated_without_a_waiting_request() {
     let mut host = Host::new();
     host.want(1);
     host.answer(missing(false));
-    host.shared.leave(&KEY, at(1));
+    host.shared.leave_flight(&KEY, at(1));
     host.pass(1_000);
     assert!(host.answer(missing(false)).is_empty());
-    assert_eq!(host.shared.flights.count(), 0);
+    assert_eq!(host.shared.flights.flight_count(), 0);
     // the lease may also have been granted
     host.want(2);
     host.answer(missing(false));
-    host.shared.leave(&KEY, at(2));
+    host.shared.leave_flight(&KEY, at(2));
     host.pass(10);
     assert_eq!(host.answer(missing(true)), [GIVE_BACK]);
 }
@@ -116,9 +119,10 @@ fn reply_from_before_a_known_purge_is_not_used() {
         generation: Some(6),
         ..missing(true)
     };
-    host.calls().answered(&host.shared, first, newer, host.now);
     host.calls()
-        .answered(&host.shared, second, found(&entry("old")), host.now);
+        .callout_answered(&host.shared, first, newer, host.now);
+    host.calls()
+        .callout_answered(&host.shared, second, found(&entry("old")), host.now);
     assert_eq!(host.woken(), [1]);
     assert_eq!(host.run(), [LOOK_UP]);
     host.made.retain(|ticket, _| *ticket > second);
@@ -128,7 +132,7 @@ fn reply_from_before_a_known_purge_is_not_used() {
     };
     host.answer(now);
     assert_eq!(host.received(2), Some("new".into()));
-    assert_eq!(host.calls().generation(), 6);
+    assert_eq!(host.calls().purge_generation(), 6);
 }
 
 #[test]
@@ -137,7 +141,7 @@ fn lower_generation_of_another_owner_is_accepted() {
     host.want(1);
     host.answer(missing(true));
     let token = host.lead(1).unwrap();
-    host.shared.finish(token, FlightOutcome::NotShareable);
+    host.shared.end_flight(token, FlightOutcome::NotShareable);
     host.run();
     host.answer(reply(204));
     host.want(2);
@@ -147,7 +151,7 @@ fn lower_generation_of_another_owner_is_accepted() {
     };
     host.answer(older);
     assert_eq!(
-        (host.calls().generation(), host.received(2)),
+        (host.calls().purge_generation(), host.received(2)),
         (3, Some("1".into()))
     );
 }
@@ -158,17 +162,17 @@ fn batch_lookup_returns_the_found_entries() {
     let calls = Arc::clone(&host.calls);
     assert!(calls.lookup_all(vec![[1; 32], [2; 32]], &SPACE, at(9), host.now));
     assert_eq!(host.run(), ["POST /v1/lookups"]);
-    let one = Encoded::from_entry(&entry("1")).unwrap().to_vec();
+    let one = EncodedEntry::from_entry(&entry("1")).unwrap().to_vec();
     let length = (one.len() as u64).to_be_bytes();
     let body = [&[1; 32][..], &500u64.to_be_bytes(), &length, &one].concat();
     host.answer(OwnerReply { body, ..reply(200) });
     assert_eq!(host.woken(), [9]);
-    let found = calls.claim_all(at(9));
+    let found = calls.claim_entries(at(9));
     assert!(found.len() == 1 && found[0].0 == [1; 32]);
-    assert!(calls.claim_all(at(9)).is_empty());
+    assert!(calls.claim_entries(at(9)).is_empty());
     // a waiter that has left is not woken
     assert!(calls.lookup_all(vec![[1; 32]], &SPACE, at(8), host.now));
-    assert!(calls.claim_all(at(8)).is_empty());
+    assert!(calls.claim_entries(at(8)).is_empty());
     assert!(host.run().is_empty());
 }
 
@@ -176,9 +180,11 @@ fn batch_lookup_returns_the_found_entries() {
 fn purge_is_sent_and_its_reply_claimed() {
     let mut host = Host::new();
     let calls = Arc::clone(&host.calls);
-    let bad = calls.purge(b"all", None, at(1), host.now);
+    let bad = calls.purge_at_owner(b"all", None, at(1), host.now);
     assert_eq!(bad.unwrap().0, 400);
-    assert!(calls.purge(b"everything", None, at(1), host.now).is_none());
+    assert!(calls
+        .purge_at_owner(b"everything", None, at(1), host.now)
+        .is_none());
     assert_eq!(host.run(), ["POST /v1/purges"]);
     assert_eq!(host.made.first_key_value().unwrap().1.timeout, 10_000);
     let answer = OwnerReply {
@@ -188,10 +194,12 @@ fn purge_is_sent_and_its_reply_claimed() {
         ..OwnerReply::default()
     };
     host.answer(answer);
-    assert_eq!((host.woken(), calls.generation()), (vec![1], 9));
+    assert_eq!((host.woken(), calls.purge_generation()), (vec![1], 9));
     assert_eq!(calls.claim_admin_reply(at(1)), Some((200, b"{}".to_vec())));
     // it is unknown whether the purge is in effect
-    assert!(calls.purge(b"everything", None, at(2), host.now).is_none());
+    assert!(calls
+        .purge_at_owner(b"everything", None, at(2), host.now)
+        .is_none());
     host.run();
     host.fail();
     assert_eq!(
@@ -204,7 +212,9 @@ fn purge_is_sent_and_its_reply_claimed() {
 fn purge_that_was_not_sent_is_reported_as_failed() {
     let mut host = Host::new();
     let calls = Arc::clone(&host.calls);
-    assert!(calls.purge(b"everything", None, at(1), host.now).is_none());
+    assert!(calls
+        .purge_at_owner(b"everything", None, at(1), host.now)
+        .is_none());
     host.run();
     let (ticket, _) = host.made.pop_first().unwrap();
     calls.callout_rejected(&host.shared, ticket, host.now);
@@ -222,7 +232,7 @@ fn greeting_sets_the_generation_before_the_first_lookup() {
     let lease = format!("DELETE /v1/leases/{}?process=w-1", "00".repeat(32));
     assert_eq!(host.run(), [lease]);
     assert!(host.answer(reply(204)).is_empty());
-    assert_eq!(host.calls().generation(), 5);
+    assert_eq!(host.calls().purge_generation(), 5);
     assert_eq!(host.want(1), [LOOK_UP]);
 }
 
@@ -234,6 +244,6 @@ fn follower_from_before_the_first_reply_may_receive_an_entry() {
     assert!(shared.is_valid_since(0) && !shared.is_valid_since(5));
     host.answer(found(&entry("1")));
     let shared = &host.shared;
-    assert_eq!((host.woken(), shared.generation()), (vec![1], 5));
+    assert_eq!((host.woken(), shared.purge_generation()), (vec![1], 5));
     assert!(shared.is_valid_since(0) && shared.is_valid_since(5) && !shared.is_valid_since(4));
 }

@@ -8,13 +8,13 @@ const SPACE: [u8; 16] = [1; 16];
 
 fn following() -> (Owner, Arc<Model>) {
     let (owner, model) = owner();
-    owner.follow(SPACE, HeightKind::Blocks, at(0));
+    owner.follow_chain(SPACE, HeightKind::Blocks, at(0));
     owner.apply_change(&SPACE, ChainChange::Head(100));
     (owner, model)
 }
 
 fn state(owner: &Owner) -> ChainState {
-    owner.chains.get(&SPACE).unwrap().state()
+    owner.chains.get(&SPACE).unwrap().last_known_state()
 }
 
 /// An entry that was requested from the node in this epoch.
@@ -22,18 +22,21 @@ fn entry_of_epoch(owner: &Owner, epoch: u64, class: Class, height: Option<u64>) 
     let about = StoreAttributes {
         epoch,
         height,
-        ..entry_of_class(class, 5, 0).attributes().clone()
+        ..entry_of_class(class, 5, 0).store_attributes().clone()
     };
     owner.prepare_entry(about, vec![9; 100], 60_000, at(0))
 }
 
 fn put(owner: &Owner, key: u8, class: Class, height: u64) -> Result<bool, PutRejection> {
     let entry = entry_of_epoch(owner, state(owner).epoch, class, Some(height));
-    owner.put(&[key; 32], &Arc::new(entry), None, at(0))
+    owner.put_entry(&[key; 32], &Arc::new(entry), None, at(0))
 }
 
 fn is_there(owner: &Owner, key: u8) -> bool {
-    matches!(owner.lookup(&[key; 32], at(0)), OwnerLookup::Found(_))
+    matches!(
+        owner.lookup_without_waiting(&[key; 32], at(0)),
+        OwnerLookup::Found(_)
+    )
 }
 
 #[test]
@@ -61,8 +64,8 @@ fn replaced_entries_are_not_found() {
     );
     // a replaced entry does not keep its key from being leased either
     assert!(matches!(
-        owner.lease(&[2; 32], &name("a"), 1_000, at(0)),
-        Ok(Lease::Granted)
+        owner.acquire_lease(&[2; 32], &name("a"), 1_000, at(0)),
+        Ok(LeaseDecision::Granted)
     ));
 }
 
@@ -75,7 +78,7 @@ fn fill_from_before_a_reorganisation_is_refused() {
     owner.apply_change(&SPACE, ChainChange::Head(101));
     let late = |class, height| {
         let entry = Arc::new(entry_of_epoch(&owner, before, class, height));
-        owner.put(&KEY, &entry, Some(&name("a")), at(0))
+        owner.put_entry(&KEY, &entry, Some(&name("a")), at(0))
     };
     assert_eq!(
         late(Class::Unfinalized, Some(99)),
@@ -90,7 +93,7 @@ fn fill_from_before_a_reorganisation_is_refused() {
     // from a process that has received no state yet
     let entry = Arc::new(entry_of_epoch(&owner, 0, Class::Unfinalized, Some(1)));
     assert_eq!(
-        owner.put(&KEY, &entry, None, at(0)),
+        owner.put_entry(&KEY, &entry, None, at(0)),
         Err(PutRejection::Replaced)
     );
 }
@@ -111,9 +114,9 @@ fn tip_entry_below_the_head_is_refused() {
 #[test]
 fn chain_changes_are_published_to_every_process() {
     let (owner, _model) = owner();
-    let early = owner.connect(&name("a"), at(0)).unwrap();
+    let early = owner.open_event_stream(&name("a"), at(0)).unwrap();
     assert!(received(&owner, early).is_empty());
-    owner.follow(SPACE, HeightKind::Slots, at(0));
+    owner.follow_chain(SPACE, HeightKind::Slots, at(0));
     let chain_event = |owner: &Owner| OwnerEvent::Chain {
         namespace: SPACE,
         state: Box::new(state(owner)),
@@ -125,7 +128,7 @@ fn chain_changes_are_published_to_every_process() {
     owner.apply_change(&SPACE, ChainChange::Head(100));
     owner.apply_change(&[2; 16], ChainChange::Head(100));
     assert!(received(&owner, early).is_empty());
-    let late = owner.connect(&name("b"), at(0)).unwrap();
+    let late = owner.open_event_stream(&name("b"), at(0)).unwrap();
     assert_eq!(received(&owner, late), [chain_event(&owner)]);
     put(&owner, 1, Class::Tip, 101).unwrap();
     for stream in [early, late] {
@@ -136,8 +139,8 @@ fn chain_changes_are_published_to_every_process() {
 
 #[test]
 fn unfinalized_entry_is_made_final_unless_it_was_replaced_or_purged() {
-    use crate::cache::entry::wire::{decode, Encoded};
-    use crate::cache::entry::{CacheEntry, EntryMeta, Envelope, Payload};
+    use crate::cache::entry::wire::{decode_entry, EncodedEntry};
+    use crate::cache::entry::{CacheEntry, EntryMeta, EntryPayload, EnvelopeBytes};
 
     let (owner, model) = following();
     let epoch = state(&owner).epoch;
@@ -146,30 +149,37 @@ fn unfinalized_entry_is_made_final_unless_it_was_replaced_or_purged() {
         follows: Some((SPACE, epoch)),
         ..EntryMeta::default()
     };
-    let entry = CacheEntry::new(Envelope::none(), Payload::Raw(b"{}".to_vec().into()), meta);
-    let body = Encoded::from_entry(&entry).unwrap().to_vec();
+    let entry = CacheEntry::new(
+        EnvelopeBytes::for_whole_body(),
+        EntryPayload::Raw(b"{}".to_vec().into()),
+        meta,
+    );
+    let body = EncodedEntry::from_entry(&entry).unwrap().to_vec();
     let about = entry_of_epoch(&owner, epoch, Class::Unfinalized, None)
-        .attributes()
+        .store_attributes()
         .clone();
     let put = || {
         let unfinalized = Arc::new(owner.prepare_entry(about.clone(), body.clone(), 2_000, at(0)));
-        owner.put(&KEY, &unfinalized, None, at(0)).unwrap();
+        owner.put_entry(&KEY, &unfinalized, None, at(0)).unwrap();
         unfinalized
     };
     let made = owner.make_final(&KEY, &put(), 42, 60_000, at(0)).unwrap();
     owner.apply_change(&SPACE, ChainChange::Reorg { from: 90 });
-    let hit = found(owner.lookup(&KEY, at(50_000)));
+    let hit = found(owner.lookup_without_waiting(&KEY, at(50_000)));
     assert!(Arc::ptr_eq(&hit.kept, &made) && hit.is_to_be_stored);
     assert_eq!(
-        (made.attributes().class, made.attributes().block),
+        (made.store_attributes().class, made.store_attributes().block),
         (Class::Immutable, Some(42))
     );
-    let read = decode(made.body(), 0, 0, 1).unwrap();
+    let read = decode_entry(made.encoded_bytes(), 0, 0, 1).unwrap();
     assert_eq!(
-        (read.meta().class, read.meta().block_number),
+        (
+            read.response_metadata().class,
+            read.response_metadata().block_number
+        ),
         (Class::Immutable, Some(42))
     );
-    assert_eq!(read.length(b""), 2);
+    assert_eq!(read.response_length(b""), 2);
     // a replaced or purged entry is not made final
     let old = Arc::new(entry_of_epoch(
         &owner,
@@ -178,7 +188,9 @@ fn unfinalized_entry_is_made_final_unless_it_was_replaced_or_purged() {
         None,
     ));
     assert!(owner.make_final(&KEY, &old, 42, 60_000, at(0)).is_none());
-    owner.purge(&PurgeScope::Everything, || at(0)).unwrap();
+    owner
+        .purge_entries(&PurgeScope::Everything, || at(0))
+        .unwrap();
     assert!(owner.make_final(&KEY, &made, 42, 60_000, at(0)).is_none());
     assert!(model.entries.lock().unwrap().is_empty());
 }
@@ -187,7 +199,9 @@ fn unfinalized_entry_is_made_final_unless_it_was_replaced_or_purged() {
 fn entries_of_a_wrong_chain_are_neither_found_nor_accepted() {
     let (owner, _model) = following();
     put(&owner, 1, Class::Immutable, 1).unwrap();
-    owner.store(&[2; 32], &immutable_entry(5), at(0)).unwrap();
+    owner
+        .write_to_store(&[2; 32], &immutable_entry(5), at(0))
+        .unwrap();
     owner.apply_change(&SPACE, ChainChange::Wrong(true));
     assert!(!is_there(&owner, 1));
     assert!(owner.lookup_store(&[2; 32], at(0)).is_none());
@@ -204,16 +218,22 @@ fn entries_of_a_wrong_chain_are_neither_found_nor_accepted() {
 fn stored_entries_are_not_found_until_the_chain_is_checked() {
     let (owner, model) = following();
     let entry = entry_of_epoch(&owner, 0, Class::Immutable, Some(50));
-    owner.store(&KEY, &entry, at(0)).unwrap();
+    owner.write_to_store(&KEY, &entry, at(0)).unwrap();
     owner.set_awaiting_identity(&SPACE, true);
     assert!(owner.lookup_store(&KEY, at(0)).is_none());
     *model.is_ready.lock().unwrap() = true;
-    assert!(matches!(owner.lookup(&KEY, at(0)), OwnerLookup::Missing));
+    assert!(matches!(
+        owner.lookup_without_waiting(&KEY, at(0)),
+        OwnerLookup::Missing
+    ));
     // an entry that was fetched since is found
     put(&owner, 3, Class::Immutable, 50).unwrap();
     assert!(is_there(&owner, 3));
     owner.set_awaiting_identity(&SPACE, false);
-    assert!(matches!(owner.lookup(&KEY, at(0)), OwnerLookup::Found(_)));
+    assert!(matches!(
+        owner.lookup_without_waiting(&KEY, at(0)),
+        OwnerLookup::Found(_)
+    ));
 }
 
 #[test]

@@ -5,8 +5,12 @@ use super::*;
 #[test]
 fn entries_are_not_removed_without_an_inactivity_period() {
     let (owner, model) = owner();
-    owner.put(&KEY, &immutable_entry(5), None, at(0)).unwrap();
-    owner.store(&KEY, &immutable_entry(5), at(0)).unwrap();
+    owner
+        .put_entry(&KEY, &immutable_entry(5), None, at(0))
+        .unwrap();
+    owner
+        .write_to_store(&KEY, &immutable_entry(5), at(0))
+        .unwrap();
     owner.expire_inactive(at(50_000));
     assert!(owner.memory.get_uncounted(&KEY, at(50_000)).is_some());
     assert!(model.may_have(&KEY));
@@ -18,16 +22,18 @@ fn requested_entries_are_stored_again_and_inactive_ones_removed() {
     let (owner, model) = owner();
     let owner = owner.with_inactivity_period(Some(4_000));
     for key in [KEY, other] {
-        owner.put(&key, &immutable_entry(5), None, at(0)).unwrap();
-        let found = found(owner.lookup(&key, at(0)));
-        owner.store(&key, &found.kept, at(0)).unwrap();
+        owner
+            .put_entry(&key, &immutable_entry(5), None, at(0))
+            .unwrap();
+        let found = found(owner.lookup_without_waiting(&key, at(0)));
+        owner.write_to_store(&key, &found.kept, at(0)).unwrap();
     }
     // not at every hit: once a quarter
     let mut writes = 0;
     for now in (100..10_000).step_by(100) {
-        let found = found(owner.lookup(&KEY, at(now)));
+        let found = found(owner.lookup_without_waiting(&KEY, at(now)));
         if found.is_to_be_stored {
-            owner.store(&KEY, &found.kept, at(now)).unwrap();
+            owner.write_to_store(&KEY, &found.kept, at(now)).unwrap();
             writes += 1;
         }
         owner.expire_inactive(at(now));

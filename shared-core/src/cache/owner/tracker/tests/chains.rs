@@ -13,7 +13,7 @@ fn growing_chain_is_reported_as_heads_without_a_reorganisation() {
     script.node.finalize(640);
     assert_eq!(script.poll(), "final 640");
     assert_eq!(script.log_lines, ["follows the chain: head 100, final 90"]);
-    assert_eq!(script.tracker.reorgs(), 0);
+    assert_eq!(script.tracker.reorg_count(), 0);
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn reorganisation_is_reported_from_the_lowest_replaced_block() {
             format!("reorg {from}, head {head}"),
             "{depth} {length}"
         );
-        assert_eq!(script.tracker.reorgs(), 1);
+        assert_eq!(script.tracker.reorg_count(), 1);
         assert_eq!(script.poll(), "");
     }
 }
@@ -86,7 +86,7 @@ fn node_that_lags_for_one_poll_loses_finality_until_it_is_back() {
     }
     // a single lower head is not logged
     assert_eq!(script.log_lines.len(), 1);
-    assert_eq!(script.tracker.reorgs(), 0);
+    assert_eq!(script.tracker.reorg_count(), 0);
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn other_branch_after_a_lag_is_a_reorganisation() {
     script.poll();
     script.node.extend(1, 1);
     assert_eq!(script.poll(), "reorg 103, head 103, final 90");
-    assert_eq!(script.tracker.reorgs(), 1);
+    assert_eq!(script.tracker.reorg_count(), 1);
 }
 
 #[test]
@@ -110,9 +110,9 @@ fn lower_head_that_lasts_is_accepted_as_the_head() {
     script.node.cut(102);
     assert_eq!(script.poll(), "final none, reorg 103");
     assert_eq!(script.poll(), "");
-    assert_eq!(script.tracker.state(), State::Lagging);
+    assert_eq!(script.tracker.tracker_state(), State::Lagging);
     assert_eq!(script.poll(), "head 102, final 90");
-    assert_eq!(script.tracker.state(), State::Following);
+    assert_eq!(script.tracker.tracker_state(), State::Following);
     // other blocks follow
     script.node.extend(1, 1);
     assert_eq!(script.poll(), "head 103");
@@ -125,7 +125,7 @@ fn finality_is_lost_when_a_node_fails_for_more_than_five_seconds() {
         assert_eq!(script.fail(), "");
     }
     assert_eq!(script.fail(), "final none");
-    assert_eq!(script.tracker.state(), State::Unreachable);
+    assert_eq!(script.tracker.tracker_state(), State::Unreachable);
     assert_eq!(script.fail(), "");
     assert_eq!(script.log_lines.len(), 2);
     assert!(script.log_lines[1].contains("connection refused"));
@@ -148,7 +148,7 @@ fn wrong_chain_is_reported_until_the_recorded_one_is_back_or_purged() {
     other.finalize(120);
     script.node = other;
     assert_eq!(script.poll(), "final none, wrong true");
-    assert_eq!(script.tracker.state(), State::WrongChain);
+    assert_eq!(script.tracker.tracker_state(), State::WrongChain);
     for _ in 0..5 {
         script.node.extend(7, 1);
         assert_eq!(script.poll(), "");
@@ -160,7 +160,7 @@ fn wrong_chain_is_reported_until_the_recorded_one_is_back_or_purged() {
     // the purged namespace may have another chain
     script.node = other;
     script.poll();
-    script.tracker.reset(script.now);
+    script.tracker.reset_after_purge(script.now);
     script.record = ChainRecord::default();
     assert_eq!(script.drain(), "wrong false");
     assert_eq!(script.poll(), "reorg 0, head 154, final 120");
@@ -185,7 +185,7 @@ fn identity_is_queried_once_a_minute() {
         chain_id: Some(3),
         ..one
     };
-    assert!(one.matches(&other) && other.matches(&one));
+    assert!(one.matches_identity(&other) && other.matches_identity(&one));
     let text = other.to_string();
     assert!(text.starts_with("chain 3, genesis 0x0101"), "{text}");
 }
@@ -194,7 +194,7 @@ fn identity_is_queried_once_a_minute() {
 fn skipped_slots_are_no_reorganisation() {
     let mut node = Node::new(90);
     node.push(0, 95);
-    let mut script = Script::new(node, Finality::Tag);
+    let mut script = Script::new(node, FinalityRule::Tag);
     script.poll();
     for number in [97, 98, 102] {
         script.node.push(0, number);
@@ -251,7 +251,7 @@ fn lower_head_is_accepted_after_three_polls_and_two_seconds() {
         script.node.cut(100);
         let mut count = 1;
         script.poll_after(wait);
-        while script.tracker.head().unwrap().number > 100 {
+        while script.tracker.newest_known_block().unwrap().number > 100 {
             script.poll_after(wait);
             count += 1;
         }

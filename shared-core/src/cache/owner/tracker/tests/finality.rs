@@ -25,11 +25,11 @@ fn recorded_mark_is_checked_after_a_restart() {
     assert_eq!(record.mark.unwrap().number, 90);
     node.extend(0, 100);
     node.finalize(150);
-    let mut again = Script::with(node.clone(), Finality::Tag, record);
+    let mut again = Script::with(node.clone(), FinalityRule::Tag, record);
     assert_eq!(again.poll(), "reorg 0, head 200, final 150");
     node.branch_off(80, 1, 200);
     node.finalize(160);
-    let mut again = Script::with(node, Finality::Tag, record);
+    let mut again = Script::with(node, FinalityRule::Tag, record);
     assert_eq!(format!("final none, {}", again.poll()), broken(0, 280, 160));
 }
 
@@ -87,7 +87,7 @@ fn finality_is_unknown_when_the_node_syncs_fails_or_goes_back() {
         let good = script.node.clone();
         change(&mut script.node);
         assert_eq!(script.poll(), "final none");
-        assert_eq!(script.tracker.state(), state);
+        assert_eq!(script.tracker.tracker_state(), state);
         assert_eq!(script.poll(), "");
         script.node = good;
         assert_eq!(script.poll(), "final 90");
@@ -96,7 +96,7 @@ fn finality_is_unknown_when_the_node_syncs_fails_or_goes_back() {
 
 #[test]
 fn depth_rule_makes_blocks_of_that_depth_final() {
-    let mut script = Script::new(Node::new(101), Finality::Depth(12));
+    let mut script = Script::new(Node::new(101), FinalityRule::Depth(12));
     let moves = script.poll();
     assert!(moves.ends_with("final 88"));
     for head in 101..=130 {
@@ -112,7 +112,7 @@ fn depth_rule_makes_blocks_of_that_depth_final() {
     // a branch below the final block does
     script.node.branch_off(115, 2, 20);
     assert_eq!(script.poll(), broken(116, 135, 123));
-    let mut short = Script::new(Node::new(5), Finality::Depth(12));
+    let mut short = Script::new(Node::new(5), FinalityRule::Depth(12));
     assert_eq!(short.poll(), "reorg 0, head 4");
 }
 
@@ -140,14 +140,14 @@ fn recorded_block_that_stays_absent_is_broken() {
     let script = Script::followed();
     let (mut node, record) = (script.node.clone(), script.record);
     node.extend(0, 100);
-    let mut again = Script::with(node, Finality::Tag, record);
+    let mut again = Script::with(node, FinalityRule::Tag, record);
     again.overrides = vec![(NodeQuery::ByNumber(90), NodeResult::Block(None))];
     assert_eq!(again.poll(), "reorg 0, head 200");
     assert_eq!(again.poll(), "");
     assert_eq!(again.poll(), "");
     assert!(again.poll().starts_with("broken 0, reorg 0"));
     // a block that cannot be fetched was not replaced
-    let mut again = Script::with(again.node, Finality::Tag, record);
+    let mut again = Script::with(again.node, FinalityRule::Tag, record);
     let error = NodeResult::Failed("pruned".into());
     again.overrides = vec![(NodeQuery::ByNumber(90), error)];
     for round in 0..10 {

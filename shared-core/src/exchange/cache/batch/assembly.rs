@@ -1,0 +1,213 @@
+//! Assembly of the response to a split batch.
+//!
+//! Each call gets its stored response or the node's, as the node wrote it, in the request's
+//! order. Where the node's response can't be used, each forwarded call gets an error of its
+//! own: the stored responses are sent in any case.
+
+use crate::cache::entry::batch::BatchElement;
+use crate::cache::entry::CacheEntry;
+use crate::exchange::cache::batch::pairing::{pair_responses, BatchPairing};
+use crate::exchange::cache::batch::split::{
+    BatchSource, OutOfMemory, SplitBatch, UnusableResponse,
+};
+use crate::exchange::machine::Exchange;
+use crate::gzip::splice::SlicedBody;
+use crate::jsonrpc::batch_elements::{
+    read_batch_elements, BatchElements, BatchShape, RawElement as Answer,
+};
+
+/// The response to a batch after its assembly: the node's response, or a merged body.
+#[derive(Debug)]
+pub(in crate::exchange::cache) enum BatchResponse {
+    /// The node's response, unchanged: the whole batch was forwarded.
+    Unchanged,
+    /// The merged body, and whether any part of it comes from the node.
+    Merged(SlicedBody, bool),
+}
+
+/// The node's response to the forwarded calls, by the way in which it can be merged.
+enum UpstreamBatch {
+    /// Responses to all or most of the calls.
+    Answers(BatchElements),
+    /// One error (the span of its value) for all calls that were forwarded.
+    ErrorForAll(std::ops::Range<usize>),
+    /// No part of the response can be sent.
+    Nothing(UnusableResponse),
+}
+
+impl Exchange {
+    /// Merges the node's responses with the stored ones.
+    ///
+    /// Any reason why stored responses must not be sent together with the node's has to be
+    /// detected here, between `read_part` and the loop over the places, where both are
+    /// complete.
+    pub(in crate::exchange::cache) fn assemble_batch_response(
+        &self,
+        mixed: &SplitBatch,
+    ) -> Result<BatchResponse, OutOfMemory> {
+        let text = &mixed.buffered.body[..];
+        let reading = read_upstream_batch(mixed)?;
+        let most = mixed.shortest_response_limit();
+        let is_short = most.is_none_or(|most| text.len() as u64 <= most);
+        let is_array = matches!(&reading, UpstreamBatch::Answers(them) if them.shape == BatchShape::Array && them.is_whole);
+        let is_usable = mixed.lost.is_none() && !mixed.is_cut;
+        if mixed.is_forwarded_whole() && is_usable && is_short && !is_array {
+            return Ok(BatchResponse::Unchanged);
+        }
+        let none = BatchElements::empty_array();
+        let answers = match &reading {
+            UpstreamBatch::Answers(answers) => answers,
+            _ => &none,
+        };
+        let pairing = pair_responses(&mixed.places, answers, text)?;
+        let unusable = unusable_response_error(mixed.node_status);
+        let parts = BatchSources {
+            mixed,
+            reading: &reading,
+            answers,
+            pairing: &pairing,
+            too_long: self
+                .route_config
+                .active_policy()
+                .map(|policy| &**policy.response_too_long_error()),
+            unusable: unusable.as_bytes(),
+        };
+        let mut elements: Vec<BatchElement<'_>> = Vec::new();
+        let count = mixed.places.len() + pairing.others.len();
+        elements.try_reserve(count).map_err(|_| OutOfMemory)?;
+        let places = mixed.places.iter().zip(&pairing.of_call);
+        elements.extend(places.filter_map(|(place, answer)| parts.merged_element(place, *answer)));
+        // responses without a matching call are not dropped by the proxy
+        let others = pairing
+            .others
+            .iter()
+            .map(|at| &text[answers.all[*at].span.clone()]);
+        let may_be_sent = |one: &&[u8]| most.is_none_or(|most| one.len() as u64 <= most);
+        elements.extend(others.filter(may_be_sent).map(BatchElement::RawJson));
+        let is_of_node = !matches!(reading, UpstreamBatch::Nothing(_));
+        let body = self
+            .assemble_batch_body(&elements, mixed.gzip)
+            .ok_or(OutOfMemory)?;
+        Ok(BatchResponse::Merged(body, is_of_node))
+    }
+}
+
+/// The stored responses and the node's, from which the elements of a merged batch are taken.
+struct BatchSources<'a> {
+    mixed: &'a SplitBatch,
+    reading: &'a UpstreamBatch,
+    answers: &'a BatchElements,
+    pairing: &'a BatchPairing,
+    too_long: Option<&'a CacheEntry>,
+    /// Error for a call whose response can't be used.
+    unusable: &'a [u8],
+}
+
+impl<'a> BatchSources<'a> {
+    /// Returns the response to a call; `None` if the node has left it out.
+    fn merged_element(
+        &self,
+        place: &'a BatchSource,
+        answer: Option<usize>,
+    ) -> Option<BatchElement<'a>> {
+        let (id, most) = match place {
+            BatchSource::Stored(entry, id) | BatchSource::Denied(entry, id) => {
+                return Some(BatchElement::Stored(entry, id));
+            }
+            BatchSource::Forwarded(id, most) => (&id[..], *most),
+        };
+        let text = &self.mixed.buffered.body[..];
+        let is_too_long = |length: usize| most.is_some_and(|most| length as u64 > most);
+        let too_long = || self.too_long.map(|entry| BatchElement::Stored(entry, id));
+        let built = |member, value: &'a [u8]| BatchElement::Assembled { id, member, value };
+        if let Some(answer) = answer.and_then(|at| self.answers.all.get(at)) {
+            if is_too_long(answer.span.len()) {
+                return too_long();
+            }
+            return Some(match self.result_without_id(answer) {
+                Some(result) => built("result", result),
+                None => BatchElement::RawJson(&text[answer.span.clone()]),
+            });
+        }
+        match self.reading {
+            UpstreamBatch::ErrorForAll(error) if is_too_long(error.len()) => too_long(),
+            UpstreamBatch::ErrorForAll(error) => Some(built("error", &text[error.clone()])),
+            UpstreamBatch::Nothing(UnusableResponse::Length) if most.is_some() => too_long(),
+            UpstreamBatch::Answers(them) if them.shape == BatchShape::Array && them.is_whole => {
+                // an overlong response that names no call may be the response to this one
+                let others = self.pairing.others.iter();
+                let mut lengths = others.map(|at| self.answers.all[*at].span.len());
+                lengths.any(is_too_long).then(too_long).flatten()
+            }
+            UpstreamBatch::Answers(_) | UpstreamBatch::Nothing(_) => {
+                Some(built("error", self.unusable))
+            }
+        }
+    }
+
+    /// Returns the result of the only call that was forwarded, if the node has responded with an
+    /// object without the id.
+    fn result_without_id(&self, answer: &Answer) -> Option<&'a [u8]> {
+        let text = &self.mixed.buffered.body[..];
+        let is_named = self.answers.shape == BatchShape::Array || has_call_id(answer, text);
+        let result = answer.result.clone().filter(|_| !is_named)?;
+        Some(&text[result])
+    }
+}
+
+/// Parses the node's response to the forwarded calls.
+fn read_upstream_batch(mixed: &SplitBatch) -> Result<UpstreamBatch, OutOfMemory> {
+    let text = &mixed.buffered.body[..];
+    if let Some(loss) = mixed.lost {
+        return Ok(UpstreamBatch::Nothing(loss));
+    }
+    if mixed.is_all_stored() && text.trim_ascii().is_empty() {
+        // the expected response, if only notifications were forwarded
+        return Ok(UpstreamBatch::Answers(BatchElements::empty_array()));
+    }
+    let elements = read_batch_elements(text).map_err(|_| OutOfMemory)?;
+    Ok(match elements.shape {
+        BatchShape::Array => UpstreamBatch::Answers(elements),
+        BatchShape::Object if elements.is_whole => read_single_object(elements, text),
+        BatchShape::Object | BatchShape::Other => {
+            UpstreamBatch::Nothing(UnusableResponse::Unreadable)
+        }
+    })
+}
+
+/// Reads an object in place of an array: the response to the one call that it names, or an
+/// error for the whole batch.
+fn read_single_object(elements: BatchElements, text: &[u8]) -> UpstreamBatch {
+    let Some(one) = elements.all.first() else {
+        return UpstreamBatch::Nothing(UnusableResponse::Unreadable);
+    };
+    let error = one
+        .error
+        .clone()
+        .filter(|error| text[error.clone()].starts_with(b"{"));
+    match error {
+        _ if has_call_id(one, text) => UpstreamBatch::Answers(elements),
+        Some(error) => UpstreamBatch::ErrorForAll(error),
+        None if one.result.is_some() => UpstreamBatch::Answers(elements),
+        None => UpstreamBatch::Nothing(UnusableResponse::Unreadable),
+    }
+}
+
+/// Whether a response has an id that names its call.
+fn has_call_id(answer: &Answer, text: &[u8]) -> bool {
+    let id = answer.id.as_ref();
+    id.is_some_and(|id| &text[id.clone()] != b"null")
+}
+
+const MISSING_RESPONSE_MESSAGE: &str =
+    r#"{"code":-32603,"message":"the node sent no valid response to this call"}"#;
+
+/// Formats the error of a call for which the node's response contains no usable response.
+fn unusable_response_error(status: u16) -> String {
+    match status {
+        0 | 200..=299 => MISSING_RESPONSE_MESSAGE.to_owned(),
+        status => {
+            format!(r#"{{"code":-32603,"message":"the node answered with status {status}"}}"#)
+        }
+    }
+}

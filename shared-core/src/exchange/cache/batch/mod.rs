@@ -1,0 +1,689 @@
+//! Lookup of a batch. If a part of it is stored, the node receives one batch of the missing
+//! calls, under the client's own ids, so that its responses are valid for the client
+//! unchanged.
+
+mod assembly;
+pub(in crate::exchange) mod merge;
+mod pairing;
+pub(in crate::exchange) mod split;
+
+use std::sync::Arc;
+
+use crate::bytes::try_copy;
+use crate::cache::class::Class;
+use crate::cache::entry::batch::{batch_gzip, batch_gzip_always, batch_identity, BatchElement};
+use crate::cache::entry::CacheEntry;
+use crate::cache::process::chain_identities::is_identity_method;
+use crate::cache::process::ProcessState;
+use crate::cache::reason::Reason;
+use crate::cache::status::CacheStatus;
+use crate::cache::vary_key::{truncated_blake3, VaryKey};
+use crate::cache::Key;
+use crate::config::{Policy, RouteConfig};
+use crate::exchange::cache::batch::split::{entry_coding_work, BatchSource, SplitBatch};
+use crate::exchange::cache::call_keys::{CallKey, CallReader};
+use crate::exchange::cache::fill::target::{FillCall, FillTarget};
+use crate::exchange::cache::fill::Fill;
+use crate::exchange::cache::lookup::request::LookupRequest;
+use crate::exchange::cache::lookup::result::{LookupResult, VerifiedCall};
+use crate::exchange::cache::waiting::{
+    BatchWaitResult, OwnerBatchReply, WaitTarget, WaitingRequest,
+};
+use crate::exchange::machine::message_head::{HeadEdit, Header};
+use crate::exchange::machine::Exchange;
+use crate::exchange::response::body::{PendingDecode, ResponseBody};
+use crate::exchange::response::pipeline::{BufferedBody, EntryReservation, EntryReservations};
+use crate::gzip::oneshot::off_loop_length;
+use crate::gzip::splice::SlicedBody;
+use crate::jsonrpc::ids::count_ids;
+use crate::jsonrpc::request::Call;
+use crate::metrics::BatchCallMetrics;
+use crate::request_coding::BodyCoding;
+
+const ACCEPT_ENCODING: &str = "Accept-Encoding";
+
+/// Bytes of a long entry in identity that are copied into the batch at most; a total below
+/// this is not reserved.
+const MAX_COPIED_BYTES: u64 = 64 << 10;
+
+impl Exchange {
+    /// Looks up the calls of a batch: responds with their entries, waits for other requests, or
+    /// forwards the missing calls.
+    pub(in crate::exchange) fn lookup_batch(
+        &mut self,
+        calls: Vec<Call<'_>>,
+        mut places: Vec<Option<CallKey>>,
+        judge: &CallReader<'_>,
+        lookup: &LookupRequest<'_>,
+        wakeup: BatchWaitResult,
+    ) -> LookupResult {
+        self.looked.batch_size = Some(calls.len());
+        let is_identity = |call: &Call<'_>| is_identity_method(call.method);
+        if calls.iter().any(is_identity) && self.has_unverified_selector(judge.call_vary_key()) {
+            // the node responds to these calls of this request
+            for (_, place) in calls
+                .iter()
+                .zip(&mut places)
+                .filter(|(it, _)| is_identity(it))
+            {
+                *place = None;
+            }
+        }
+        let mut batch = BatchLookup {
+            calls,
+            places,
+            denied: Vec::new(),
+            found: Vec::new(),
+        };
+        self.record_call_metrics(&batch);
+        let shared = Arc::clone(&self.route_config.process.shared);
+        if !shared.has_storage() {
+            return LookupResult::Miss;
+        }
+        if self.looked.allowed.is_some() {
+            batch.insert_denials(&self.looked.ruled);
+        }
+        batch.find_batch_entries(&shared, judge, lookup, &wakeup);
+        batch.discard_overlong(self.route_config.active_policy());
+        // the vary headers changed during the wait: the batch is coalesced under its own keys
+        let is_parted = wakeup.landed.is_some()
+            && wakeup.names.as_ref() != judge.call_vary_key().vary_header_names();
+        let may_wait = wakeup.landed.is_none() || is_parted && !self.looked.is_parted;
+        self.looked.is_parted |= is_parted;
+        if may_wait {
+            let awaited = match &wakeup.of_owner {
+                None => query_owner_for_batch(&shared, &batch, judge.call_vary_key(), lookup),
+                Some(_) => None,
+            };
+            let awaited = awaited.or_else(|| {
+                self.follow_missing_calls(&batch, judge.call_vary_key(), lookup, wakeup.of_owner)
+            });
+            if let (Some(awaited), Some(waiter)) = (awaited, lookup.waiter) {
+                return LookupResult::InFlight(WaitingRequest::new(&shared, waiter, awaited));
+            }
+        }
+        let Some((gzip, borrowed)) = self.reserve_batch(&batch.found, lookup) else {
+            // the node's responses are streamed, and the entries stay as they are
+            self.cache_status = CacheStatus::Miss;
+            self.cache_reason = Reason::Memory;
+            return LookupResult::Miss;
+        };
+        let proof = self.verify_one_call(&batch, judge, lookup);
+        let found = match self.respond_from_cache(&mut batch, gzip, borrowed, lookup) {
+            Ok(found) => found,
+            Err(borrowed) => {
+                batch.discard_head_dependent();
+                self.observe_call_blocks(&batch.calls, true, judge.call_vary_key());
+                self.forward_missing_calls(batch, judge, lookup, gzip, borrowed)
+            }
+        };
+        // a batch that is forwarded unsplit has no hits
+        if let (Some((fill, one)), false) = (proof, matches!(found, LookupResult::Miss)) {
+            self.looked.update = Some(fill);
+            self.looked.update_of_one = Some(one);
+        }
+        found
+    }
+
+    /// Prepares the hit verification of one stored call, if one is due: the node receives this
+    /// call alone.
+    fn verify_one_call(
+        &self,
+        batch: &BatchLookup<'_>,
+        judge: &CallReader<'_>,
+        lookup: &LookupRequest<'_>,
+    ) -> Option<(Box<Fill>, VerifiedCall)> {
+        let shared = &self.route_config.process.shared;
+        let verify = self.route_config.cache.verify;
+        // a host that can't forward a split batch can't forward a single call either
+        if !verify.is_enabled() || lookup.never_anew || lookup.whole {
+            return None;
+        }
+        let chosen = shared.verified.pick_due(batch.hit_count(), verify.rate)?;
+        let stored = (0..batch.calls.len()).filter(|call| batch.has_stored(*call));
+        let at = { stored }.nth(chosen)?;
+        let entry = batch.found.get(at)?.as_ref()?;
+        let (call, place) = (batch.calls.get(at)?, batch.places.get(at)?.as_ref()?);
+        // an entry that was fetched for another request just now does not verify the cache
+        let current = shared.hot_tier()?.get(&place.key, lookup.now);
+        current.filter(|other| Arc::ptr_eq(other, entry))?;
+        let one = VerifiedCall {
+            body: try_copy(lookup.body.get(call.span.clone())?)?,
+            method: call.method.to_vec(),
+            key: place.key,
+        };
+        let wanted = FillCall::new(call, call.id?, place.key, place.prospect);
+        let fill = self.new_verification_fill(
+            entry,
+            FillTarget::Call(wanted),
+            judge.call_vary_key(),
+            lookup,
+        );
+        Some((fill, one))
+    }
+
+    /// Records the methods of the batch's calls, and their hits, for the metrics.
+    fn record_call_metrics(&mut self, batch: &BatchLookup<'_>) {
+        let each = batch.calls.iter().enumerate();
+        let each = each.map(|(at, call)| BatchCallMetrics::new(call.method, batch.has_stored(at)));
+        self.looked.batch_calls.clear();
+        self.looked.batch_calls.extend(each);
+    }
+
+    /// Responds from the cache if the whole batch is stored; otherwise returns its memory.
+    fn respond_from_cache(
+        &mut self,
+        batch: &mut BatchLookup<'_>,
+        gzip: bool,
+        borrowed: EntryReservations,
+        lookup: &LookupRequest<'_>,
+    ) -> Result<LookupResult, EntryReservations> {
+        let most = off_loop_length(self.route_config.comp_level) as u64;
+        let is_stored = batch.is_fully_stored();
+        if is_stored {
+            let entries = batch.found.iter().flatten();
+            let work: u64 = entries
+                .map(|it| strict_check_length(it) + entry_coding_work(it, gzip))
+                .sum();
+            if work > most {
+                let hits = batch.hit_count();
+                self.record_call_metrics(batch);
+                let found = std::mem::take(&mut batch.found);
+                let answers = batch.calls.iter().zip(&batch.places).zip(found);
+                let answers = answers.filter_map(|((call, place), entry)| {
+                    let key = place.as_ref().map(|place| place.key);
+                    Some((key, entry?, call.id?.to_vec()))
+                });
+                self.looked.batch_hits = hits;
+                return Ok(LookupResult::HitToDecode(Box::new(PendingDecode::Batch {
+                    answers: answers.collect(),
+                    gzip,
+                    borrowed,
+                })));
+            }
+        }
+        let all_remain = batch.check_entries(&self.route_config, most);
+        let (Some(first), true) = (batch.stored_entries().next(), is_stored && all_remain) else {
+            return Err(borrowed);
+        };
+        let ids = batch.calls.iter().filter_map(|call| call.id);
+        let entries = batch.found.iter().flatten().zip(ids);
+        let mut elements: Vec<BatchElement<'_>> = Vec::with_capacity(batch.calls.len());
+        elements.extend(entries.map(|(entry, id)| BatchElement::Stored(entry, id)));
+        let Some(body) = self.assemble_batch_body(&elements, gzip) else {
+            return Err(borrowed);
+        };
+        self.looked.batch_hits = batch.hit_count();
+        self.record_call_metrics(batch);
+        Ok(LookupResult::Hit(self.respond_with_body(
+            first,
+            Some(body),
+            lookup,
+            borrowed,
+        )))
+    }
+
+    /// Forwards the missing calls to the node, or the whole batch.
+    fn forward_missing_calls(
+        &mut self,
+        batch: BatchLookup<'_>,
+        judge: &CallReader<'_>,
+        lookup: &LookupRequest<'_>,
+        gzip: bool,
+        borrowed: EntryReservations,
+    ) -> LookupResult {
+        if !batch.places.iter().any(Option::is_some) {
+            return LookupResult::Miss;
+        }
+        // a response is matched with its call by the id alone
+        let Some(ids) = count_ids(batch.calls.iter().filter_map(|call| call.id)) else {
+            return LookupResult::Miss;
+        };
+        let distinct = ids.len() == batch.calls.len();
+        if !lookup.bypass {
+            self.cache_status = CacheStatus::Miss;
+        }
+        // a batch with denied calls is split in any case
+        let is_split = batch.denied.contains(&true);
+        let may_be_split = !lookup.whole && (is_split || !self.may_receive_unknown_coding(lookup));
+        let part = (distinct && batch.have_equal_headers() && may_be_split)
+            .then(|| batch.split_missing_calls(lookup.body, self.route_config.active_policy()));
+        let hits = batch.hit_count();
+        let fetched = batch
+            .calls
+            .iter()
+            .zip(&batch.places)
+            .zip(&batch.found)
+            .filter(|(_, found)| part.is_none() || found.is_none())
+            .filter_map(|((call, place), _)| {
+                let id = call.id.filter(|id| ids.get(id) == Some(&1))?;
+                let place = place.as_ref()?;
+                Some(FillCall::new(call, id, place.key, place.prospect))
+            })
+            .collect();
+        if !self.request.cache.no_store {
+            let target = FillTarget::Batch(fetched);
+            let mut fill = self.new_fill(target, judge.call_vary_key().clone(), None, lookup);
+            let leads = self.route_config.cache.lock
+                && self.route_config.process.shared.may_follow_flights();
+            if leads && !lookup.bypass {
+                fill.lead_batch_flights();
+            }
+            self.storing.fill = Some(fill);
+        }
+        let Some((places, request)) = part else {
+            return LookupResult::Miss;
+        };
+        self.looked.batch_hits = hits;
+        self.looked.allowed = None;
+        self.record_call_metrics(&batch);
+        self.request_body = request;
+        self.request_identity_part();
+        LookupResult::PartialHit(Box::new(SplitBatch {
+            places,
+            gzip,
+            buffered: BufferedBody {
+                borrowed,
+                ..BufferedBody::default()
+            },
+            ..SplitBatch::default()
+        }))
+    }
+
+    /// Whether the node's response may have a coding that is not decoded here: it always has, or
+    /// the node receives the client's `Accept-Encoding`.
+    fn may_receive_unknown_coding(&self, lookup: &LookupRequest<'_>) -> bool {
+        let accept = self.request.accept_encoding;
+        self.route_config.upstream_codings.has_unknown_coding()
+            || lookup.forwards_codings && accept.allows_others()
+    }
+
+    /// Records that the node's response has a coding that was not requested and is not decoded
+    /// here.
+    pub(in crate::exchange) fn record_response_coding<'a>(
+        &self,
+        fields: impl Iterator<Item = Header<'a>>,
+    ) {
+        if !self.request.post || BodyCoding::from_response(fields) != BodyCoding::Other {
+            return;
+        }
+        let edits_accept_encoding = self.upstream_edits.iter().any(is_accept_encoding);
+        let is_forwarded = self.looked.forwards_codings || !edits_accept_encoding;
+        if !(is_forwarded && self.request.accept_encoding.allows_others()) {
+            self.route_config.upstream_codings.record_unknown_coding();
+        }
+    }
+
+    /// Requests identity from the node: an encoded response can't be merged.
+    pub(in crate::exchange) fn request_identity_part(&mut self) {
+        if !self.upstream_edits.iter().any(is_accept_encoding) {
+            self.upstream_edits
+                .push(HeadEdit::set_header(ACCEPT_ENCODING, b"identity"));
+        }
+    }
+
+    /// Follows the flights of all missing calls; `None` if other requests do not fetch all of them.
+    fn follow_missing_calls(
+        &self,
+        batch: &BatchLookup<'_>,
+        scope: &VaryKey,
+        lookup: &LookupRequest<'_>,
+        of_owner: Option<OwnerBatchReply>,
+    ) -> Option<WaitTarget> {
+        let waiter = lookup.waiter?;
+        if !self.route_config.cache.lock || lookup.bypass || self.request.cache.no_store {
+            return None;
+        }
+        let mut keys: Vec<Key> = Vec::new();
+        keys.try_reserve_exact(batch.places.len()).ok()?;
+        for place in batch.missing_call_keys() {
+            keys.push(place.as_ref()?.key);
+        }
+        let (_, since) = self.lookup_snapshot(scope, lookup.now);
+        let flights = &self.route_config.process.shared.flights;
+        let follows = !keys.is_empty() && flights.follow_flights(keys, waiter);
+        let names = scope.vary_header_names().cloned();
+        follows.then_some(WaitTarget::Flights(since, names, of_owner))
+    }
+
+    /// Reserves the memory for a batch of these entries. Returns whether the batch is to be gzip,
+    /// or `None` if there is not enough memory for either form.
+    fn reserve_batch(
+        &self,
+        found: &[Option<Arc<CacheEntry>>],
+        lookup: &LookupRequest<'_>,
+    ) -> Option<(bool, EntryReservations)> {
+        let first = self.client_prefers_gzip(lookup);
+        // the coding that the client also accepts
+        let second = (!first && self.client_accepts_gzip(lookup)).then_some(true);
+        let ways = [Some(first), second].into_iter().flatten();
+        ways.filter_map(|gzip| Some((gzip, self.reserve_decoded_entries(found, gzip)?)))
+            .next()
+    }
+
+    /// Reserves memory for the entries that are decoded or copied for a batch; `None` if there is
+    /// not enough.
+    fn reserve_decoded_entries(
+        &self,
+        found: &[Option<Arc<CacheEntry>>],
+        gzip: bool,
+    ) -> Option<EntryReservations> {
+        let mut borrowed = EntryReservations::default();
+        let mut copied: u64 = 0;
+        for entry in found.iter().flatten() {
+            // the bytes of compressed entries are shared
+            copied += match (gzip, entry.is_compressed()) {
+                (true, true) => 0,
+                (true, false) => entry.response_length(b""),
+                (false, _) if !self.reserve_decode(entry, &mut borrowed) => return None,
+                (false, _) => entry.response_length(b"").min(MAX_COPIED_BYTES),
+            };
+        }
+        if copied >= MAX_COPIED_BYTES {
+            let limit = usize::try_from(self.route_config.memory).unwrap_or(usize::MAX);
+            let copied = usize::try_from(copied).unwrap_or(usize::MAX);
+            let _memory = self
+                .route_config
+                .process
+                .budget
+                .reserve_bytes(copied, limit)?;
+            borrowed.push(EntryReservation::Assembled { _memory });
+        }
+        Some(borrowed)
+    }
+
+    /// Assembles a batch whose entries were set aside for a thread that serves no connections;
+    /// `None` if an entry is damaged or memory is short.
+    pub(in crate::exchange) fn decode_batch(
+        &mut self,
+        answers: &[(Option<Key>, Arc<CacheEntry>, Vec<u8>)],
+        gzip: bool,
+        lookup: &LookupRequest<'_>,
+        borrowed: EntryReservations,
+    ) -> Option<Box<ResponseBody>> {
+        let shared = Arc::clone(&self.route_config.process.shared);
+        let limit = usize::try_from(self.route_config.memory).unwrap_or(usize::MAX);
+        let mut stand = true;
+        for (key, entry, _) in answers {
+            let Err(reason) = entry.check_within(&self.route_config.process.budget, limit) else {
+                continue;
+            };
+            stand = false;
+            if let (Some(hot), Some(key)) = (shared.hot_tier(), key) {
+                if reason != Reason::Memory {
+                    hot.remove_if_same(key, entry);
+                }
+            }
+        }
+        if !stand {
+            return None;
+        }
+        let elements: Vec<BatchElement<'_>> = answers
+            .iter()
+            .map(|(_, entry, id)| BatchElement::Stored(entry, id))
+            .collect();
+        let body = self.assemble_batch_body(&elements, gzip)?;
+        // the error of a denied call has no key
+        let (_, first, _) = answers.iter().find(|(key, _, _)| key.is_some())?;
+        Some(self.respond_with_body(first, Some(body), lookup, borrowed))
+    }
+
+    /// Assembles the elements of a batch into one body, gzip or identity; `None` if that fails.
+    pub(in crate::exchange) fn assemble_batch_body(
+        &self,
+        elements: &[BatchElement<'_>],
+        gzip: bool,
+    ) -> Option<SlicedBody> {
+        if gzip {
+            match self.request.accept_encoding.refuses_identity() {
+                true => batch_gzip_always(elements, self.compression_gate()),
+                false => batch_gzip(elements, self.compression_gate()),
+            }
+        } else {
+            batch_identity(elements)
+        }
+    }
+}
+
+/// The calls of a batch, the keys of their responses, and the entries that were found.
+#[derive(Debug)]
+struct BatchLookup<'a> {
+    calls: Vec<Call<'a>>,
+    places: Vec<Option<CallKey>>,
+    /// Whether each call is denied, empty if none is; the entry of a denied call is its error.
+    denied: Vec<bool>,
+    found: Vec<Option<Arc<CacheEntry>>>,
+}
+
+impl BatchLookup<'_> {
+    /// Puts the errors of denied calls in place of entries, and removes denied notifications.
+    fn insert_denials(&mut self, ruled: &[Option<Arc<CacheEntry>>]) {
+        let calls = std::mem::take(&mut self.calls);
+        let places = std::mem::take(&mut self.places);
+        for ((call, place), denied) in calls.into_iter().zip(places).zip(ruled) {
+            let is_denied = denied.is_some();
+            if is_denied && call.id.is_none() {
+                continue;
+            }
+            self.found.push(denied.clone());
+            self.places.push(place.filter(|_| !is_denied));
+            self.calls.push(call);
+            self.denied.push(is_denied);
+        }
+    }
+
+    /// Whether the call is denied.
+    fn is_denied(&self, call: usize) -> bool {
+        self.denied.get(call) == Some(&true)
+    }
+
+    /// Iterates over the entries of the calls that are not denied.
+    fn stored_entries(&self) -> impl Iterator<Item = &Arc<CacheEntry>> {
+        let found = self.found.iter().enumerate();
+        found.filter_map(|(call, entry)| entry.as_ref().filter(|_| !self.is_denied(call)))
+    }
+
+    /// Whether the response to the call is stored.
+    fn has_stored(&self, call: usize) -> bool {
+        let found = self.found.get(call).is_some_and(Option::is_some);
+        found && !self.is_denied(call)
+    }
+
+    /// Number of calls with a stored response.
+    fn hit_count(&self) -> usize {
+        self.stored_entries().count()
+    }
+
+    /// Searches the hot tier, the responses that were just fetched, and the owner's entries.
+    pub(in crate::exchange) fn find_batch_entries(
+        &mut self,
+        shared: &ProcessState,
+        judge: &CallReader<'_>,
+        lookup: &LookupRequest<'_>,
+        wakeup: &BatchWaitResult,
+    ) {
+        let looks = !lookup.bypass && shared.may_send_from_memory(lookup.now);
+        let takes = !lookup.bypass && shared.may_share_response(lookup.now);
+        let owned = match &wakeup.of_owner {
+            Some(has) if has.generation == shared.purge_generation() => &has.entries[..],
+            _ => &[],
+        };
+        self.found.resize(self.calls.len(), None);
+        let find = |call: &Call<'_>, place: &Option<CallKey>| {
+            let place = place.as_ref()?;
+            let is_it = |(key, _): &&(Key, Arc<CacheEntry>)| *key == place.key;
+            let in_hand = || {
+                let landed = wakeup.landed.iter().flatten().find(is_it);
+                let owned = || owned.iter().find(is_it);
+                let owned = || owned().filter(|(_, entry)| entry.is_fresh(lookup.now));
+                Some(landed.or_else(owned)?.1.clone())
+            };
+            let hot = shared.hot_tier().filter(|_| looks);
+            let entry = hot.and_then(|hot| hot.get(&place.key, lookup.now));
+            let entry = entry.or_else(|| in_hand().filter(|_| takes))?;
+            judge.remember_call_key(call, place);
+            Some(entry)
+        };
+        let places = self.calls.iter().zip(&self.places);
+        for (found, (call, place)) in self.found.iter_mut().zip(places) {
+            if found.is_none() {
+                *found = find(call, place);
+            }
+        }
+    }
+
+    /// Discards entries that exceed the response limit of their method.
+    fn discard_overlong(&mut self, policy: Option<&Arc<Policy>>) {
+        let Some(policy) = policy else {
+            return;
+        };
+        for (at, call) in self.calls.iter().enumerate() {
+            let (false, Some(most)) = (self.is_denied(at), policy.max_response_length(call.method))
+            else {
+                continue;
+            };
+            let id = call.id.unwrap_or_default();
+            if let Some(found) = self.found.get_mut(at) {
+                found.take_if(|entry| entry.response_length(id) > most);
+            }
+        }
+    }
+
+    /// Discards entries that depend on the head if the node is queried for a call that may show
+    /// a newer head: all responses of a batch belong to one head.
+    fn discard_head_dependent(&mut self) {
+        let calls = self.calls.iter().zip(&self.places).zip(&self.found);
+        let mut fetched = calls.enumerate().filter(|(at, ((call, _), found))| {
+            found.is_none() && call.id.is_some() && !self.is_denied(*at)
+        });
+        let moves = |place: &Option<CallKey>| {
+            let prospect = place.as_ref().map(|place| place.prospect);
+            prospect.is_none_or(|prospect| prospect.depends_on_head())
+        };
+        if fetched.any(|(_, ((_, place), _))| moves(place)) {
+            for found in &mut self.found {
+                found.take_if(|entry| {
+                    matches!(entry.response_metadata().class, Class::Tip | Class::Nothing)
+                });
+            }
+        }
+    }
+
+    /// Iterates over the places of the calls without an entry.
+    fn missing_call_keys(&self) -> impl Iterator<Item = &Option<CallKey>> {
+        let places = self.places.iter().zip(&self.found);
+        places.filter_map(|(place, found)| found.is_none().then_some(place))
+    }
+
+    /// Whether there are entries and all have the same headers: they are sent under one head.
+    fn have_equal_headers(&self) -> bool {
+        let mut stored = self.stored_entries();
+        let first = stored.next();
+        first.is_some_and(|first| {
+            stored.all(|other| other.response_metadata().fields == first.response_metadata().fields)
+        })
+    }
+
+    /// Whether all calls have entries that can be sent together.
+    fn is_fully_stored(&self) -> bool {
+        self.found.iter().all(Option::is_some) && self.have_equal_headers()
+    }
+
+    /// Checks the unchecked entries, `most` bytes of them at most, the limit of a single
+    /// response, and discards those that are damaged or exceed it. Returns whether all entries
+    /// remain.
+    pub(in crate::exchange) fn check_entries(&mut self, config: &RouteConfig, most: u64) -> bool {
+        let hot = config.process.shared.hot_tier();
+        let budget = &config.process.budget;
+        let limit = usize::try_from(config.memory).unwrap_or(usize::MAX);
+        let mut all = 0;
+        let mut all_remain = true;
+        for (place, found) in self.places.iter().zip(&mut self.found) {
+            let (Some(place), Some(entry)) = (place, &found) else {
+                continue;
+            };
+            all += strict_check_length(entry);
+            if all > most && entry.is_unchecked() {
+                *found = None;
+                all_remain = false;
+                continue;
+            }
+            let Err(reason) = entry.check_within(budget, limit) else {
+                continue;
+            };
+            if let (Some(hot), true) = (hot, reason != Reason::Memory) {
+                hot.remove_if_same(&place.key, entry);
+            }
+            *found = None;
+            all_remain = false;
+        }
+        all_remain
+    }
+
+    /// Returns the sources of the response, and the batch of the missing calls, notifications
+    /// included.
+    fn split_missing_calls(
+        &self,
+        body: &[u8],
+        policy: Option<&Arc<Policy>>,
+    ) -> (Vec<BatchSource>, Vec<u8>) {
+        let mut places = Vec::with_capacity(self.calls.len());
+        let mut request = vec![b'['];
+        for (at, (call, found)) in self.calls.iter().zip(&self.found).enumerate() {
+            match (found, call.id) {
+                (Some(entry), Some(id)) => {
+                    let (entry, id) = (Arc::clone(entry), id.to_vec());
+                    places.push(match self.is_denied(at) {
+                        true => BatchSource::Denied(entry, id),
+                        false => BatchSource::Stored(entry, id),
+                    });
+                    continue;
+                }
+                (_, Some(id)) => {
+                    let most = Exchange::max_response_length(policy, call.method);
+                    places.push(BatchSource::Forwarded(id.to_vec(), most));
+                }
+                (_, None) => {}
+            }
+            if request.len() > 1 {
+                request.push(b',');
+            }
+            request.extend_from_slice(&body[call.span.clone()]);
+        }
+        request.push(b']');
+        (places, request)
+    }
+}
+
+/// Sends the owner the keys of all missing calls, and returns the wait for its reply; `None` if it
+/// is not queried.
+fn query_owner_for_batch(
+    shared: &ProcessState,
+    batch: &BatchLookup<'_>,
+    scope: &VaryKey,
+    lookup: &LookupRequest<'_>,
+) -> Option<WaitTarget> {
+    let (waiter, owner) = (lookup.waiter?, shared.owner_client()?);
+    let missing = || batch.missing_call_keys().flatten();
+    let mut keys: Vec<Key> = Vec::new();
+    keys.try_reserve_exact(missing().count()).ok()?;
+    keys.extend(missing().map(|place| place.key));
+    if lookup.bypass || keys.is_empty() {
+        return None;
+    }
+    let namespace = truncated_blake3(scope.namespace_encoding());
+    let is_sent = owner.lookup_all(keys, &namespace, waiter, lookup.now);
+    is_sent.then_some(WaitTarget::Stored)
+}
+
+fn is_accept_encoding(edit: &HeadEdit) -> bool {
+    edit.name == ACCEPT_ENCODING
+}
+
+/// Number of bytes that must be checked before the entry is sent.
+fn strict_check_length(entry: &CacheEntry) -> u64 {
+    match entry.is_unchecked() {
+        true => entry.response_length(b""),
+        false => 0,
+    }
+}

@@ -1,0 +1,222 @@
+//! A split batch: its stored and denied responses, and the missing calls that the node receives.
+
+use std::sync::Arc;
+
+use crate::bytes::try_extend;
+use crate::cache::entry::batch::{batch_identity, BatchElement};
+use crate::cache::entry::CacheEntry;
+use crate::config::RouteConfig;
+use crate::exchange::response::pipeline::{decompression_work, BufferedBody};
+use crate::gzip::inflate::InflateError;
+use crate::request_coding::{BodyCoding, SupportedCoding};
+
+/// A split batch: the node receives only its missing calls.
+#[derive(Debug, Default)]
+pub(in crate::exchange) struct SplitBatch {
+    /// The calls with an id, in the request's order.
+    pub(in crate::exchange) places: Vec<BatchSource>,
+    pub(in crate::exchange) gzip: bool,
+    /// Content coding of the node's response.
+    pub(in crate::exchange) coding: BodyCoding,
+    /// Whether the media type of the node's response is JSON.
+    pub(in crate::exchange) is_json: bool,
+    /// Status of the node's response.
+    pub(in crate::exchange) node_status: u16,
+    /// The buffered body of the node's response.
+    pub(in crate::exchange) buffered: BufferedBody,
+    /// Status that replaces the node's status for the client, because the node's contradicts the
+    /// merged body; 0: none.
+    pub(in crate::exchange) status: u16,
+    /// The node's response was dropped, or will not be read.
+    pub(in crate::exchange) lost: Option<UnusableResponse>,
+    /// The head of the node's response was not read.
+    pub(in crate::exchange) is_unjudged: bool,
+    /// The node's response is truncated: its last responses are missing.
+    pub(in crate::exchange) is_cut: bool,
+}
+
+/// The reason why no part of the node's response is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::exchange) enum UnusableResponse {
+    /// The response was too long to be buffered.
+    Length,
+    /// The response can't be decoded or read, or is incomplete.
+    Unreadable,
+}
+
+/// The source of the response to one call.
+#[derive(Debug)]
+pub(in crate::exchange) enum BatchSource {
+    /// A stored response, and the id under which it is sent.
+    Stored(Arc<CacheEntry>, Vec<u8>),
+    /// The error of a denied call, and the id under which it is sent.
+    Denied(Arc<CacheEntry>, Vec<u8>),
+    /// The id of a forwarded call, and its response limit in bytes.
+    Forwarded(Vec<u8>, Option<u64>),
+}
+
+impl SplitBatch {
+    /// Iterates over the stored responses and the errors of denied calls, with the ids under which
+    /// they are sent.
+    pub(in crate::exchange) fn local_responses(
+        &self,
+    ) -> impl Iterator<Item = (&Arc<CacheEntry>, &[u8])> {
+        self.places.iter().filter_map(|place| match place {
+            BatchSource::Stored(entry, id) | BatchSource::Denied(entry, id) => {
+                Some((entry, &id[..]))
+            }
+            BatchSource::Forwarded(..) => None,
+        })
+    }
+
+    /// Bytes of stored responses that have to be compressed or decompressed for the merge.
+    pub(in crate::exchange) fn coding_work(&self) -> u64 {
+        self.local_responses()
+            .map(|(entry, _)| entry_coding_work(entry, self.gzip))
+            .sum()
+    }
+
+    /// Whether no forwarded call has an id, so that the node has nothing to respond.
+    pub(in crate::exchange) fn is_all_stored(&self) -> bool {
+        let mut places = self.places.iter();
+        !places.any(|place| matches!(place, BatchSource::Forwarded(..)))
+    }
+
+    /// Whether the whole batch was forwarded: the node's response is the client's, unless it
+    /// exceeds the response limit.
+    pub(in crate::exchange) fn is_forwarded_whole(&self) -> bool {
+        self.local_responses().next().is_none()
+    }
+
+    /// The shortest response limit of the forwarded calls, in bytes; `None` if there is none.
+    pub(in crate::exchange) fn shortest_response_limit(&self) -> Option<u64> {
+        let places = self.places.iter();
+        places
+            .filter_map(|place| match place {
+                BatchSource::Forwarded(_, most) => *most,
+                _ => None,
+            })
+            .min()
+    }
+
+    /// Whether the node's response can be streamed behind the stored responses.
+    pub(in crate::exchange) fn can_stream_upstream(&self) -> bool {
+        let first = self
+            .buffered
+            .body
+            .iter()
+            .find(|byte| !byte.is_ascii_whitespace());
+        let is_array = first.is_none_or(|byte| *byte == b'[');
+        is_array
+            && self.coding == BodyCoding::None
+            && self.shortest_response_limit().is_none()
+            && !self.is_forwarded_whole()
+    }
+
+    /// Maximum number of bytes of the node's response that are buffered: where it can't be
+    /// streamed, the memory limit.
+    pub(in crate::exchange) fn max_buffered(&self, config: &RouteConfig) -> u64 {
+        match self.can_stream_upstream() {
+            true => config.max_oneshot,
+            false => config.memory.max(config.max_oneshot),
+        }
+    }
+
+    /// Decodes the node's response. A truncated response yields its complete beginning, and the
+    /// truncation is recorded.
+    pub(in crate::exchange) fn decode_upstream_body(
+        &mut self,
+        config: &RouteConfig,
+    ) -> Result<Vec<u8>, UnusableResponse> {
+        let coded = self
+            .coding
+            .supported_coding()
+            .ok_or(UnusableResponse::Unreadable)?;
+        let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        let (most, limit) = (size(self.max_buffered(config)), size(config.memory));
+        let buffered = &mut self.buffered;
+        let reservation = buffered
+            .reservation
+            .as_mut()
+            .ok_or(UnusableResponse::Unreadable)?;
+        let before = buffered.body.len();
+        let mut may_take =
+            |length: usize| reservation.grow_to(before.saturating_add(length), limit);
+        let body = match coded.decompress_body(&buffered.body, most, &mut may_take) {
+            Err(InflateError::Bad) => {
+                self.is_cut = true;
+                coded.decode_truncated(&buffered.body, most, may_take)
+            }
+            whole => whole,
+        };
+        body.map_err(|why| match why {
+            InflateError::Bad => UnusableResponse::Unreadable,
+            InflateError::TooLarge | InflateError::OutOfMemory => UnusableResponse::Length,
+        })
+    }
+
+    /// Bytes of the node's response that have to be decoded and read.
+    pub(in crate::exchange) fn decoding_work(&self, config: &RouteConfig) -> usize {
+        let body = &self.buffered.body;
+        match self.coding.supported_coding() {
+            Some(SupportedCoding::Gzip) => decompression_work(body, config),
+            // most bodies compress to a fifth of their length
+            Some(SupportedCoding::Zstd) => body.len().saturating_mul(5),
+            None => body.len(),
+        }
+    }
+
+    /// Discards the node's response, and releases its memory.
+    pub(in crate::exchange) fn discard_upstream_part(&mut self, loss: UnusableResponse) {
+        let buffered = &mut self.buffered;
+        *buffered = BufferedBody {
+            borrowed: std::mem::take(&mut buffered.borrowed),
+            recoded_edits: std::mem::take(&mut buffered.recoded_edits),
+            ..BufferedBody::default()
+        };
+        self.lost = Some(loss);
+    }
+
+    /// Returns the beginning of the node's array with the stored responses in front of its
+    /// elements; `None` if it is no array, or the whole batch was forwarded.
+    pub(in crate::exchange) fn array_prefix(&self) -> Result<Option<Vec<u8>>, OutOfMemory> {
+        let answer = &self.buffered.body[..];
+        let Some(start) = answer.iter().position(|byte| !byte.is_ascii_whitespace()) else {
+            return Ok(None);
+        };
+        if answer[start] != b'[' || self.is_forwarded_whole() {
+            return Ok(None);
+        }
+        let stored: Vec<BatchElement<'_>> = self
+            .local_responses()
+            .map(|(entry, id)| BatchElement::Stored(entry, id))
+            .collect();
+        let stored = batch_identity(&stored).and_then(|stored| stored.try_to_vec());
+        let mut opened = stored.ok_or(OutOfMemory)?;
+        // the closing bracket
+        opened.pop();
+        let rest = &answer[start + 1..];
+        let next = rest.iter().find(|byte| !byte.is_ascii_whitespace());
+        let comma: &[u8] = match next {
+            Some(byte) if *byte != b']' => b",",
+            _ => b"",
+        };
+        try_extend(&mut opened, comma).ok_or(OutOfMemory)?;
+        try_extend(&mut opened, rest).ok_or(OutOfMemory)?;
+        Ok(Some(opened))
+    }
+}
+
+/// The error of refused memory, when there is nothing else to send.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::exchange) struct OutOfMemory;
+
+/// Bytes of a stored response that have to be compressed or decompressed before it can be sent
+/// in a batch.
+pub(in crate::exchange) fn entry_coding_work(entry: &CacheEntry, gzip: bool) -> u64 {
+    match (gzip, entry.is_compressed()) {
+        (false, _) => entry.bytes_to_decode(),
+        (true, false) => entry.response_length(b""),
+        (true, true) => 0,
+    }
+}

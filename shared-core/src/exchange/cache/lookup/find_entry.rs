@@ -1,0 +1,359 @@
+//! Lookup of one response: in the hot tier, among in-flight fetches, at the owner.
+
+use std::sync::Arc;
+
+use crate::cache::entry::CacheEntry;
+use crate::cache::process::flights::{CoalescingRole, FlightOutcome, FollowerWakeup, Leadership};
+use crate::cache::process::hot::HotTier;
+use crate::cache::process::negative_cache::Uncacheable;
+use crate::cache::process::owner_client::OwnerClient;
+use crate::cache::process::wake::Waiter;
+use crate::cache::process::ProcessState;
+use crate::cache::reason::Reason;
+use crate::cache::resource::other_format_key;
+use crate::cache::status::CacheStatus;
+use crate::cache::vary_key::VaryKey;
+use crate::cache::{Key, Namespace};
+use crate::exchange::cache::fill::target::FillTarget;
+use crate::exchange::cache::format_pair::are_equal_in_value;
+use crate::exchange::cache::lookup::request::{LookupRequest, LookupTarget};
+use crate::exchange::cache::lookup::result::LookupResult;
+use crate::exchange::cache::waiting::{WaitTarget, WaitingRequest};
+use crate::exchange::machine::Exchange;
+use crate::gzip::oneshot::off_loop_length;
+
+impl Exchange {
+    /// Looks up one response in the hot tier, among in-flight fetches and at the owner. `target` is
+    /// called only if the response is to be fetched.
+    pub(in crate::exchange) fn find_entry(
+        &mut self,
+        sought: &LookupTarget<'_>,
+        scope: &VaryKey,
+        lookup: &LookupRequest<'_>,
+        waited: Option<Box<WaitingRequest>>,
+        target: impl FnOnce() -> FillTarget,
+    ) -> LookupResult {
+        let shared = Arc::clone(&self.route_config.process.shared);
+        if !shared.has_storage() {
+            return LookupResult::Miss;
+        }
+        let key = sought.key;
+        self.looked.key = Some(key);
+        if let Some(waited) = waited {
+            let other = waited
+                .awaited_response_key()
+                .filter(|(other, _)| *other != key);
+            if other.is_none() || self.looked.is_parted {
+                return self.resume_after_wait(*waited, sought, scope, lookup, target);
+            }
+            // the vary headers changed during the wait: the request is coalesced under its own key
+            self.looked.is_parted = true;
+            match waited.claim_wakeup() {
+                Some(FollowerWakeup::Response(_)) => {}
+                Some(FollowerWakeup::Lead(token)) => {
+                    shared.end_flight(token, FlightOutcome::NotShareable);
+                }
+                // the request was not woken: its wait has timed out
+                None => {
+                    self.cache_status = CacheStatus::Miss;
+                    return self
+                        .start_fetch(self.new_fill(target(), scope.clone(), None, lookup), lookup);
+                }
+            }
+        }
+        let trusted = shared.may_send_from_memory(lookup.now);
+        if lookup.bypass {
+            self.cache_reason = Reason::Bypass;
+        } else if let Some((entry, found)) = self.find_in_hot_tier(&shared, sought, lookup, trusted)
+        {
+            // a response to a range or HEAD is no complete one to compare with
+            if sought.is_whole && !matches!(found, LookupResult::Miss) {
+                self.start_hit_verification(&entry, scope, lookup, target);
+            }
+            return found;
+        }
+        if self.request.cache.no_store {
+            self.cache_reason = Reason::RequestNoStore;
+        }
+        if !sought.is_whole || self.request.cache.no_store {
+            // the response is not a complete one, or must not be stored
+            return LookupResult::Miss;
+        }
+        match self.join_flight_or_fetch(&shared, sought, scope, lookup, trusted) {
+            FetchDecision::Fetch(token) => {
+                let fill = self.new_fill(target(), scope.clone(), token, lookup);
+                self.start_fetch(fill, lookup)
+            }
+            FetchDecision::Respond(found) => found,
+        }
+    }
+
+    /// Looks up one response in the hot tier. Returns the entry and the result if it can be sent. A
+    /// stale entry is remembered, because it may be sent if the node fails.
+    fn find_in_hot_tier(
+        &mut self,
+        shared: &ProcessState,
+        sought: &LookupTarget<'_>,
+        lookup: &LookupRequest<'_>,
+        trusted: bool,
+    ) -> Option<(Arc<CacheEntry>, LookupResult)> {
+        let key = sought.key;
+        let hot = shared.hot_tier();
+        if let (Some(hot), None) = (hot, sought.id) {
+            self.remove_invalidated(hot, &key, lookup);
+        }
+        let entry = hot.and_then(|hot| hot.get(&key, lookup.now));
+        let entry = entry.filter(|entry| trusted && self.matches_other_format(&key, entry));
+        self.cache_status = CacheStatus::Miss;
+        if let Some(entry) = entry {
+            self.allow_stale_use(&entry);
+            if let Some(found) =
+                self.respond_from_entry(&key, Arc::clone(&entry), sought.id, lookup)
+            {
+                return Some((entry, found));
+            }
+        }
+        self.cache_status = CacheStatus::Miss;
+        if trusted && sought.is_whole {
+            self.find_stale_entry(sought, lookup);
+        }
+        None
+    }
+
+    /// Joins the flight of the key, as leader or follower, if requests for it are coalesced or an
+    /// owner is to be queried first.
+    fn join_flight_or_fetch(
+        &mut self,
+        shared: &Arc<ProcessState>,
+        sought: &LookupTarget<'_>,
+        scope: &VaryKey,
+        lookup: &LookupRequest<'_>,
+        trusted: bool,
+    ) -> FetchDecision {
+        let key = sought.key;
+        // a stale entry is sent meanwhile because another request fetches the new one
+        let unkept = shared.unkept.get(&key, lookup.now);
+        let may_share = sought.coalesces
+            && self.route_config.cache.lock
+            && unkept != Some(Uncacheable::RequesterOnly);
+        let may_share = may_share && shared.may_follow_flights();
+        let coalesces = may_share || self.may_send_stale(lookup);
+        let joins = coalesces || shared.owner_client().is_some_and(OwnerClient::is_up);
+        let (namespace, since) = self.lookup_snapshot(scope, lookup.now);
+        let Some(waiter) = lookup.waiter.filter(|_| joins && !lookup.bypass) else {
+            return FetchDecision::Fetch(None);
+        };
+        // an uncacheable response is not stored by other processes either
+        let in_vain = unkept.is_some();
+        let role = join_flight(
+            shared, key, waiter, &namespace, coalesces, in_vain, lookup.now,
+        );
+        match role {
+            FlightRole::Leads(Some(token)) if trusted => {
+                // another event loop may have stored it since the hot tier was searched
+                let Some(entry) = self.find_newly_stored_entry(&key, sought, lookup) else {
+                    return FetchDecision::Fetch(Some(token));
+                };
+                shared.end_flight(token, FlightOutcome::Answer(Arc::clone(&entry)));
+                FetchDecision::respond_or_fetch(
+                    self.respond_from_entry(&key, entry, sought.id, lookup),
+                )
+            }
+            FlightRole::Leads(token) => FetchDecision::Fetch(token),
+            FlightRole::Follows if self.may_send_stale(lookup) => {
+                shared.leave_flight(&key, waiter);
+                FetchDecision::respond_or_fetch(self.respond_stale(CacheStatus::Updating, lookup))
+            }
+            FlightRole::Follows | FlightRole::Bypasses => {
+                let awaited = WaitTarget::Answer(key, since);
+                let waiting = WaitingRequest::new(shared, waiter, awaited);
+                FetchDecision::Respond(LookupResult::InFlight(waiting))
+            }
+        }
+    }
+
+    /// Searches the hot tier for an entry that another request may have stored meanwhile.
+    fn find_newly_stored_entry(
+        &self,
+        key: &Key,
+        sought: &LookupTarget<'_>,
+        lookup: &LookupRequest<'_>,
+    ) -> Option<Arc<CacheEntry>> {
+        let entry = self
+            .route_config
+            .process
+            .shared
+            .hot_tier()?
+            .get(key, lookup.now)?;
+        self.allow_stale_use(&entry);
+        Some(entry).filter(|entry| sought.id.is_some() || !self.is_invalidated_since(entry, lookup))
+    }
+
+    /// Removes an invalidated entry, which must not be revalidated either: its tag may be the same.
+    fn remove_invalidated(&self, hot: &HotTier, key: &Key, lookup: &LookupRequest<'_>) {
+        if self.route_config.process.shared.changes.last_number() == 0 {
+            return;
+        }
+        let changed = hot
+            .get_fresh_or_stale(key)
+            .filter(|entry| self.is_invalidated_since(entry, lookup));
+        if let Some(entry) = changed {
+            hot.remove_if_same(key, &entry);
+        }
+    }
+
+    /// Allows an entry to be served stale later, if the route serves stale responses.
+    pub(in crate::exchange) fn allow_stale_use(&self, entry: &CacheEntry) {
+        if self.route_config.cache.use_stale.is_enabled() {
+            entry.allow_stale();
+        }
+    }
+
+    /// Whether an entry has the same value as the entry of its other format, if there is one. If
+    /// the values are different the node must be queried.
+    pub(in crate::exchange) fn matches_other_format(
+        &self,
+        key: &Key,
+        entry: &Arc<CacheEntry>,
+    ) -> bool {
+        if !entry.is_format_unchecked() {
+            return true;
+        }
+        let (Some(negotiated), Some(hot)) = (
+            self.request.ssz,
+            self.route_config.process.shared.hot_tier(),
+        ) else {
+            return true;
+        };
+        let is_equal = match hot.get_fresh_or_stale(&other_format_key(key)) {
+            None => true,
+            Some(other) => {
+                let most = off_loop_length(self.route_config.comp_level) as u64;
+                let is_long = entry.response_length(b"").max(other.response_length(b"")) > most;
+                let (chain, max_ssz) = (self.known_chain(), self.route_config.ssz.max_size);
+                let limit = usize::try_from(self.route_config.memory).unwrap_or(usize::MAX);
+                let mut memory = None;
+                let may_take = |bytes| {
+                    memory = self.route_config.process.budget.reserve_bytes(bytes, limit);
+                    memory.is_some()
+                };
+                !is_long && are_equal_in_value(negotiated, &chain, max_ssz, entry, &other, may_take)
+            }
+        };
+        match is_equal {
+            true => entry.mark_format_checked(),
+            false => hot.remove_if_same(key, entry),
+        }
+        is_equal
+    }
+
+    /// Completes a lookup after its wait, with the response that was awaited or as the leader. A
+    /// request waits once.
+    fn resume_after_wait(
+        &mut self,
+        waited: WaitingRequest,
+        sought: &LookupTarget<'_>,
+        scope: &VaryKey,
+        lookup: &LookupRequest<'_>,
+        target: impl FnOnce() -> FillTarget,
+    ) -> LookupResult {
+        self.cache_status = CacheStatus::Miss;
+        let shared = Arc::clone(&self.route_config.process.shared);
+        let Some((key, since)) = waited.awaited_response_key() else {
+            return LookupResult::Miss;
+        };
+        // the vary headers may have changed meanwhile
+        let parted = sought.key != key;
+        let token = match waited.claim_wakeup() {
+            // the request was not woken: its wait has timed out
+            None => {
+                if !parted {
+                    if let Some(found) = self.respond_stale(CacheStatus::Updating, lookup) {
+                        return found;
+                    }
+                }
+                None
+            }
+            Some(FollowerWakeup::Lead(token)) => Some(token),
+            Some(FollowerWakeup::Response(FlightOutcome::NotShareable)) => None,
+            Some(FollowerWakeup::Response(FlightOutcome::Answer(entry))) => {
+                self.allow_stale_use(&entry);
+                let found = Some(entry)
+                    .filter(|_| !parted && shared.may_share_response(lookup.now))
+                    .filter(|entry| since.accepts_entry(&shared, entry))
+                    .filter(|entry| {
+                        sought.id.is_some() || !self.is_invalidated_since(entry, lookup)
+                    })
+                    .filter(|entry| self.matches_other_format(&key, entry))
+                    .and_then(|entry| self.respond_from_entry(&key, entry, sought.id, lookup));
+                if let Some(found) = found {
+                    return found;
+                }
+                None
+            }
+        };
+        let mut fill = self.new_fill(target(), scope.clone(), token, lookup);
+        fill.rekeyed = parted;
+        self.start_fetch(fill, lookup)
+    }
+}
+
+/// The decision of a lookup that found no entry at once.
+enum FetchDecision {
+    /// The response is fetched, by the leader of a flight or without one.
+    Fetch(Option<Leadership>),
+    /// The lookup has another result: an entry, or a wait for the flight.
+    Respond(LookupResult),
+}
+
+impl FetchDecision {
+    fn respond_or_fetch(found: Option<LookupResult>) -> Self {
+        found.map_or(Self::Fetch(None), Self::Respond)
+    }
+}
+
+/// The role of a request in the flight of its key: it leads, follows, or waits for the owner.
+pub(in crate::exchange) enum FlightRole {
+    /// The request leads, or (`None`) is sent to the node without a flight.
+    Leads(Option<Leadership>),
+    /// The owner is queried: wait.
+    Bypasses,
+    /// Another request leads: wait.
+    Follows,
+}
+
+/// Joins the flight of a key as leader or follower. Where there is an owner the query to it
+/// leads first.
+fn join_flight(
+    shared: &ProcessState,
+    key: Key,
+    waiter: Waiter,
+    namespace: &Namespace,
+    coalesces: bool,
+    in_vain: bool,
+    now: u64,
+) -> FlightRole {
+    let token = match shared.flights.join_flight(key, waiter) {
+        Some(CoalescingRole::Follower) => return FlightRole::Follows,
+        Some(CoalescingRole::Leader(token)) => token,
+        // memory was refused
+        None => return FlightRole::Leads(None),
+    };
+    let token = match shared.owner_client() {
+        Some(owner) if shared.flights.follow_own_flight(&token, waiter).is_some() => {
+            match owner.lookup_at_owner(key, token, namespace, coalesces, in_vain, now) {
+                Ok(()) => return FlightRole::Bypasses,
+                Err(token) => {
+                    shared.flights.remove_follower(&key, waiter);
+                    token
+                }
+            }
+        }
+        _ => token,
+    };
+    if !coalesces {
+        shared.end_flight(token, FlightOutcome::NotShareable);
+        return FlightRole::Leads(None);
+    }
+    FlightRole::Leads(Some(token))
+}

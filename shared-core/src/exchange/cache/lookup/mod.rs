@@ -1,0 +1,313 @@
+//! Lookup of stored responses, before a request is forwarded to the node.
+
+mod compressed_body;
+mod find_entry;
+pub(in crate::exchange) mod request;
+mod resource;
+pub(in crate::exchange) mod result;
+
+use std::sync::Arc;
+
+use crate::cache::process::chain_identities::is_identity_method;
+use crate::cache::reason::Reason;
+use crate::cache::status::CacheStatus;
+use crate::exchange::cache::call_keys::{CallKey, CallReader};
+use crate::exchange::cache::fill::target::{FillCall, FillTarget};
+use crate::exchange::cache::lookup::request::{
+    BodyLength, LookupAction, LookupRequest, LookupTarget, RequiredBody,
+};
+use crate::exchange::cache::lookup::result::LookupResult;
+use crate::exchange::cache::waiting::WaitingRequest;
+use crate::exchange::machine::actions::Misuse;
+use crate::exchange::machine::message_head::RequestKind;
+use crate::exchange::machine::phase::Phase;
+use crate::exchange::machine::transitions::{ExchangeEvent, ExchangeState};
+use crate::exchange::machine::Exchange;
+use crate::jsonrpc::request::{required_memory, Call, JsonRpcRequest, ParseRefusal};
+use crate::memory;
+use crate::response_mode::ResponseMode;
+
+impl Exchange {
+    /// Returns the part of the request that a lookup needs, for a body of this length.
+    pub fn required_body(&mut self, length: BodyLength) -> RequiredBody {
+        if let Some(need) = self.body_required_by_policy(length) {
+            return need;
+        }
+        if self.requires_rewrite() {
+            if self.can_rewrite(length) {
+                return RequiredBody::WholeBody;
+            }
+            // the body will not be rewritten, though the request is looked up without it
+            self.request.submitted = None;
+        }
+        let need = self.cache_required_body(length);
+        let others = self.may_have_ssz_result(length) || self.may_be_witness_call(length);
+        if others || self.is_read_for_upstream(length) {
+            self.looked.is_for_others = need == RequiredBody::Nothing;
+            return RequiredBody::WholeBody;
+        }
+        need
+    }
+
+    /// Returns the part of the request that the cache needs for a lookup; see
+    /// [`Exchange::required_body`].
+    pub(in crate::exchange) fn cache_required_body(&mut self, length: BodyLength) -> RequiredBody {
+        let (request, cache) = (&self.request.cache, &self.route_config.cache);
+        let looks = matches!(
+            self.exchange_state(),
+            ExchangeState::AwaitingHead | ExchangeState::Waiting
+        );
+        if !looks || !self.route_config.process.shared.has_storage() {
+            return RequiredBody::Nothing;
+        }
+        let (fits, need) = match request.kind {
+            RequestKind::Change => return RequiredBody::LookUp,
+            RequestKind::None => return RequiredBody::Nothing,
+            _ if self.must_bypass() => return RequiredBody::Nothing,
+            RequestKind::Resource => (length == BodyLength::Known(0), RequiredBody::LookUp),
+            RequestKind::Call => {
+                let fits = match length {
+                    BodyLength::Known(length) => (1..=cache.max_request).contains(&length),
+                    BodyLength::Unknown => cache.max_request > 0,
+                };
+                (fits, RequiredBody::Body)
+            }
+        };
+        if !fits {
+            self.cache_reason = Reason::RequestLength;
+            return RequiredBody::Nothing;
+        }
+        need
+    }
+
+    /// Whether stored responses must not be sent to this client.
+    pub(super) fn must_bypass(&self) -> bool {
+        self.request.cache.credentials
+    }
+
+    /// Whether a body is too long to be looked up, now that its length is known.
+    pub(in crate::exchange) fn exceeds_lookup_limit(&self, body: &[u8]) -> bool {
+        self.is_call_request() && body.len() as u64 > self.route_config.cache.max_request
+    }
+
+    /// Whether the request's body determines the response.
+    pub(in crate::exchange) fn is_call_request(&self) -> bool {
+        self.request.cache.kind == RequestKind::Call
+    }
+
+    /// Searches the cache for responses to the request, and returns the action that follows.
+    ///
+    /// # Errors
+    /// [`Misuse`] unless a response head is awaited.
+    pub fn lookup_in_cache(&mut self, lookup: LookupRequest<'_>) -> Result<LookupAction, Misuse> {
+        let waited = self.take_wakeup();
+        let Phase::AwaitingHead = self.phase else {
+            return Err(self.misuse_error(ExchangeEvent::Miss));
+        };
+        self.cache_status = CacheStatus::Bypass;
+        let found = self.search_cache(&lookup, waited);
+        if matches!(found, LookupResult::Miss) && self.forward_allowed_calls()? {
+            return Ok(LookupAction::ForwardRewritten);
+        }
+        let (event, phase, look_up) = match found {
+            LookupResult::Miss if !self.request_body.is_empty() => (
+                ExchangeEvent::Miss,
+                Phase::AwaitingHead,
+                LookupAction::ForwardRewritten,
+            ),
+            LookupResult::Miss => (
+                ExchangeEvent::Miss,
+                Phase::AwaitingHead,
+                LookupAction::Forward,
+            ),
+            LookupResult::Hit(answer) => (
+                ExchangeEvent::Hit,
+                Phase::Ready(answer),
+                LookupAction::Respond,
+            ),
+            LookupResult::HitToDecode(decoding) => (
+                ExchangeEvent::HitToDecode,
+                Phase::Decoding(decoding),
+                LookupAction::RespondOffLoop,
+            ),
+            LookupResult::PartialHit(mixed) => (
+                ExchangeEvent::PartialHit,
+                Phase::AwaitingPart(mixed),
+                LookupAction::ForwardRewritten,
+            ),
+            LookupResult::InFlight(waits) => (
+                ExchangeEvent::Wait,
+                Phase::Waiting(waits),
+                LookupAction::Wait,
+            ),
+        };
+        self.apply_event(event, |_| phase)?;
+        Ok(look_up)
+    }
+
+    /// Searches the cache by the kind of the request, unless the cache can't be used for it.
+    pub(in crate::exchange) fn search_cache(
+        &mut self,
+        lookup: &LookupRequest<'_>,
+        waited: Option<Box<WaitingRequest>>,
+    ) -> LookupResult {
+        if self.request.cache.kind == RequestKind::Change {
+            self.cache_reason = self.request.cache.why;
+            self.record_invalidating_request(lookup);
+            return LookupResult::Miss;
+        }
+        if lookup.local {
+            self.cache_reason = Reason::Local;
+            return LookupResult::Miss;
+        }
+        if self.has_no_namespace(lookup) {
+            self.cache_reason = Reason::Namespace;
+            return LookupResult::Miss;
+        }
+        if self.is_cache_suspended(lookup) {
+            self.cache_reason = Reason::WrongChain;
+            return LookupResult::Miss;
+        }
+        if memory::is_memory_short() || !memory::can_allocate(required_memory(lookup.body.len())) {
+            self.cache_reason = Reason::Memory;
+            return LookupResult::Miss;
+        }
+        self.looked.at = lookup.now;
+        self.route_config
+            .process
+            .shared
+            .unkept
+            .advance_clock(lookup.now);
+        self.looked.may_code = lookup.coding_allowed;
+        self.looked.host_writes_vary = lookup.host_writes_vary;
+        self.looked.forwards_codings = lookup.forwards_codings;
+        if self.request.cache.kind == RequestKind::Resource {
+            let found = self.lookup_resource(lookup, waited);
+            self.observe_route_blocks(lookup, &found);
+            return found;
+        }
+        match self.request.coding.supported_coding().is_some() {
+            true => self.lookup_decompressed(lookup, waited),
+            false => self.lookup_calls(lookup, waited),
+        }
+    }
+
+    /// Looks up the call or the batch in the request's body.
+    pub(super) fn lookup_calls(
+        &mut self,
+        lookup: &LookupRequest<'_>,
+        waited: Option<Box<WaitingRequest>>,
+    ) -> LookupResult {
+        let (config, scope) = (Arc::clone(&self.route_config), self.vary_key(lookup));
+        let mut judge = CallReader::new(&config, &scope, lookup.body);
+        match judge.read_call_keys(config.cache.batch_max) {
+            Ok((JsonRpcRequest::Single(call), places)) => {
+                let place = places.into_iter().flatten().next();
+                let found = self.lookup_single_call(&call, place, &judge, lookup, waited);
+                if self.observes_response(&found) {
+                    self.observe_call_blocks(&[call], false, &scope);
+                }
+                found
+            }
+            Ok((JsonRpcRequest::Batch(calls), places)) => {
+                let wakeup = waited.map(|waited| waited.claim_batch_responses());
+                self.looked.record_methods(&calls);
+                self.lookup_batch(calls, places, &judge, lookup, wakeup.unwrap_or_default())
+            }
+            Err(refusal) => {
+                self.cache_reason = match refusal {
+                    ParseRefusal::LongBatch => Reason::BatchLength,
+                    _ => Reason::Malformed,
+                };
+                // the body is no JSON-RPC: a POST like any other
+                self.record_invalidating_request(lookup);
+                LookupResult::Miss
+            }
+        }
+    }
+
+    /// Looks up a single call; a notification, or a method that is not cached, is a miss.
+    fn lookup_single_call(
+        &mut self,
+        call: &Call<'_>,
+        place: Option<CallKey>,
+        judge: &CallReader<'_>,
+        lookup: &LookupRequest<'_>,
+        waited: Option<Box<WaitingRequest>>,
+    ) -> LookupResult {
+        self.looked.rpc_method = call.method.to_vec();
+        let (Some(id), Some(place)) = (call.id, place) else {
+            self.cache_reason = match call.id {
+                Some(_) => Reason::RpcMethod,
+                None => Reason::Notification,
+            };
+            return LookupResult::Miss;
+        };
+        self.looked.is_unverified =
+            is_identity_method(call.method) && self.has_unverified_selector(judge.call_vary_key());
+        let sought = LookupTarget {
+            key: place.key,
+            id: Some(id),
+            is_whole: true,
+            coalesces: true,
+        };
+        let found = self.find_entry(&sought, judge.call_vary_key(), lookup, waited, || {
+            FillTarget::Call(FillCall::new(call, id, place.key, place.prospect))
+        });
+        if let LookupResult::Hit(_) | LookupResult::HitToDecode(_) = found {
+            judge.remember_call_key(call, &place);
+        }
+        self.record_other_api_miss(&found);
+        found
+    }
+
+    /// Records that the response will not be stored because its namespace follows a node of the
+    /// other API.
+    pub(super) fn record_other_api_miss(&mut self, found: &LookupResult) {
+        let fill = self.storing.fill.as_ref();
+        let is_missing = matches!(found, LookupResult::Miss);
+        if is_missing && fill.is_some_and(|fill| fill.depends_on_other_api()) {
+            self.cache_reason = Reason::OtherApi;
+        }
+    }
+
+    /// Ends the wait, if there is one, and returns it, so that its result can be claimed.
+    pub(super) fn take_wakeup(&mut self) -> Option<Box<WaitingRequest>> {
+        let mut waits = None;
+        if let Phase::Waiting(_) = self.phase {
+            // the transition table has this move
+            let _ = self.apply_event(ExchangeEvent::Wake, |phase| {
+                if let Phase::Waiting(awaited) = phase {
+                    waits = Some(awaited);
+                }
+                Phase::AwaitingHead
+            });
+        }
+        waits
+    }
+
+    /// Ends the wait and discards its result.
+    pub(in crate::exchange) fn stop_waiting(&mut self) {
+        drop(self.take_wakeup());
+    }
+
+    /// Discards the results of a lookup that has failed, so that the request is forwarded as a
+    /// miss.
+    pub fn reset_lookup(&mut self) {
+        self.storing.fill = None;
+        self.looked.stand_in = None;
+        self.looked.update = None;
+        self.looked.update_of_one = None;
+        self.looked.batch_hits = 0;
+        self.looked.batch_calls.clear();
+        self.response_mode = ResponseMode::Off;
+        self.head_edits.clear();
+        self.cache_status = CacheStatus::None;
+        self.cache_reason = Reason::Memory;
+    }
+
+    /// Records the reason why the host did not look the request up.
+    pub fn set_bypass_reason(&mut self, reason: Reason) {
+        self.cache_reason = reason;
+    }
+}

@@ -1,0 +1,372 @@
+//! Lookup of GET and HEAD: storage by RFC 9111, by the routes of the Beacon API where the node
+//! sends no directives, and conditional requests (RFC 9110, section 13).
+
+use std::sync::Arc;
+
+use crate::beacon;
+use crate::beacon::BeaconRoute;
+use crate::cache::entry::CacheEntry;
+use crate::cache::reason::Reason;
+use crate::cache::resource::resource_key;
+use crate::cache::response_directives;
+use crate::cache::response_directives::CacheDirectives;
+use crate::cache::status::CacheStatus;
+use crate::cache::vary_key::VaryKey;
+use crate::exchange::cache::fill::target::{FillResource, FillTarget};
+use crate::exchange::cache::format_pair::format_pair_key;
+use crate::exchange::cache::lookup::request::{LookupRequest, LookupTarget};
+use crate::exchange::cache::lookup::result::LookupResult;
+use crate::exchange::cache::waiting::WaitingRequest;
+use crate::exchange::machine::message_head::{HeadEdit, Header, RequestKind, ResponseHead};
+use crate::exchange::machine::phase::Phase;
+use crate::exchange::machine::Exchange;
+use crate::exchange::response::body::ResponseBody;
+use crate::gzip::splice::SlicedBody;
+use crate::negotiate::list_header::list_members;
+use crate::negotiate::media_type::is_event_stream;
+use crate::transcode::{requested_root, TranscodeRequest};
+
+impl Exchange {
+    /// Looks up the stored response to a GET or HEAD, and makes a request for a stale one
+    /// conditional.
+    pub(in crate::exchange) fn lookup_resource(
+        &mut self,
+        lookup: &LookupRequest<'_>,
+        waited: Option<Box<WaitingRequest>>,
+    ) -> LookupResult {
+        let request = &self.request.cache;
+        let has = |name| request.fields.header_values(name).next().is_some();
+        if has("if-match") || has("if-unmodified-since") {
+            // RFC 9111, 4.3.2: these conditions are evaluated by the origin server alone
+            self.cache_reason = Reason::Condition;
+            return LookupResult::Miss;
+        }
+        // If-Range without Range has no meaning, but not every server knows that
+        let partial = has("range") || has("if-range");
+        let route = BeaconRoute::from_target(&request.target);
+        let known = route != BeaconRoute::Other;
+        let ssz = self.request.ssz;
+        // the negotiated format is a part of the key
+        let accept = || {
+            let has_format = ssz.and_then(TranscodeRequest::client_format).is_some();
+            request
+                .fields
+                .header_values("accept")
+                .filter(move |_| !has_format)
+        };
+        let name = resource_name(&request.target, accept);
+        let mut scope = self.vary_key(lookup);
+        if !beacon::is_beacon_target(&request.target) {
+            // the GETs of a host do not all vary on the same headers
+            scope = self.resource_vary_key(lookup, Some(&name));
+        }
+        let sought = LookupTarget {
+            key: format_pair_key(&scope, &name, ssz),
+            id: None,
+            is_whole: !self.request.head && !partial,
+            coalesces: known || self.may_coalesce_unknown_route(&scope, &name),
+        };
+        let valid = Arc::clone(&self.route_config.cache.valid);
+        let root = ssz.and_then(|ssz| requested_root::requested_root(*ssz.gives, &request.target));
+        let found = self.find_entry(&sought, &scope, lookup, waited, || {
+            FillTarget::Resource(FillResource {
+                key: sought.key,
+                name,
+                route,
+                valid,
+                undelimited: false,
+                directives: CacheDirectives::default(),
+                status: 0,
+                compresses: false,
+                ssz,
+                of: Vec::new(),
+                root,
+                transcoder: None,
+                transcoded: None,
+            })
+        });
+        if let LookupResult::Miss = found {
+            self.record_other_api_miss(&found);
+            if partial {
+                self.cache_reason = Reason::Range;
+            }
+            self.make_conditional(known);
+        }
+        found
+    }
+
+    /// Whether the request may wait for another request's response, where only the response shows
+    /// whether it may be stored: not for an event stream, nor for a 304 to the other client's own
+    /// condition. Uncacheable responses are recorded in the negative cache, so that the next
+    /// requests do not wait for them.
+    fn may_coalesce_unknown_route(&self, scope: &VaryKey, name: &[u8]) -> bool {
+        let request = &self.request.cache;
+        let has = |name| request.fields.header_values(name).next().is_some();
+        if beacon::is_beacon_target(&request.target)
+            || request.fields.header_values("accept").any(is_event_stream)
+        {
+            return false;
+        }
+        let revalidates = || {
+            let hot = self.route_config.process.shared.hot_tier();
+            hot.and_then(|hot| hot.get_fresh_or_stale(&resource_key(scope, name)))
+                .is_some_and(|entry| entry.response_metadata().revalidates)
+        };
+        !has("if-none-match") && !has("if-modified-since") || revalidates()
+    }
+
+    /// Sets the conditions of the entry on the upstream request, and removes the client's
+    /// conditions.
+    pub(in crate::exchange) fn make_conditional(&mut self, known: bool) {
+        if self.storing.fill.is_none() {
+            return;
+        }
+        let stale = match &mut self.looked.stand_in {
+            Some(stand_in) if stand_in.entry.response_metadata().revalidates => {
+                stand_in.is_conditional = true;
+                Some(Arc::clone(&stand_in.entry))
+            }
+            _ => None,
+        };
+        if !known && stale.is_none() {
+            return;
+        }
+        for (condition, validator) in [
+            ("If-None-Match", "etag"),
+            ("If-Modified-Since", "last-modified"),
+        ] {
+            let value = stale
+                .as_ref()
+                .and_then(|entry| stored_header(entry, validator));
+            self.upstream_edits.push(match value {
+                Some(value) => HeadEdit::set_header(condition, value.to_vec()),
+                None => HeadEdit::remove(condition),
+            });
+        }
+    }
+
+    /// Updates a stale entry after the node's 304. Returns whether the client receives it.
+    pub(in crate::exchange) fn apply_revalidation<'a, I>(
+        &mut self,
+        stale: &CacheEntry,
+        head: &ResponseHead<I>,
+    ) -> bool
+    where
+        I: Iterator<Item = Header<'a>> + Clone,
+    {
+        // RFC 9111, 3.2: headers of the 304 replace the stored ones
+        let mut meta = stale.response_metadata().clone();
+        let is_replaced = |name: &[u8]| {
+            let mut fields = head.fields.clone();
+            response_directives::is_updated_by_304(name)
+                && fields.any(|(other, _)| other.eq_ignore_ascii_case(name))
+        };
+        meta.fields.retain(|(name, _)| !is_replaced(name));
+        for (name, value) in head.fields.clone() {
+            if response_directives::is_updated_by_304(name) && !value.is_empty() {
+                meta.fields.push((name.to_vec(), value.to_vec()));
+            }
+        }
+        let mut reader = response_directives::CacheDirectivesReader::default();
+        let mut varies = response_directives::VaryHeaders::default();
+        for (name, value) in &meta.fields {
+            reader.read_header(name, value);
+            varies.read_response_header(name, value);
+        }
+        for (name, value) in head.fields.clone() {
+            if response_directives::CacheDirectivesReader::is_not_stored_from_304(name) {
+                reader.read_header(name, value);
+            }
+        }
+        let directives = reader.evaluate_directives(head.now);
+        meta.age = directives.age;
+        meta.stale = directives.stale;
+        let entry = stale
+            .with_meta(meta)
+            .with_lifetime(self.looked.at, directives.lifetime.unwrap_or(0));
+        let is_update = matches!(self.phase, Phase::AwaitingUpdate);
+        let served =
+            is_update || self.send_stored_replacement(&entry, None, CacheStatus::Revalidated);
+        let request_headers = &self.request.cache.fields;
+        // the 304 may name further vary headers
+        let depends = varies.into_header_names().filter(|_| !directives.forbidden);
+        let keeps = match (depends, &mut self.storing.fill) {
+            (Some(names), Some(fill)) => fill.set_vary_headers(&names, request_headers),
+            _ => false,
+        };
+        match (directives.lifetime, &mut self.storing.fill) {
+            (Some(lifetime), Some(fill)) if keeps => fill.set_built_entry(entry, lifetime),
+            _ => self.discard_fill(),
+        }
+        served
+    }
+
+    fn is_resource_request(&self) -> bool {
+        self.request.cache.kind == RequestKind::Resource
+    }
+
+    /// Whether the client needs the body of the entry.
+    pub(in crate::exchange) fn needs_entry_body(&self, entry: &CacheEntry) -> bool {
+        !self.request.head && !self.matches_condition(entry)
+    }
+
+    /// Whether `If-None-Match` or, where there is none, `If-Modified-Since` matches the entry.
+    fn matches_condition(&self, entry: &CacheEntry) -> bool {
+        let meta = entry.response_metadata();
+        if meta.status != 200 {
+            return false;
+        }
+        let field = |name| stored_header(entry, name);
+        let fields = &self.request.cache.fields;
+        let mut tags = fields.header_values("if-none-match").peekable();
+        if tags.peek().is_some() {
+            let Some(own) = field("etag") else {
+                return false;
+            };
+            // weak comparison (RFC 9110, 8.8.3.2)
+            return tags.any(|line| {
+                line == b"*"
+                    || list_members(line)
+                        .any(|tag| strip_weak_prefix(tag) == strip_weak_prefix(own))
+            });
+        }
+        let since = fields.header_values("if-modified-since").next();
+        let since = since.and_then(response_directives::parse_header_date);
+        let modified = field("last-modified").and_then(response_directives::parse_header_date);
+        matches!((modified, since), (Some(modified), Some(since)) if modified <= since)
+    }
+
+    /// Adds `Age` to a stored response, and replaces its body where GET is conditional or the
+    /// method is HEAD.
+    pub(in crate::exchange) fn finish_resource(
+        &mut self,
+        answer: &mut ResponseBody,
+        entry: &CacheEntry,
+        lookup: &LookupRequest<'_>,
+    ) {
+        if !self.is_resource_request() {
+            return;
+        }
+        let meta = entry.response_metadata();
+        let resident = lookup.now.saturating_sub(meta.stored_at) / 1000;
+        let age = resident + meta.age;
+        self.head_edits
+            .push(HeadEdit::set_header("Age", age.to_string().into_bytes()));
+        if self.matches_condition(entry) {
+            answer.status = 304;
+            // RFC 9110, 15.4.5: headers that describe the body are left out
+            self.head_edits.retain(|edit| {
+                let is = |name: &str| edit.name.eq_ignore_ascii_case(name);
+                !is("content-type") && !is("content-encoding") && !is("content-length")
+            });
+        } else if self.request.head {
+            let length = if self.head_edits.iter().any(edits_content_encoding) {
+                entry
+                    .response_for_gzip_client(b"")
+                    .map(|body| body.byte_length())
+            } else {
+                Some(entry.response_length(b""))
+            };
+            // RFC 9110, 8.6: Content-Length may be left out
+            if let Some(length) = length {
+                self.set_content_length(usize::try_from(length).unwrap_or(usize::MAX));
+            }
+        }
+        if answer.status == 304 || self.request.head {
+            answer.stored = Some(SlicedBody::default());
+        }
+    }
+}
+
+/// Returns the value of the header that an entry stores under this name.
+fn stored_header<'a>(entry: &'a CacheEntry, name: &str) -> Option<&'a [u8]> {
+    let mut fields = entry.response_metadata().fields.iter();
+    fields
+        .find(|(known, _)| known.eq_ignore_ascii_case(name.as_bytes()))
+        .map(|(_, value)| &value[..])
+}
+
+/// Whether the edit changes `Content-Encoding`.
+fn edits_content_encoding(edit: &HeadEdit) -> bool {
+    edit.name.eq_ignore_ascii_case("content-encoding")
+}
+
+/// Returns an entity tag without the mark of a weak one, for weak comparison (RFC 9110, 8.8.3.2).
+fn strip_weak_prefix(tag: &[u8]) -> &[u8] {
+    tag.strip_prefix(b"W/").unwrap_or(tag)
+}
+
+/// Returns the name that identifies a target in its scope. The parameters of the Beacon API
+/// have no order, and its responses depend on `Accept`.
+fn resource_name<'a, I>(target: &[u8], accept: impl Fn() -> I) -> Vec<u8>
+where
+    I: Iterator<Item = &'a [u8]>,
+{
+    if !beacon::is_beacon_target(target) {
+        return target.to_vec();
+    }
+    let mut halves = target.splitn(2, |byte| *byte == b'?');
+    let mut name = halves.next().unwrap_or_default().to_vec();
+    if let Some(query) = halves.next() {
+        let mut parameters: Vec<&[u8]> = query.split(|byte| *byte == b'&').collect();
+        // sorted by name alone: the order of a repeated parameter may matter. An encoded name may
+        // equal another one
+        if parameters
+            .iter()
+            .all(|one| is_unencoded_name(query_parameter_name(one)))
+        {
+            parameters.sort_by_key(|one| query_parameter_name(one));
+        }
+        name.push(b'?');
+        name.extend_from_slice(&parameters.join(&b'&'));
+    }
+    for line in accept() {
+        // no target contains a line feed
+        name.push(b'\n');
+        name.extend_from_slice(line);
+    }
+    name
+}
+
+/// Returns the name of a query parameter, without its value.
+fn query_parameter_name(parameter: &[u8]) -> &[u8] {
+    let end = parameter.iter().position(|byte| *byte == b'=');
+    &parameter[..end.unwrap_or(parameter.len())]
+}
+
+/// Whether the name contains neither percent-encoding (RFC 3986, 2.1) nor the encoding of HTML
+/// forms.
+fn is_unencoded_name(name: &[u8]) -> bool {
+    !name.iter().any(|byte| matches!(byte, b'%' | b'+'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::resource_name;
+
+    fn name(target: &str, accept: &[&str]) -> Vec<u8> {
+        resource_name(target.as_bytes(), || {
+            accept.iter().map(|line| line.as_bytes())
+        })
+    }
+
+    #[test]
+    fn beacon_parameters_in_another_order_have_the_same_name() {
+        let target = "/eth/v1/beacon/states/1/validators";
+        let with_query = |query: &str| name(&format!("{target}?{query}"), &[]);
+        assert_eq!(with_query("status=a&id=1"), with_query("id=1&status=a"));
+        assert_ne!(with_query("id=1&id=2"), with_query("id=2&id=1"));
+        // an encoded name may equal another one
+        assert_ne!(with_query("id=1&%69d=2"), with_query("%69d=2&id=1"));
+        assert_eq!(with_query("a=%31&b"), with_query("b&a=%31"));
+        assert_ne!(with_query(""), name(target, &[]));
+        assert_ne!(name("/x?b&a", &[]), name("/x?a&b", &[]));
+    }
+
+    #[test]
+    fn name_contains_accept_for_the_beacon_api_only() {
+        let target = "/eth/v2/beacon/blocks/1";
+        assert_ne!(name(target, &["application/json"]), name(target, &[]));
+        assert_eq!(name("/x", &["a/b"]), name("/x", &[]));
+    }
+}

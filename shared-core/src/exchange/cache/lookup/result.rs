@@ -1,0 +1,173 @@
+//! Results of a lookup.
+
+use std::sync::Arc;
+
+use crate::cache::entry::CacheEntry;
+use crate::cache::reason::Reason;
+use crate::cache::status::CacheStatus;
+use crate::cache::use_stale::UpstreamFailure;
+use crate::cache::Key;
+use crate::exchange::cache::batch::split::SplitBatch;
+use crate::exchange::cache::fill::Fill;
+use crate::exchange::cache::waiting::WaitingRequest;
+use crate::exchange::request::unverifiable::UnverifiableRequest;
+use crate::exchange::response::body::{PendingDecode, ResponseBody};
+use crate::exchange::response::limit::ResponseLimit;
+use crate::jsonrpc::concurrency_limit::Permit;
+use crate::jsonrpc::request::Call;
+use crate::metrics::BatchCallMetrics;
+
+/// The outcome of a lookup: a miss, a hit, a part of a batch or a wait, with the data of the next
+/// state.
+#[derive(Debug)]
+pub(in crate::exchange) enum LookupResult {
+    Miss,
+    Hit(Box<ResponseBody>),
+    HitToDecode(Box<PendingDecode>),
+    PartialHit(Box<SplitBatch>),
+    InFlight(Box<WaitingRequest>),
+}
+
+/// Facts that a lookup has found, and that later states of the exchange need.
+#[derive(Debug, Default)]
+pub(in crate::exchange) struct LookupContext {
+    /// Time of the lookup, in milliseconds; the next members are properties that the host set.
+    pub(in crate::exchange) at: u64,
+    pub(in crate::exchange) may_code: bool,
+    pub(in crate::exchange) host_writes_vary: bool,
+    pub(in crate::exchange) forwards_codings: bool,
+    pub(in crate::exchange) rpc_method: Vec<u8>,
+    /// Methods of a batch, separated by commas.
+    pub(in crate::exchange) rpc_methods: Vec<u8>,
+    /// For each call of a request under a policy its error, if the call is denied.
+    pub(in crate::exchange) ruled: Vec<Option<Arc<CacheEntry>>>,
+    /// Reason why the request is rejected for its head.
+    pub(in crate::exchange) refused: Option<UnverifiableRequest>,
+    /// Permits of limited methods, kept until the node has responded.
+    pub(in crate::exchange) permits: Vec<Permit>,
+    /// Age of the entry that is sent, in milliseconds.
+    pub(in crate::exchange) age: Option<u64>,
+    /// Response limit of a single call.
+    pub(in crate::exchange) bound: Option<ResponseLimit>,
+    /// Number of denied calls.
+    pub(in crate::exchange) denied: usize,
+    /// A batch with denied calls, split, and the body of its allowed calls, for a lookup without
+    /// other entries.
+    pub(in crate::exchange) allowed: Option<(Box<SplitBatch>, Vec<u8>)>,
+    /// Id of a call whose result is sent as SSZ, as it is written in the request.
+    pub(in crate::exchange) rpc_id: Vec<u8>,
+    /// The cache does not read the request's body.
+    pub(in crate::exchange) is_for_others: bool,
+    /// Whether the encoded body could be decoded; `None` if it is not encoded.
+    pub(in crate::exchange) was_decoded: Option<bool>,
+    /// The request was looked up again because the vary headers changed while it waited.
+    pub(in crate::exchange) is_parted: bool,
+    pub(in crate::exchange) batch_size: Option<usize>,
+    /// Number of calls of the batch whose responses came from the cache.
+    pub(in crate::exchange) batch_hits: usize,
+    /// The calls of the batch, for the metrics.
+    pub(in crate::exchange) batch_calls: Vec<BatchCallMetrics>,
+    /// Key of a single response.
+    pub(in crate::exchange) key: Option<Key>,
+    /// Reason why the entry that was found could not be sent.
+    pub(in crate::exchange) unreadable: Option<Reason>,
+    /// Cache status of a stored response that is sent other than as a hit.
+    pub(in crate::exchange) served_as: Option<CacheStatus>,
+    /// The node must respond, because the request's headers may select another chain.
+    pub(in crate::exchange) is_unverified: bool,
+    /// Stale entry that may be sent in place of the node's response.
+    pub(in crate::exchange) stand_in: Option<StaleEntry>,
+    /// Failure of the node that the host has reported.
+    pub(in crate::exchange) failed: Option<ReportedFailure>,
+    /// Status of the node's response that a stale entry replaces.
+    pub(in crate::exchange) forward_status: Option<u16>,
+    /// The invalidation that this request causes if it succeeds.
+    pub(in crate::exchange) changing: Option<Box<InvalidatingRequest>>,
+    /// Fill for a background update or hit verification by another exchange.
+    pub(in crate::exchange) update: Option<Box<Fill>>,
+    /// Call of a batch that the fill verifies.
+    pub(in crate::exchange) update_of_one: Option<VerifiedCall>,
+}
+
+/// A call of a batch that is verified by a request of its own.
+#[derive(Debug)]
+pub(in crate::exchange) struct VerifiedCall {
+    pub(in crate::exchange) body: Vec<u8>,
+    pub(in crate::exchange) method: Vec<u8>,
+    pub(in crate::exchange) key: Key,
+}
+
+/// Maximum number of bytes of the method names of a batch.
+const MAX_METHOD_NAMES: usize = 512;
+
+impl LookupContext {
+    /// Records the methods that a batch calls.
+    pub(in crate::exchange) fn record_methods(&mut self, calls: &[Call<'_>]) {
+        if !self.rpc_methods.is_empty() {
+            return;
+        }
+        let mut named: Vec<&[u8]> = Vec::with_capacity(4);
+        for call in calls {
+            let method = call.method;
+            // adjacent calls of one method are the usual case
+            if named.last() == Some(&method) || named.contains(&method) {
+                continue;
+            }
+            let is_full = self.rpc_methods.len() + method.len() >= MAX_METHOD_NAMES;
+            let name = if is_full { b"*" } else { method };
+            if !named.is_empty() {
+                self.rpc_methods.push(b',');
+            }
+            self.rpc_methods.extend_from_slice(name);
+            if is_full {
+                break;
+            }
+            named.push(method);
+        }
+    }
+}
+
+/// A stale entry that may be sent in place of the node's response.
+#[derive(Debug)]
+pub(in crate::exchange) struct StaleEntry {
+    pub(in crate::exchange) key: Key,
+    pub(in crate::exchange) entry: Arc<CacheEntry>,
+    /// Id of the call under which the entry is sent; `None` for a resource.
+    pub(in crate::exchange) id: Option<Vec<u8>>,
+    /// The last purge that was known when the entry was found.
+    pub(in crate::exchange) generation: u64,
+    /// The node received a conditional request for the entry.
+    pub(in crate::exchange) is_conditional: bool,
+}
+
+impl StaleEntry {
+    /// Returns the entry for another request.
+    pub(in crate::exchange) fn clone_for_request(&self) -> Self {
+        Self {
+            key: self.key,
+            entry: Arc::clone(&self.entry),
+            id: self.id.clone(),
+            generation: self.generation,
+            is_conditional: false,
+        }
+    }
+}
+
+/// A failure of the node that the host has reported.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::exchange) struct ReportedFailure {
+    pub(in crate::exchange) failure: UpstreamFailure,
+    /// Time of the report, in milliseconds of the lookup clock.
+    pub(in crate::exchange) now: u64,
+    /// A stale entry is sent instead.
+    pub(in crate::exchange) is_stood_in_for: bool,
+}
+
+/// A request that invalidates entries if it succeeds.
+#[derive(Debug)]
+pub(in crate::exchange) struct InvalidatingRequest {
+    /// Scope in which the target of the request is invalidated.
+    pub(in crate::exchange) namespace: Vec<u8>,
+    /// Host to which the request was sent.
+    pub(in crate::exchange) host: Vec<u8>,
+}

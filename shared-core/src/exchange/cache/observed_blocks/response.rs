@@ -1,0 +1,107 @@
+//! Observation of the blocks that the node's response shows to the client, whether it is stored
+//! or not: entries of an older head expire before its last byte is sent.
+
+use std::sync::Arc;
+
+use crate::beacon::{is_beacon_target, BeaconRoute};
+use crate::cache::chain::HeightKind;
+use crate::cache::vary_key::{truncated_blake3, VaryKey};
+use crate::exchange::cache::lookup::request::LookupRequest;
+use crate::exchange::cache::lookup::result::LookupResult;
+use crate::exchange::cache::observed_blocks::observer::{BlockObserver, ObservedRequest};
+use crate::exchange::machine::Exchange;
+use crate::jsonrpc::request::Call;
+use crate::jsonrpc::shown_blocks::ShownBlocks;
+
+impl Exchange {
+    /// Starts the observation of the blocks that the response to forwarded calls shows.
+    pub(in crate::exchange) fn observe_call_blocks(
+        &mut self,
+        calls: &[Call<'_>],
+        is_batch: bool,
+        scope: &VaryKey,
+    ) {
+        let config = Arc::clone(&self.route_config);
+        let showing = |call: &Call<'_>| {
+            let row = config.cache.valid.row_for_method(call.method);
+            call.id?;
+            ShownBlocks::for_call(call.method, row, call.params)
+        };
+        let of = || match (is_batch, calls) {
+            (false, [call]) => showing(call).map(ObservedRequest::Call),
+            _ => {
+                let mut watched = Vec::new();
+                watched.try_reserve_exact(calls.len()).ok()?;
+                watched.extend(calls.iter().filter_map(|call| {
+                    let id = call.id?.to_vec();
+                    Some((id, showing(call)))
+                }));
+                Some(ObservedRequest::Batch(watched))
+            }
+        };
+        self.start_block_observation(scope, HeightKind::Blocks, of);
+    }
+
+    /// Starts the observation of the blocks that the response of a route of the Beacon API shows.
+    pub(in crate::exchange) fn observe_route_blocks(
+        &mut self,
+        lookup: &LookupRequest<'_>,
+        found: &LookupResult,
+    ) {
+        if !self.observes_response(found) || !is_beacon_target(&self.request.cache.target) {
+            return;
+        }
+        let Some(slot) = BeaconRoute::shown_slot(&self.request.cache.target) else {
+            return;
+        };
+        let scope = self.vary_key(lookup);
+        self.start_block_observation(&scope, HeightKind::Slots, || {
+            Some(ObservedRequest::Slot(slot))
+        });
+    }
+
+    /// Whether the request is forwarded to the node, for the client or in the background.
+    pub(in crate::exchange) fn observes_response(&self, found: &LookupResult) -> bool {
+        let has_owner = self.route_config.process.shared.owner_client().is_some();
+        has_owner && (matches!(found, LookupResult::Miss) || self.looked.update.is_some())
+    }
+
+    /// Starts the observation of a response, if the chain of its namespace is followed.
+    fn start_block_observation(
+        &mut self,
+        scope: &VaryKey,
+        heights: HeightKind,
+        of: impl FnOnce() -> Option<ObservedRequest>,
+    ) {
+        let shared = &self.route_config.process.shared;
+        let namespace = truncated_blake3(scope.namespace_encoding());
+        let chain = shared
+            .owner_client()
+            .and_then(|it| it.followed_chains().get(&namespace));
+        let chain = chain.filter(|chain| chain.has_height_kind(heights));
+        self.watched = chain.and_then(|chain| {
+            let watch = BlockObserver::new(shared, namespace, chain, of()?);
+            Some(Box::new(watch))
+        });
+    }
+
+    /// Stops the observation if the response has another status than 200: errors and partial
+    /// responses show no block.
+    pub(in crate::exchange) fn stop_observing_errors(&mut self, status: u16) {
+        if status != 200 {
+            self.watched = None;
+        }
+    }
+
+    /// Searches a piece of the node's response for blocks, before it is sent to the client.
+    pub(in crate::exchange) fn observe_block_piece(&mut self, piece: &[u8]) {
+        if let Some(watch) = &mut self.watched {
+            watch.search_piece(piece);
+        }
+    }
+
+    /// Whether the host must deliver a response to the exchange that is sent unchanged otherwise.
+    pub(in crate::exchange) fn is_observing_blocks(&self) -> bool {
+        self.watched.is_some()
+    }
+}

@@ -1,0 +1,193 @@
+//! The driver: receives a host's events, and returns the next step.
+//!
+//! The driver owns an exchange, the fill of its response, and the jobs that take too long for an
+//! event loop. No panic leaves it: after a panic the response is sent as without sszip; it fails
+//! where that would present a part of a response as complete, or send JSON to a client that accepts
+//! only SSZ.
+
+mod completion;
+mod request;
+mod response;
+pub(super) mod step;
+
+use std::sync::Arc;
+
+use crate::config::RouteConfig;
+pub use crate::exchange::cache::lookup::request::{BodyLength, RequestBody, RequiredBody};
+use crate::exchange::drive::step::JobKind;
+pub use crate::exchange::drive::step::{FailureReason, HostStep, OffLoopJob, OtherFilters};
+use crate::exchange::machine::actions::Misuse;
+use crate::exchange::machine::message_head::{Header, RequestHead};
+use crate::exchange::machine::transitions::{ExchangeEvent, ExchangeState};
+use crate::exchange::machine::Exchange;
+use crate::memory::MemoryReservation;
+use crate::response_mode::ResponseMode;
+
+/// Progress of the lookup of stored responses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LookupPhase {
+    /// No body was requested from the host.
+    Start,
+    /// The request's body is needed; `whole`: the complete body, in any format.
+    Body { whole: bool },
+    /// The lookup is done, or will not happen.
+    Done,
+}
+
+/// The object through which a host feeds events to one exchange and receives steps. See the
+/// [module](self).
+#[derive(Debug)]
+pub struct ExchangeDriver {
+    /// The exchange; `None` while a job has it.
+    available_exchange: Option<Box<Exchange>>,
+    /// Driver of the background update.
+    update: Option<Box<ExchangeDriver>>,
+    seeking: LookupPhase,
+    /// Memory of the host's copy of the request's body; `None` without a copy or memory.
+    room: Option<MemoryReservation>,
+    /// Whether there was no memory for the copy.
+    lacks_room: bool,
+    /// Memory of the request's body that the host keeps.
+    body_reservation: Option<MemoryReservation>,
+    /// Whether the request's body is longer than the longest that is kept.
+    is_too_long: bool,
+    /// Bytes of the body that the upstream sent, if the host reports them.
+    node_sent: Option<u64>,
+    /// Whether other filters change the body.
+    is_changed: bool,
+    /// Whether this exchange was the first to detect that other filters change bodies here.
+    is_news: bool,
+    /// Whether the encoder of the stream holds no input back.
+    is_flushed: bool,
+    /// Whether the host has received the metrics of this exchange.
+    is_counted: bool,
+    /// Whether the request was forwarded: the response is no stored response.
+    is_forwarded: bool,
+    /// Microseconds from the request's head to the head of the node's response.
+    node_elapsed: Option<u64>,
+}
+
+impl ExchangeDriver {
+    /// Returns a driver for a request to a route with these settings.
+    pub fn new(config: Arc<RouteConfig>) -> Self {
+        Self::from_exchange(Exchange::new(config))
+    }
+
+    /// Returns a driver for a new exchange, of a client's request or of a background request.
+    fn from_exchange(exchange: Exchange) -> Self {
+        Self {
+            available_exchange: Some(Box::new(exchange)),
+            update: None,
+            seeking: LookupPhase::Start,
+            room: None,
+            lacks_room: false,
+            body_reservation: None,
+            is_too_long: false,
+            node_sent: None,
+            is_changed: false,
+            is_news: false,
+            is_flushed: false,
+            is_counted: false,
+            is_forwarded: false,
+            node_elapsed: None,
+        }
+    }
+
+    /// The exchange, for reading; `None` while a job has it.
+    pub fn available_exchange(&self) -> Option<&Exchange> {
+        self.available_exchange.as_deref()
+    }
+
+    /// Returns the exchange for `event`, or [`Misuse`] while a job has it.
+    fn exchange_for_event(&mut self, event: ExchangeEvent) -> Result<&mut Exchange, Misuse> {
+        let state = ExchangeState::Compressing;
+        self.available_exchange
+            .as_deref_mut()
+            .ok_or(Misuse { state, event })
+    }
+
+    /// Calls the function with the exchange, for events that have no result; skipped while a job
+    /// has the exchange.
+    pub fn update_exchange<T>(&mut self, action: impl FnOnce(&mut Exchange) -> T) -> Option<T> {
+        self.available_exchange.as_deref_mut().map(action)
+    }
+
+    /// Reads the client's request head, and prepares the head of the upstream request.
+    ///
+    /// # Errors
+    /// [`Misuse`] unless it is the first event.
+    pub fn request_head<'a, I>(&mut self, head: RequestHead<'_, I>) -> Result<(), Misuse>
+    where
+        I: Iterator<Item = Header<'a>> + Clone,
+    {
+        self.exchange_for_event(ExchangeEvent::RequestHead)?
+            .request_head(head)
+    }
+
+    /// Compares the length of the upstream's body with the length of the body that arrived, at its
+    /// end. If they differ, another filter changes bodies: the route is recorded as one with such a
+    /// filter. Not all filters that change a body show it before.
+    fn compare_body_lengths(&mut self) {
+        if let (Some(sent), Some(exchange)) = (self.node_sent, &mut self.available_exchange) {
+            let is_changed = exchange.compare_upstream_length(sent);
+            self.is_news |= is_changed && exchange.route_config.filters.record_changed_body();
+        }
+    }
+
+    /// Moves the exchange into a job; the host must wait if another job has it.
+    fn start_job(&mut self) -> HostStep {
+        match self.available_exchange.take() {
+            Some(exchange) => HostStep::RunJob(OffLoopJob(JobKind::Answer(exchange))),
+            None => HostStep::Await,
+        }
+    }
+
+    /// Returns the step for the state in which a job has left the exchange.
+    fn step_after_job(&self) -> HostStep {
+        match self.available_exchange() {
+            Some(exchange) => match exchange.exchange_state() {
+                // the job was not run because the client disconnected
+                ExchangeState::Aborted
+                | ExchangeState::Compressing
+                | ExchangeState::Merging
+                | ExchangeState::Decoding
+                | ExchangeState::Rewriting => {
+                    HostStep::Fail(FailureReason::from_mode(exchange.response_mode))
+                }
+                ExchangeState::AwaitingHead if exchange.is_rewritten() => {
+                    HostStep::ForwardRewritten
+                }
+                // a stored part of the batch is not available, and the batch may not be forwarded
+                // whole
+                ExchangeState::AwaitingPart => HostStep::ForwardRewritten,
+                // the stored response is not available
+                ExchangeState::AwaitingHead => HostStep::Forward,
+                _ if exchange.response_mode == ResponseMode::Hit
+                    || exchange.is_local_response() =>
+                {
+                    HostStep::Respond
+                }
+                _ => HostStep::Send,
+            },
+            None => HostStep::Await,
+        }
+    }
+
+    /// Returns the step after a job of [`Step::RunJob`] has run.
+    pub fn resume_after_job(&mut self, job: OffLoopJob) -> HostStep {
+        match job.0 {
+            JobKind::Answer(exchange) => {
+                self.available_exchange = Some(exchange);
+                self.step_after_job()
+            }
+            // these jobs belong to no exchange any more
+            JobKind::Store(_) | JobKind::Teardown(_) => HostStep::Await,
+        }
+    }
+
+    /// Ends the exchange for a client that has disconnected; borrowed bodies stay valid.
+    pub fn detach_client(&mut self) {
+        self.update = None;
+        self.update_exchange(Exchange::detach_client_request);
+    }
+}

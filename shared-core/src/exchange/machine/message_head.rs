@@ -1,0 +1,490 @@
+//! Message heads of an exchange: the parts that the core reads, and the edits of them.
+
+use std::borrow::Cow;
+
+use crate::beacon;
+use crate::cache::credentials::Credentials;
+use crate::cache::reason::Reason;
+use crate::cache::vary_key::RequestHeaderFields;
+use crate::config::{CacheConfig, CacheGetScope};
+use crate::negotiate::accept::FormatPreference;
+use crate::negotiate::accept_encoding::EncodingPreferences;
+use crate::negotiate::list_header::list_members;
+use crate::negotiate::{cache_control, etag, media_type, vary};
+use crate::request_coding::BodyCoding;
+use crate::transcode::engine::rpc_request::RpcWitnessCall;
+use crate::transcode::engine::{ExecutionFork, RestWitnessRequest};
+use crate::transcode::{Submission, TranscodeRequest};
+
+/// A header: name and value. Bytes, because HTTP does not guarantee UTF-8.
+pub type Header<'a> = (&'a [u8], &'a [u8]);
+
+/// A change to one header of a message: it is set, replaced or removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeadEdit {
+    /// Name of the header, as it is written.
+    pub name: Cow<'static, str>,
+    /// The only value of the header after the edit; `None` removes the header.
+    pub value: Option<Cow<'static, [u8]>>,
+}
+
+impl HeadEdit {
+    pub(in crate::exchange) fn set_header(
+        name: impl Into<Cow<'static, str>>,
+        value: impl Into<Cow<'static, [u8]>>,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            value: Some(value.into()),
+        }
+    }
+
+    pub(in crate::exchange) fn content_length(length: usize) -> Self {
+        Self::set_header("Content-Length", length.to_string().into_bytes())
+    }
+
+    pub(in crate::exchange) fn remove(name: &'static str) -> Self {
+        Self {
+            name: name.into(),
+            value: None,
+        }
+    }
+}
+
+/// A request head as the host received it.
+#[derive(Clone, Debug)]
+pub struct RequestHead<'a, I> {
+    /// The method.
+    pub method: &'a [u8],
+    /// Path and query, as the client sent them or as the host has rewritten them: the target
+    /// that selects the response.
+    pub target: &'a [u8],
+    /// All headers, including `Host`.
+    pub fields: I,
+}
+
+/// The parts of a request head that the exchange keeps.
+#[derive(Clone, Debug, Default)]
+pub(in crate::exchange) struct RequestProperties {
+    pub(in crate::exchange) accept_encoding: EncodingPreferences,
+    pub(in crate::exchange) head: bool,
+    pub(in crate::exchange) post: bool,
+    pub(in crate::exchange) no_transform: bool,
+    /// Whether the head is forwarded unchanged: WebSocket, gRPC, tunnels.
+    pub(in crate::exchange) untouched: bool,
+    /// The protocol that the client requests for the connection.
+    pub(in crate::exchange) upgrade: UpgradeProtocol,
+    /// Charset and form encoding of the body, as the head declares them.
+    pub(in crate::exchange) text: RequestCharset,
+    /// Whether the client may wait for a 100 (Continue) before it sends the body.
+    pub(in crate::exchange) expects_continue: bool,
+    /// Whether a node may find a call in the request's target.
+    pub(in crate::exchange) calls_by_query: bool,
+    /// The client's format preference, if the request is a call.
+    pub(in crate::exchange) call: Option<FormatPreference>,
+    /// Negotiation of the response's format, if the route has an SSZ type.
+    pub(in crate::exchange) ssz: Option<TranscodeRequest>,
+    /// The only format that the client accepts, for a route without a known SSZ type.
+    pub(in crate::exchange) untyped: Option<TranscodeRequest>,
+    /// The submission in the body, if it is SSZ, which the node may not accept.
+    pub(in crate::exchange) submitted: Option<Submission>,
+    /// Content coding of the body as the node receives it; `Other` if the body is not
+    /// decompressed here.
+    pub(in crate::exchange) coding: BodyCoding,
+    /// The payload that is submitted over REST to a node that accepts it over JSON-RPC.
+    pub(in crate::exchange) payload: Option<RestWitnessRequest>,
+    /// The target and fork of a route of the node, if the request may be a call for it.
+    pub(in crate::exchange) route: Option<(Vec<u8>, Option<ExecutionFork>)>,
+    /// The call for that route, once it was read.
+    pub(in crate::exchange) called: Option<RpcWitnessCall>,
+    /// The part of the path before the Beacon API's route, if the chain's capabilities are
+    /// needed.
+    pub(in crate::exchange) prefix: Option<Vec<u8>>,
+    pub(in crate::exchange) cache: CacheHeaders,
+}
+
+/// The kind of a request as the cache sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::exchange) enum RequestKind {
+    /// A request that is not cached.
+    #[default]
+    None,
+    /// A possible JSON-RPC request: POST with JSON.
+    Call,
+    /// GET or HEAD.
+    Resource,
+    /// A request whose method may change the response to a GET.
+    Change,
+}
+
+/// The parts of a request head that only the cache needs. Empty without a cache.
+#[derive(Clone, Debug, Default)]
+pub(in crate::exchange) struct CacheHeaders {
+    pub(in crate::exchange) kind: RequestKind,
+    /// Reason why the request has no kind.
+    pub(in crate::exchange) why: Reason,
+    /// Whether a header with credentials makes the request bypass the cache.
+    pub(in crate::exchange) credentials: bool,
+    /// Whether the client forbids storing the response (RFC 9111, 5.2.1.5).
+    pub(in crate::exchange) no_store: bool,
+    pub(in crate::exchange) target: Vec<u8>,
+    pub(in crate::exchange) fields: RequestHeaderFields,
+}
+
+/// Safe methods (RFC 9110, 9.2.1, and the IANA registry), except GET and HEAD.
+const SAFE_METHODS: [&[u8]; 6] = [
+    b"OPTIONS",
+    b"TRACE",
+    b"PROPFIND",
+    b"REPORT",
+    b"SEARCH",
+    b"QUERY",
+];
+
+impl RequestProperties {
+    /// Whether the response depends on `Accept`.
+    pub(in crate::exchange) fn varies_on_accept(&self) -> bool {
+        let is_negotiated = self.ssz.is_some_and(|ssz| !ssz.is_bridged());
+        is_negotiated || self.call.is_some()
+    }
+
+    /// Reads the parts of a request head that the exchange keeps. `caches` are the settings of the
+    /// cache, if there is one; with `decodes`, a compressed body is handled as the same body
+    /// without its coding.
+    pub(in crate::exchange) fn from_request_head<'a, I>(
+        head: RequestHead<'_, I>,
+        caches: Option<&CacheConfig>,
+        decodes: bool,
+    ) -> Self
+    where
+        I: Iterator<Item = Header<'a>>,
+    {
+        let mut request = RequestProperties {
+            head: head.method == b"HEAD",
+            post: head.method == b"POST",
+            untouched: head.method == b"CONNECT",
+            ..RequestProperties::default()
+        };
+        if request.untouched {
+            request.upgrade = UpgradeProtocol::Other;
+        }
+        let mut is_chunked = false;
+        let (mut json, mut octets) = (false, false);
+        if caches.is_some() {
+            let expected = head.fields.size_hint().0;
+            request.cache.fields.reserve_headers(expected.min(64));
+        }
+        for (name, value) in head.fields {
+            if let Some(config) = caches {
+                request
+                    .cache
+                    .read_cache_header(name, value, &config.credentials);
+            }
+            if name.eq_ignore_ascii_case(b"accept-encoding") {
+                request.accept_encoding.read_line(value);
+            } else if name.eq_ignore_ascii_case(b"cache-control") {
+                request.no_transform |= cache_control::has_no_transform(value);
+            } else if name.eq_ignore_ascii_case(b"upgrade") {
+                request.untouched |= list_members(value).any(is_websocket);
+                request.upgrade.add_upgrade_line(value);
+            } else if name.eq_ignore_ascii_case(b"expect") {
+                let mut expected = list_members(value);
+                request.expects_continue |=
+                    expected.any(|it| it.eq_ignore_ascii_case(b"100-continue"));
+            } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
+                is_chunked = true;
+            } else if name.eq_ignore_ascii_case(b"content-type") {
+                json |= media_type::is_json(value);
+                octets |= media_type::is_octet_stream(value);
+                request.text.add_content_type_line(value);
+                if media_type::is_grpc(value) {
+                    request.untouched = true;
+                    request.upgrade = UpgradeProtocol::Other;
+                }
+            } else if name.eq_ignore_ascii_case(b"content-encoding") {
+                request.coding.add_content_encoding_line(value);
+            }
+        }
+        if request.upgrade == UpgradeProtocol::WebSocket && (is_chunked || head.method != b"GET") {
+            // a node that ignores the upgrade may read it as a call (RFC 6455, 4.1)
+            request.upgrade = UpgradeProtocol::Other;
+        }
+        let is_read = decodes && !request.untouched && head.method == b"POST" && (json || octets);
+        if request.coding.supported_coding().is_some() && !is_read {
+            request.coding = BodyCoding::Other;
+        }
+        if let Some(config) = caches {
+            request.cache.target = head.target.to_vec();
+            let caches_get =
+                config.get == CacheGetScope::All || beacon::is_beacon_target(head.target);
+            let (kind, why) = match head.method {
+                _ if request.untouched => (RequestKind::None, Reason::Upgrade),
+                b"POST" if !json => (RequestKind::Change, Reason::RequestType),
+                b"POST" if request.coding == BodyCoding::Other => {
+                    (RequestKind::Change, Reason::RequestCoding)
+                }
+                b"POST" => (RequestKind::Call, Reason::None),
+                b"GET" | b"HEAD" if !caches_get => (RequestKind::None, Reason::Get),
+                b"GET" | b"HEAD" => (RequestKind::Resource, Reason::None),
+                method if SAFE_METHODS.contains(&method) => (RequestKind::None, Reason::Method),
+                _ => (RequestKind::Change, Reason::Method),
+            };
+            request.cache.kind = kind;
+            request.cache.why = why;
+        }
+        request
+    }
+}
+
+impl CacheHeaders {
+    /// Reads a header that keys or the cache's rules may depend on.
+    fn read_cache_header(&mut self, name: &[u8], value: &[u8], credentials: &Credentials) {
+        self.fields.push_header(name, value);
+        if name.eq_ignore_ascii_case(b"cache-control") {
+            self.no_store |= list_members(value).any(|one| one.eq_ignore_ascii_case(b"no-store"));
+        } else {
+            self.credentials |= credentials.causes_bypass(name);
+        }
+    }
+}
+
+/// Whether the protocol is WebSocket. Other upgrades, such as curl's `h2c`, are offers that most
+/// hosts ignore.
+fn is_websocket(protocol: &[u8]) -> bool {
+    protocol.eq_ignore_ascii_case(b"websocket")
+}
+
+/// The protocol that a connection is to switch to (RFC 9110, 7.8).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::exchange) enum UpgradeProtocol {
+    /// No upgrade.
+    #[default]
+    None,
+    /// WebSocket, and nothing else.
+    WebSocket,
+    /// Another protocol, or several; gRPC, or a tunnel (`CONNECT`).
+    Other,
+}
+
+impl UpgradeProtocol {
+    /// Updates the protocol with one line of `Upgrade`; several protocols are `Other`.
+    pub(in crate::exchange) fn add_upgrade_line(&mut self, value: &[u8]) {
+        let mut protocols = list_members(value).peekable();
+        let is_there = protocols.peek().is_some();
+        *self = match *self {
+            UpgradeProtocol::Other => UpgradeProtocol::Other,
+            _ if is_there && protocols.all(is_websocket) => UpgradeProtocol::WebSocket,
+            _ => UpgradeProtocol::Other,
+        };
+    }
+}
+
+/// The text encoding of a request's body, as far as `Content-Type` declares it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::exchange) struct RequestCharset {
+    /// Whether a charset is ISO-8859-1 or US-ASCII, which equal UTF-8 for ASCII only.
+    pub(in crate::exchange) is_latin: bool,
+    /// Whether a charset is another one, neither Latin nor UTF-8.
+    pub(in crate::exchange) is_other: bool,
+    /// Whether the type is `application/x-www-form-urlencoded`.
+    pub(in crate::exchange) is_form: bool,
+}
+
+impl RequestCharset {
+    /// Updates the encoding with one line of `Content-Type`.
+    fn add_content_type_line(&mut self, value: &[u8]) {
+        if value == b"application/json" {
+            // the usual value
+            return;
+        }
+        self.is_form |= media_type::is_form_urlencoded(value);
+        for charset in media_type::charset_parameters(value) {
+            let is = |known: &str| charset.eq_ignore_ascii_case(known.as_bytes());
+            if is("iso-8859-1") || is("latin1") || is("us-ascii") || is("ascii") {
+                self.is_latin = true;
+            } else if !is("utf-8") && !is("utf8") {
+                self.is_other = true;
+            }
+        }
+    }
+
+    /// Whether a node that follows the head may read another text than UTF-8 in this body.
+    pub(in crate::exchange) fn is_ambiguous(self, body: &[u8]) -> bool {
+        self.is_other
+            || self.is_latin && !body.is_ascii()
+            || self.is_form && body.iter().any(|byte| matches!(byte, b'%' | b'+'))
+    }
+}
+
+/// A response head as the host received it.
+#[derive(Clone, Debug)]
+pub struct ResponseHead<I> {
+    /// The status code.
+    pub status: u16,
+    /// Length of the body in bytes, if the head declares it.
+    pub content_length: Option<u64>,
+    /// All headers, with or without `Content-Length`.
+    pub fields: I,
+    /// Whether a body without a length has a visible end (chunked, HTTP/2), apart from the end
+    /// of its connection.
+    pub delimited: bool,
+    /// The wall clock, in seconds since 1970.
+    pub now: u64,
+    /// Whether the operator has disabled buffering: pieces are to be sent as they arrive.
+    pub unbuffered: bool,
+    /// Whether the response becomes a part of another one.
+    pub subrequest: bool,
+    /// Whether the host's own rules allow a content coding here.
+    pub coding_allowed: bool,
+    /// Whether the host writes `Vary: Accept-Encoding` itself on request.
+    pub host_writes_vary: bool,
+}
+
+/// Whether responses with this status have no body.
+pub(in crate::exchange) fn has_no_body(status: u16) -> bool {
+    matches!(status, 0..=199 | 204 | 304)
+}
+
+/// The content coding of a body.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::exchange) enum ResponseCoding {
+    #[default]
+    Identity,
+    Gzip,
+    Other,
+}
+
+impl ResponseCoding {
+    /// Updates the coding with one line of `Content-Encoding`.
+    pub(in crate::exchange) fn add_response_coding_line(&mut self, value: &[u8]) {
+        for coding in list_members(value) {
+            *self = if coding.eq_ignore_ascii_case(b"identity") {
+                continue;
+            } else if *self == ResponseCoding::Identity
+                && (coding.eq_ignore_ascii_case(b"gzip") || coding.eq_ignore_ascii_case(b"x-gzip"))
+            {
+                ResponseCoding::Gzip
+            } else {
+                ResponseCoding::Other
+            };
+        }
+    }
+}
+
+/// The parts of a response head that the exchange reads, in one pass.
+pub(in crate::exchange) struct ResponseProperties<'a> {
+    pub(in crate::exchange) content_type: Option<&'a [u8]>,
+    pub(in crate::exchange) coding: ResponseCoding,
+    pub(in crate::exchange) no_transform: bool,
+    pub(in crate::exchange) etag: Option<&'a [u8]>,
+    pub(in crate::exchange) vary: Vec<&'a [u8]>,
+    /// Whether trailers follow the body (RFC 9110, 6.6.2).
+    pub(in crate::exchange) announces_trailers: bool,
+    /// Headers that describe the bytes of the body, and are removed when the bytes change.
+    bytewise: [bool; BYTE_DEPENDENT_HEADERS.len()],
+}
+
+/// Names of headers that apply to the original bytes only: byte ranges (RFC 9110, 14.3) and
+/// digests (RFC 9530; RFC 3230 and 2616 before it).
+const BYTE_DEPENDENT_HEADERS: [&str; 5] = [
+    "Accept-Ranges",
+    "Content-Digest",
+    "Repr-Digest",
+    "Digest",
+    "Content-MD5",
+];
+
+/// Whether the header applies to the original bytes only.
+pub(in crate::exchange) fn is_byte_dependent_header(name: &[u8]) -> bool {
+    BYTE_DEPENDENT_HEADERS
+        .iter()
+        .any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+}
+
+impl<'a> ResponseProperties<'a> {
+    pub(in crate::exchange) fn from_response_headers(
+        fields: impl Iterator<Item = Header<'a>>,
+    ) -> Self {
+        let mut response = ResponseProperties {
+            content_type: None,
+            coding: ResponseCoding::Identity,
+            no_transform: false,
+            etag: None,
+            vary: Vec::new(),
+            announces_trailers: false,
+            bytewise: [false; BYTE_DEPENDENT_HEADERS.len()],
+        };
+        for (name, value) in fields {
+            if name.eq_ignore_ascii_case(b"content-type") {
+                response.content_type = Some(value);
+            } else if name.eq_ignore_ascii_case(b"content-encoding") {
+                response.coding.add_response_coding_line(value);
+            } else if name.eq_ignore_ascii_case(b"cache-control") {
+                response.no_transform |= cache_control::has_no_transform(value);
+            } else if name.eq_ignore_ascii_case(b"etag") {
+                response.etag = Some(value);
+            } else if name.eq_ignore_ascii_case(b"vary") {
+                response.vary.push(value);
+            } else if name.eq_ignore_ascii_case(b"trailer") {
+                response.announces_trailers |= list_members(value).next().is_some();
+            } else if let Some(known) = BYTE_DEPENDENT_HEADERS
+                .iter()
+                .position(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+            {
+                response.bytewise[known] = true;
+            }
+        }
+        response
+    }
+
+    /// Adds the edit that makes `Vary` contain `Accept-Encoding` exactly once.
+    pub(in crate::exchange) fn vary_accept_encoding_edits(
+        &self,
+        host_writes_vary: bool,
+        edits: &mut Vec<HeadEdit>,
+    ) {
+        const NAME: &str = "Vary";
+        const MEMBER: &str = "Accept-Encoding";
+        let lines = || self.vary.iter().copied();
+        let covered = vary::vary_covers(lines(), MEMBER);
+        if host_writes_vary && covered {
+            let rest = vary::remove_vary_name(lines(), MEMBER);
+            edits.push(if rest.is_empty() {
+                HeadEdit::remove(NAME)
+            } else {
+                HeadEdit::set_header(NAME, rest)
+            });
+        } else if !host_writes_vary && !covered {
+            edits.push(HeadEdit::set_header(
+                NAME,
+                vary::add_vary_name(lines(), MEMBER),
+            ));
+        }
+    }
+
+    /// Adds the edits for a body in another encoding of the same representation: the entity tag
+    /// is weakened, and headers of the original bytes are removed.
+    pub(in crate::exchange) fn edits_for_compressed_body(&self, edits: &mut Vec<HeadEdit>) {
+        if let Some(weak) = self.etag.and_then(etag::weaken_entity_tag) {
+            edits.push(HeadEdit::set_header("ETag", weak));
+        }
+        self.remove_byte_dependent_headers(edits);
+    }
+
+    /// Adds the edits for another representation: entity tag and headers of the original bytes
+    /// are removed.
+    pub(in crate::exchange) fn edits_for_changed_body(&self, edits: &mut Vec<HeadEdit>) {
+        if self.etag.is_some() {
+            edits.push(HeadEdit::remove("ETag"));
+        }
+        self.remove_byte_dependent_headers(edits);
+    }
+
+    fn remove_byte_dependent_headers(&self, edits: &mut Vec<HeadEdit>) {
+        for (name, present) in BYTE_DEPENDENT_HEADERS.into_iter().zip(self.bytewise) {
+            if present {
+                edits.push(HeadEdit::remove(name));
+            }
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! Enforcement of the operator's policy.
+//!
+//! Each call of a request is evaluated before the request is forwarded: a denied call is
+//! answered here, and a batch is forwarded without its denied calls.
+//!
+//! A request that does not pass the strict reading of [`parse`] may be read differently by a
+//! node, and call another method there. It is not forwarded, and neither is a request that can't
+//! be read: a body that is too long, or in a content coding that is not decompressed here, or a
+//! connection that leaves HTTP.
+
+use std::sync::Arc;
+
+use crate::cache::entry::batch::{batch_identity, BatchElement};
+use crate::cache::entry::CacheEntry;
+use crate::cache::reason::Reason;
+use crate::cache::status::CacheStatus;
+use crate::config::Policy;
+use crate::exchange::cache::batch::split::{BatchSource, SplitBatch};
+use crate::exchange::cache::lookup::request::{BodyLength, RequestBody, RequiredBody};
+use crate::exchange::machine::actions::Misuse;
+use crate::exchange::machine::message_head::HeadEdit;
+use crate::exchange::machine::phase::Phase;
+use crate::exchange::machine::transitions::{ExchangeEvent, ExchangeState};
+use crate::exchange::machine::Exchange;
+use crate::exchange::request::unverifiable::UnverifiableRequest;
+use crate::exchange::response::body::ResponseBody;
+use crate::exchange::response::limit::ResponseLimit;
+use crate::gzip::inflate::InflateError;
+use crate::jsonrpc::method_rules::MethodRuleDecision;
+use crate::jsonrpc::request::{parse_request, required_memory, Call, JsonRpcRequest, ParseRefusal};
+use crate::memory;
+use crate::request_coding::BodyCoding;
+use crate::response_mode::ResponseMode;
+use crate::transcode::JSON_MEDIA_TYPE;
+
+/// Maximum length in bytes to which a body is decompressed here: an event loop needs 1 ms for
+/// it.
+const MAX_DECOMPRESSED: u64 = 1 << 20;
+
+/// The decision of the policy about a request: it is forwarded, in whole or in part, or rejected.
+#[derive(Debug)]
+pub(in crate::exchange) enum PolicyDecision {
+    /// The request is forwarded unchanged.
+    Allowed,
+    /// The request is forwarded without some of its calls, or its responses are checked one by
+    /// one.
+    PartlyDenied,
+    /// All calls are denied; with the response, which is empty if there are only notifications.
+    Denied(Vec<u8>),
+    /// The calls of the request can't be verified.
+    Refused(UnverifiableRequest),
+}
+
+impl Exchange {
+    /// Whether the request must be evaluated before it is forwarded.
+    pub(in crate::exchange) fn is_under_policy(&self) -> bool {
+        let is_client = matches!(
+            self.exchange_state(),
+            ExchangeState::AwaitingHead | ExchangeState::Waiting
+        );
+        is_client && self.route_config.active_policy().is_some()
+    }
+
+    /// Returns the part of the body that the evaluation needs; `None` if there is nothing to
+    /// evaluate.
+    pub(in crate::exchange) fn body_required_by_policy(
+        &mut self,
+        length: BodyLength,
+    ) -> Option<RequiredBody> {
+        if !self.is_under_policy() {
+            return None;
+        }
+        self.looked.refused = self.rejection_by_head(length);
+        if self.looked.refused.is_some() {
+            return Some(RequiredBody::LookUp);
+        }
+        if length == BodyLength::Known(0) {
+            return None;
+        }
+        if self.becomes_websocket() {
+            return Some(RequiredBody::Nothing);
+        }
+        self.looked.is_for_others = self.cache_required_body(length) == RequiredBody::Nothing;
+        Some(RequiredBody::WholeBody)
+    }
+
+    /// Decides by the policy whether the request is forwarded. `is_too_long`: the body was not kept
+    /// because of its length.
+    pub(in crate::exchange) fn evaluate_policy(
+        &mut self,
+        body: RequestBody<'_>,
+        is_too_long: bool,
+    ) -> PolicyDecision {
+        let Some(policy) = self.route_config.active_policy().map(Arc::clone) else {
+            return PolicyDecision::Allowed;
+        };
+        if !self.looked.ruled.is_empty() {
+            // the request has waited: its first evaluation and its permits remain valid
+            return match self.looked.allowed {
+                Some(_) => PolicyDecision::PartlyDenied,
+                None => PolicyDecision::Allowed,
+            };
+        }
+        let length = match body {
+            RequestBody::Whole(body) => BodyLength::Known(body.len() as u64),
+            RequestBody::AwaitsContinue | RequestBody::Unavailable => BodyLength::Unknown,
+        };
+        let refused = self.looked.refused.take();
+        if let Some(why) = refused.or_else(|| self.rejection_by_head(length)) {
+            return PolicyDecision::Refused(why);
+        }
+        let body = match body {
+            RequestBody::Whole(b"") => return PolicyDecision::Allowed,
+            RequestBody::Whole(body) => body,
+            RequestBody::AwaitsContinue => {
+                return PolicyDecision::Refused(UnverifiableRequest::Expectation)
+            }
+            RequestBody::Unavailable if is_too_long => {
+                return PolicyDecision::Refused(UnverifiableRequest::Length)
+            }
+            RequestBody::Unavailable => {
+                return PolicyDecision::Refused(UnverifiableRequest::Memory)
+            }
+        };
+        match self.request.coding {
+            BodyCoding::None => self.evaluate_calls(&policy, body),
+            BodyCoding::Other => PolicyDecision::Refused(UnverifiableRequest::Coding),
+            BodyCoding::Coded(_) => {
+                let cap = self.route_config.cache.max_request.max(MAX_DECOMPRESSED);
+                let cap = usize::try_from(cap).unwrap_or(usize::MAX);
+                match self.decompress_within(body, cap, None) {
+                    Ok(decoded) => self.evaluate_calls(&policy, &decoded.body),
+                    Err(InflateError::Bad) => PolicyDecision::Refused(UnverifiableRequest::Coding),
+                    Err(InflateError::TooLarge) => {
+                        PolicyDecision::Refused(UnverifiableRequest::Length)
+                    }
+                    Err(InflateError::OutOfMemory) => {
+                        PolicyDecision::Refused(UnverifiableRequest::Memory)
+                    }
+                }
+            }
+        }
+    }
+
+    /// Decides about the calls in a body, which is parsed strictly.
+    fn evaluate_calls(&mut self, policy: &Policy, body: &[u8]) -> PolicyDecision {
+        if self.request.text.is_ambiguous(body) {
+            return PolicyDecision::Refused(UnverifiableRequest::Coding);
+        }
+        let is_batch = body.trim_ascii_start().first() == Some(&b'[');
+        if memory::is_memory_short()
+            || is_batch && !memory::can_allocate(required_memory(body.len()))
+        {
+            return PolicyDecision::Refused(UnverifiableRequest::Memory);
+        }
+        match parse_request(body, policy.max_batch_calls()) {
+            Ok(JsonRpcRequest::Single(call)) => self.evaluate_call(policy, &call),
+            Ok(JsonRpcRequest::Batch(calls)) => self.evaluate_batch(policy, &calls, body),
+            Err(ParseRefusal::Syntax(_)) => PolicyDecision::Refused(UnverifiableRequest::Syntax),
+            Err(ParseRefusal::LongBatch) => {
+                PolicyDecision::Refused(UnverifiableRequest::Batch(policy.max_batch_calls()))
+            }
+            Err(why) => PolicyDecision::Refused(UnverifiableRequest::Request(why)),
+        }
+    }
+
+    fn evaluate_call(&mut self, policy: &Policy, call: &Call<'_>) -> PolicyDecision {
+        self.looked.rpc_method = call.method.to_vec();
+        let denied = self.denial_for_call(policy, call);
+        self.looked.ruled.push(denied.clone());
+        let Some(denied) = denied else {
+            self.looked.bound = ResponseLimit::for_call(policy, call);
+            return PolicyDecision::Allowed;
+        };
+        self.looked.denied = 1;
+        let answer = match call.id {
+            None => Some(Vec::new()),
+            Some(id) => {
+                let answer = denied.response_for_identity_client(id);
+                answer.and_then(|answer| answer.try_to_vec())
+            }
+        };
+        answer.map_or(
+            PolicyDecision::Refused(UnverifiableRequest::Memory),
+            PolicyDecision::Denied,
+        )
+    }
+
+    /// Decides about each call of a batch; a batch with denied calls, or with response limits, is
+    /// split.
+    fn evaluate_batch(
+        &mut self,
+        policy: &Policy,
+        calls: &[Call<'_>],
+        body: &[u8],
+    ) -> PolicyDecision {
+        self.looked.batch_size = Some(calls.len());
+        self.looked.record_methods(calls);
+        let ruled: Vec<_> = calls
+            .iter()
+            .map(|call| self.denial_for_call(policy, call))
+            .collect();
+        let denied = ruled.iter().flatten().count();
+        self.looked.denied = denied;
+        let each = || calls.iter().zip(&ruled);
+        if denied == calls.len() {
+            let elements = each().filter_map(|(call, denied)| {
+                let denied = denied.as_deref()?;
+                Some(BatchElement::Stored(denied, call.id?))
+            });
+            let elements: Vec<_> = elements.collect();
+            let answer = match elements.is_empty() {
+                true => Some(Vec::new()),
+                false => batch_identity(&elements).and_then(|answer| answer.try_to_vec()),
+            };
+            return answer.map_or(
+                PolicyDecision::Refused(UnverifiableRequest::Memory),
+                PolicyDecision::Denied,
+            );
+        }
+        let is_bounded = |call: &Call<'_>| {
+            call.id.is_some() && policy.max_response_length(call.method).is_some()
+        };
+        if denied == 0 && !calls.iter().any(is_bounded) {
+            self.looked.ruled = ruled;
+            return PolicyDecision::Allowed;
+        }
+        let mut places = Vec::with_capacity(calls.len());
+        let mut request = Vec::with_capacity(body.len());
+        for (call, denied) in each() {
+            match (denied, call.id) {
+                (Some(denied), Some(id)) => {
+                    places.push(BatchSource::Denied(Arc::clone(denied), id.to_vec()));
+                    continue;
+                }
+                (Some(_), None) => continue,
+                (None, Some(id)) => {
+                    let most = policy.max_response_length(call.method);
+                    places.push(BatchSource::Forwarded(id.to_vec(), most));
+                }
+                (None, None) => {}
+            }
+            request.push(if request.is_empty() { b'[' } else { b',' });
+            request.extend_from_slice(&body[call.span.clone()]);
+        }
+        request.push(b']');
+        let mixed = SplitBatch {
+            places,
+            gzip: self.request.accept_encoding.prefers_gzip() && !self.request.no_transform,
+            ..SplitBatch::default()
+        };
+        self.looked.allowed = Some((Box::new(mixed), request));
+        self.looked.ruled = ruled;
+        PolicyDecision::PartlyDenied
+    }
+
+    /// Returns the error for a call that is denied or over its concurrency limit; `None` if it
+    /// is allowed.
+    fn denial_for_call(&mut self, policy: &Policy, call: &Call<'_>) -> Option<Arc<CacheEntry>> {
+        if !call.method.iter().all(u8::is_ascii_graphic) {
+            // Nethermind trims the name, and other nodes may change it further
+            return Some(Arc::clone(policy.ambiguous_method_error()));
+        }
+        match policy.evaluate_method(call.method) {
+            MethodRuleDecision::Allowed => None,
+            MethodRuleDecision::Denied => Some(Arc::clone(policy.method_denied_error())),
+            MethodRuleDecision::Limited(limit) => match limit.try_acquire() {
+                Some(permit) => {
+                    self.looked.permits.push(permit);
+                    None
+                }
+                None => Some(Arc::clone(policy.limit_exceeded_error())),
+            },
+        }
+    }
+
+    /// Returns the permits: none of the calls is at the node any more.
+    pub(in crate::exchange) fn release_permits(&mut self) {
+        self.looked.permits.clear();
+    }
+
+    /// Forwards the allowed calls of a batch with denied calls. `false` if none is denied.
+    ///
+    /// # Errors
+    /// [`Misuse`] unless a response head is awaited.
+    pub(in crate::exchange) fn forward_allowed_calls(&mut self) -> Result<bool, Misuse> {
+        let Some((mixed, body)) = self.looked.allowed.take() else {
+            return Ok(false);
+        };
+        self.stop_waiting();
+        self.apply_event(ExchangeEvent::PartialHit, |_| Phase::AwaitingPart(mixed))?;
+        self.request_body = body;
+        self.set_decoded_headers();
+        self.request_identity_part();
+        Ok(true)
+    }
+
+    /// Responds with an error in place of the upstream's response.
+    ///
+    /// # Errors
+    /// [`Misuse`] unless a response head is awaited.
+    pub(in crate::exchange) fn respond_denied(
+        &mut self,
+        ruling: PolicyDecision,
+    ) -> Result<(), Misuse> {
+        self.stop_waiting();
+        self.release_permits();
+        let (status, body, field) = match ruling {
+            PolicyDecision::Denied(body) => (200, body, None),
+            PolicyDecision::Refused(why) => {
+                (why.error_status(), why.error_body(), why.required_header())
+            }
+            // these requests are forwarded
+            PolicyDecision::Allowed | PolicyDecision::PartlyDenied => {
+                return Err(self.misuse_error(ExchangeEvent::Refuse))
+            }
+        };
+        if self.route_config.is_cache_enabled() {
+            self.cache_status = CacheStatus::Bypass;
+        }
+        self.cache_reason = Reason::Denied;
+        self.response_mode = ResponseMode::Denied;
+        self.head_edits = vec![HeadEdit::content_length(body.len())];
+        if !body.is_empty() {
+            self.head_edits
+                .push(HeadEdit::set_header("Content-Type", JSON_MEDIA_TYPE));
+        }
+        self.head_edits.extend(field);
+        let answer = Box::new(ResponseBody {
+            status,
+            is_ours: true,
+            body,
+            ..ResponseBody::default()
+        });
+        self.apply_event(ExchangeEvent::Refuse, |_| Phase::Ready(answer))
+    }
+}

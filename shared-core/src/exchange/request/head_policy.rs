@@ -1,0 +1,71 @@
+//! Policy decisions that depend on a head alone: about a request before its body is received,
+//! and about a response that switches protocols.
+
+use crate::exchange::cache::lookup::request::BodyLength;
+use crate::exchange::machine::message_head::{Header, ResponseHead, UpgradeProtocol};
+use crate::exchange::machine::Exchange;
+use crate::exchange::request::unverifiable::UnverifiableRequest;
+use crate::request_coding::BodyCoding;
+
+impl Exchange {
+    /// Returns the reason to reject a request with a body of this length, if its head alone
+    /// gives one.
+    pub(in crate::exchange) fn rejection_by_head(
+        &self,
+        length: BodyLength,
+    ) -> Option<UnverifiableRequest> {
+        let allows_websocket = self
+            .route_config
+            .active_policy()
+            .is_some_and(|policy| policy.allows_websocket());
+        match self.request.upgrade {
+            UpgradeProtocol::None => {}
+            UpgradeProtocol::WebSocket if allows_websocket => {}
+            UpgradeProtocol::WebSocket | UpgradeProtocol::Other => {
+                return Some(UnverifiableRequest::Upgrade)
+            }
+        }
+        if length == BodyLength::Known(0) {
+            return self
+                .request
+                .calls_by_query
+                .then_some(UnverifiableRequest::Method);
+        }
+        if !self.request.post {
+            // a body of unknown length may be empty
+            let has_body = length != BodyLength::Unknown;
+            return has_body.then_some(UnverifiableRequest::Method);
+        }
+        let longest = self.max_request_length(true);
+        if matches!(length, BodyLength::Known(length) if length > longest) {
+            return Some(UnverifiableRequest::Length);
+        }
+        let is_coded = self.request.coding == BodyCoding::Other;
+        (is_coded || self.request.text.is_other).then_some(UnverifiableRequest::Coding)
+    }
+
+    /// Whether the connection is to become a WebSocket.
+    pub(in crate::exchange) fn becomes_websocket(&self) -> bool {
+        self.request.upgrade == UpgradeProtocol::WebSocket
+    }
+
+    /// Whether a node may switch protocols (101): under a policy only to the protocol that the
+    /// client has requested and the operator allows.
+    pub(in crate::exchange) fn may_switch_protocol<'a, I>(&self, head: &ResponseHead<I>) -> bool
+    where
+        I: Iterator<Item = Header<'a>> + Clone,
+    {
+        let Some(policy) = self.route_config.active_policy() else {
+            return true;
+        };
+        let mut switches_to = UpgradeProtocol::None;
+        for (name, value) in head.fields.clone() {
+            if name.eq_ignore_ascii_case(b"upgrade") {
+                switches_to.add_upgrade_line(value);
+            }
+        }
+        policy.allows_websocket()
+            && self.becomes_websocket()
+            && switches_to == UpgradeProtocol::WebSocket
+    }
+}

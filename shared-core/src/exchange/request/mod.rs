@@ -1,0 +1,9 @@
+//! The request of an exchange: the checks of its head and calls, and its body on the way to the
+//! upstream.
+
+pub(super) mod call_policy;
+pub(super) mod decompression;
+mod head_policy;
+pub(super) mod query_calls;
+mod rewrite;
+pub(super) mod unverifiable;

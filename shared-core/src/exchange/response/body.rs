@@ -1,0 +1,53 @@
+//! Bodies that are ready to send, and entries that must be decompressed first.
+
+use std::sync::Arc;
+
+use crate::cache::entry::CacheEntry;
+use crate::cache::Key;
+use crate::exchange::response::pipeline::{BufferedBody, EntryReservations};
+use crate::gzip::splice::SlicedBody;
+use crate::memory::MemoryReservation;
+
+/// A response whose body is decided, with the memory that it keeps until it is sent.
+#[derive(Debug, Default)]
+pub(in crate::exchange) struct ResponseBody {
+    /// Status of a stored response; 0 if the upstream's status is sent.
+    pub(in crate::exchange) status: u16,
+    /// Whether sszip made the response, without a request to the node.
+    pub(in crate::exchange) is_ours: bool,
+    /// Body that the upstream sent, or that was made from it.
+    pub(in crate::exchange) body: Vec<u8>,
+    /// Body of an entry that was stored, or was made to be stored.
+    pub(in crate::exchange) stored: Option<SlicedBody>,
+    /// Memory of the body, until it was sent.
+    pub(in crate::exchange) _reservation: Option<MemoryReservation>,
+    pub(in crate::exchange) borrowed: EntryReservations,
+}
+
+impl ResponseBody {
+    pub(in crate::exchange) fn from_buffered(buffered: BufferedBody) -> Box<Self> {
+        Box::new(Self {
+            body: buffered.body,
+            _reservation: buffered.reservation,
+            borrowed: buffered.borrowed,
+            ..Self::default()
+        })
+    }
+}
+
+/// A stored response that must be decompressed before it is sent, with the memory that was
+/// reserved for it.
+#[derive(Debug, Default)]
+pub(in crate::exchange) enum PendingDecode {
+    /// A single entry with its key and the id of its response; the id is `None` for a resource.
+    One(Key, Arc<CacheEntry>, Option<Vec<u8>>, EntryReservations),
+    /// The entries of a batch, with their keys and ids. A key is `None` for a denied call.
+    Batch {
+        answers: Vec<(Option<Key>, Arc<CacheEntry>, Vec<u8>)>,
+        gzip: bool,
+        borrowed: EntryReservations,
+    },
+    /// The decompression has begun.
+    #[default]
+    Running,
+}

@@ -1,0 +1,210 @@
+//! One-shot compression and decompression of a complete body.
+
+use crate::config::RouteConfig;
+use crate::exchange::cache::store_plan::StorePlan;
+use crate::exchange::machine::actions::Misuse;
+use crate::exchange::machine::message_head::HeadEdit;
+use crate::exchange::machine::phase::Phase;
+use crate::exchange::machine::transitions::ExchangeEvent;
+use crate::exchange::machine::Exchange;
+use crate::exchange::response::pipeline::BodyPipeline;
+use crate::gzip::in_place::{self, ShrinkError};
+use crate::gzip::oneshot;
+use crate::gzip::splice::SlicedBody;
+use crate::memory;
+use crate::response_mode::ResponseMode;
+use crate::ssz::SszParts;
+
+/// The output of the compression or decompression of one body, and the mode of its response.
+struct CompressedBody {
+    body: Vec<u8>,
+    /// Body of the entry, which is sent to this client as to later ones.
+    stored: Option<SlicedBody>,
+    mode: ResponseMode,
+}
+
+impl Exchange {
+    /// Compresses, converts or merges the complete body, decodes a stored one, or rewrites the
+    /// request. May take milliseconds per megabyte. In
+    /// [`State::Aborted`](crate::exchange::machine::transitions::State::Aborted) there is nothing to send.
+    ///
+    /// # Errors
+    /// [`Misuse`] unless the body is complete, or a stored one is to be decompressed.
+    pub fn run_body_stages(&mut self) -> Result<(), Misuse> {
+        if !self.decoded_body_is_within_limit() {
+            return self.reject_measured_body();
+        }
+        match &mut self.phase {
+            Phase::Compressing(whole) if whole.stages.transcoding.is_some() => {
+                self.finish_conversion()
+            }
+            Phase::Compressing(_) => self.compress_complete_body(),
+            Phase::Merging(_) => self.merge_batch(),
+            Phase::Decoding(_) => self.decode_stored_response(),
+            Phase::Rewriting(_) => self.rewrite_request_body(),
+            _ => Err(self.misuse_error(ExchangeEvent::Compressed)),
+        }
+    }
+
+    /// Compresses or decompresses the complete body; it is sent unchanged if that fails or is not
+    /// worth it.
+    pub(in crate::exchange) fn compress_complete_body(&mut self) -> Result<(), Misuse> {
+        self.record_buffered_errors();
+        let Phase::Compressing(whole) = &mut self.phase else {
+            return Err(self.misuse_error(ExchangeEvent::Compressed));
+        };
+        let is_there = !memory::is_memory_short();
+        let (config, storing) = (&*self.route_config, &mut self.storing);
+        let stages = &whole.stages;
+        let coded = match (stages.inflates, stages.gzip) {
+            _ if !is_there => Err(ResponseMode::Memory),
+            (true, _) => whole.decompress_from_gzip(config, storing),
+            (false, Some(_)) => whole.compress_to_gzip(config, storing),
+            (false, None) => Err(whole.left_alone.unwrap_or(ResponseMode::AcceptEncoding)),
+        };
+        let buffered = &mut whole.buffered;
+        let mut stored = None;
+        let length = match coded {
+            Ok(coded) => {
+                buffered.body = coded.body;
+                stored = coded.stored;
+                let ready = stored.as_ref().map_or(0, SlicedBody::byte_length);
+                let length =
+                    usize::try_from(ready).map_or(usize::MAX, |it| it + buffered.body.len());
+                self.response_mode = coded.mode;
+                self.head_edits.push(match coded.mode {
+                    ResponseMode::Oneshot => HeadEdit::set_header("Content-Encoding", b"gzip"),
+                    _ => HeadEdit::remove("Content-Encoding"),
+                });
+                self.head_edits.push(HeadEdit::content_length(length));
+                self.head_edits.append(&mut buffered.recoded_edits);
+                length
+            }
+            Err(reason) => {
+                self.response_mode = reason;
+                if whole.left_alone.is_some() {
+                    // as if the response had been passed unchanged
+                    storing.copy_sent_bytes(config, &mut self.cache_reason, &buffered.body);
+                } else if let Some(fill) = storing.fill_of_sent_bytes().filter(|_| is_there) {
+                    // a body that is not worth compressing may be worth storing
+                    fill.build_once(&buffered.body);
+                }
+                let length = buffered.body.len();
+                if buffered.declared.is_none() && buffered.is_complete() {
+                    self.head_edits.push(HeadEdit::content_length(length));
+                }
+                length
+            }
+        };
+        buffered.shrink_reservation(length);
+        self.apply_event(ExchangeEvent::Compressed, |phase| phase.into_ready(stored))
+    }
+
+    /// Compresses a long body, or one in parts, that is not stored. The input is released while
+    /// it is compressed.
+    pub(in crate::exchange) fn compress_parts(&mut self, parts: SszParts) -> Result<(), Misuse> {
+        let Phase::Compressing(whole) = &mut self.phase else {
+            return Err(self.misuse_error(ExchangeEvent::Compressed));
+        };
+        let buffered = &mut whole.buffered;
+        // the upstream's form is not needed any more
+        buffered.body = Vec::new();
+        let (plain, order) = parts.into_ordered_ranges();
+        self.response_mode = ResponseMode::AcceptEncoding;
+        let gzip = whole.stages.gzip.filter(|_| !memory::is_memory_short());
+        let coded = match gzip {
+            None => Err(ShrinkError::Plain(plain)),
+            Some(gzip) => {
+                let any_length = gzip.at_any_length;
+                in_place::gzip_in_place(plain, &order, self.route_config.comp_level, any_length)
+            }
+        };
+        let body = match coded {
+            Ok(body) => {
+                self.head_edits
+                    .push(HeadEdit::set_header("Content-Encoding", b"gzip"));
+                self.response_mode = ResponseMode::Oneshot;
+                Some(body)
+            }
+            Err(ShrinkError::Plain(plain)) => SlicedBody::from_parts(plain, &order, false),
+            Err(ShrinkError::Nothing) => None,
+        };
+        let Some(body) = body else {
+            return self.abort_with_mode(ResponseMode::Memory);
+        };
+        let length = usize::try_from(body.byte_length()).unwrap_or(usize::MAX);
+        self.head_edits.push(HeadEdit::content_length(length));
+        buffered.shrink_reservation(length);
+        self.apply_event(ExchangeEvent::Compressed, |phase| {
+            phase.into_ready(Some(body))
+        })
+    }
+
+    pub(in crate::exchange) fn set_content_length(&mut self, length: usize) {
+        self.head_edits.push(HeadEdit::content_length(length));
+    }
+}
+
+impl BodyPipeline {
+    /// Compresses the body, in the form of its entry if it is stored, or returns the reason to send
+    /// it unchanged.
+    fn compress_to_gzip(
+        &mut self,
+        config: &RouteConfig,
+        storing: &mut StorePlan,
+    ) -> Result<CompressedBody, ResponseMode> {
+        let body = &self.buffered.body;
+        if body.is_empty() || self.is_below_gate(config, body.len()) {
+            return Err(ResponseMode::TooSmall);
+        }
+        let limit = self.gzip_limit();
+        if let Some(stored) = self.compress_as_entry(storing, limit) {
+            self.room = Vec::new();
+            return Ok(CompressedBody {
+                body: Vec::new(),
+                stored: Some(stored),
+                mode: ResponseMode::Oneshot,
+            });
+        }
+        let room = std::mem::take(&mut self.room);
+        match oneshot::gzip_oneshot_into(&self.buffered.body, config.comp_level, limit, room) {
+            Ok(body) => Ok(CompressedBody {
+                body,
+                stored: None,
+                mode: ResponseMode::Oneshot,
+            }),
+            Err(oneshot::OneshotError::NotSmaller) => Err(ResponseMode::NotSmaller),
+            Err(_) => Err(ResponseMode::Failed),
+        }
+    }
+
+    /// Returns the body as the entry will be sent, so that it is compressed once and kept in
+    /// memory once.
+    fn compress_as_entry(&mut self, storing: &mut StorePlan, limit: usize) -> Option<SlicedBody> {
+        // uses the buffer that was allocated for the compressed body
+        let fill = storing.fill_of_sent_bytes()?;
+        let (entry, id) = fill.build_from(&self.buffered.body, &mut self.room)?;
+        let coded = entry.response_for_gzip_client(&id)?;
+        (coded.is_gzip() && coded.byte_length() < limit as u64).then_some(coded)
+    }
+
+    /// Decompresses the body, and builds its entry if it is stored.
+    fn decompress_from_gzip(
+        &mut self,
+        config: &RouteConfig,
+        storing: &mut StorePlan,
+    ) -> Result<CompressedBody, ResponseMode> {
+        let body = self
+            .buffered
+            .decompress_buffered(config, config.max_oneshot)?;
+        if let Some(fill) = storing.fill_of_sent_bytes() {
+            fill.mark_decoded();
+            fill.build_from(&body, &mut self.room);
+        }
+        Ok(CompressedBody {
+            body,
+            stored: None,
+            mode: ResponseMode::Inflate,
+        })
+    }
+}

@@ -1,0 +1,210 @@
+//! Enforcement of response limits, which the operator sets for methods.
+//!
+//! A response longer than its limit is replaced by a JSON-RPC error. Nothing of a response is
+//! sent before it is known to be within its limit: by its `Content-Length`, which upstreams
+//! mostly send, or when it is complete.
+//!
+//! The limit applies to the decompressed body: a compressed body is buffered and decompressed. In a
+//! batch the limits apply to each response ([`merge`](crate::exchange::machine::Exchange::merge)).
+
+use std::sync::Arc;
+
+use crate::cache::entry::CacheEntry;
+use crate::cache::reason::Reason;
+use crate::config::Policy;
+use crate::exchange::machine::actions::{BodyPieceAction, Misuse};
+use crate::exchange::machine::message_head::{has_no_body, HeadEdit, ResponseHead};
+use crate::exchange::machine::phase::Phase;
+use crate::exchange::machine::transitions::ExchangeEvent;
+use crate::exchange::machine::Exchange;
+use crate::exchange::response::body::ResponseBody;
+use crate::exchange::response::limit::max_compressed_length;
+use crate::exchange::response::pipeline::{BodyPipeline, BodyStages, BufferedBody};
+use crate::exchange::response::plan::ResponsePlan;
+use crate::memory;
+use crate::request_coding::BodyCoding;
+use crate::response_mode::ResponseMode;
+use crate::transcode::JSON_MEDIA_TYPE;
+
+/// Headers that describe the upstream's body, and are removed from an error in its place.
+const UPSTREAM_BODY_HEADERS: [&str; 11] = [
+    "Content-Encoding",
+    "Content-Language",
+    "ETag",
+    "Last-Modified",
+    "Expires",
+    "Accept-Ranges",
+    "Content-Digest",
+    "Repr-Digest",
+    "Digest",
+    "Content-MD5",
+    "Trailer",
+];
+
+impl Exchange {
+    /// Whether a stored response to a single call exceeds its limit.
+    pub(in crate::exchange) fn exceeds_limit(&self, entry: &CacheEntry, id: Option<&[u8]>) -> bool {
+        let bound = self.looked.bound.as_ref();
+        bound.is_some_and(|bound| entry.response_length(id.unwrap_or_default()) > bound.most)
+    }
+
+    /// Returns the JSON-RPC error that replaces a stored response longer than its limit.
+    pub(in crate::exchange) fn respond_limit_exceeded(&mut self) -> Option<Box<ResponseBody>> {
+        let answer = self.take_limit_error(200)?;
+        self.head_edits = Vec::new();
+        self.set_error_headers(answer.body.len());
+        Some(answer)
+    }
+
+    /// Takes the JSON-RPC error of the limit, as a response with this status, and records the
+    /// denial.
+    fn take_limit_error(&mut self, status: u16) -> Option<Box<ResponseBody>> {
+        let body = self.looked.bound.take()?.error;
+        self.cache_reason = Reason::Denied;
+        self.response_mode = ResponseMode::Denied;
+        self.looked.denied += 1;
+        Some(Box::new(ResponseBody {
+            status,
+            is_ours: status != 0,
+            body,
+            ..ResponseBody::default()
+        }))
+    }
+
+    fn set_error_headers(&mut self, length: usize) {
+        self.head_edits.push(HeadEdit::content_length(length));
+        self.head_edits
+            .push(HeadEdit::set_header("Content-Type", JSON_MEDIA_TYPE));
+    }
+
+    /// Maximum length in bytes of the response with this head, if the request is a single call
+    /// with a limit.
+    pub(in crate::exchange) fn response_limit<I>(&self, head: &ResponseHead<I>) -> Option<u64> {
+        let Phase::AwaitingHead = self.phase else {
+            return None;
+        };
+        let bound = self.looked.bound.as_ref();
+        bound
+            .filter(|_| !has_no_body(head.status) && !head.subrequest)
+            .map(|it| it.most)
+    }
+
+    /// Whether the head alone shows that the response exceeds its limit, or that its length
+    /// can't be measured.
+    pub(in crate::exchange) fn head_exceeds_limit<I>(
+        head: &ResponseHead<I>,
+        coding: BodyCoding,
+        most: u64,
+    ) -> bool {
+        let most = match coding {
+            BodyCoding::None => most,
+            BodyCoding::Coded(_) => max_compressed_length(most),
+            BodyCoding::Other => return true,
+        };
+        head.content_length.is_some_and(|length| length > most)
+    }
+
+    /// Returns the plan for a response of unknown length: it is buffered, whatever the previous
+    /// plan. `None` if there is no memory for that.
+    pub(in crate::exchange) fn buffer_for_limit<I>(
+        &self,
+        judged: Result<ResponsePlan, ResponseMode>,
+        head: &ResponseHead<I>,
+        coding: BodyCoding,
+        most: u64,
+    ) -> Option<ResponsePlan> {
+        let mut whole = match judged {
+            Ok(ResponsePlan::Buffer(whole)) => whole,
+            Ok(other) => return Some(other),
+            Err(reason) => {
+                let mut whole = Box::new(BodyPipeline::new(
+                    BodyStages::default(),
+                    BufferedBody::for_head(head),
+                ));
+                whole.left_alone = Some(reason);
+                if let Some(declared) = whole.buffered.declared {
+                    whole
+                        .buffered
+                        .reserve_for_length(&self.route_config, declared)
+                        .ok()?;
+                }
+                whole
+            }
+        };
+        whole.most = Some(most);
+        whole.measured = coding.supported_coding();
+        Some(ResponsePlan::Buffer(whole))
+    }
+
+    /// Whether a buffered response is within its limit; a compressed one is decompressed to
+    /// measure it. `false` also if there is no memory for that.
+    pub(in crate::exchange) fn decoded_body_is_within_limit(&mut self) -> bool {
+        let Phase::Compressing(whole) = &mut self.phase else {
+            return true;
+        };
+        let (Some(coded), Some(most)) = (whole.measured, whole.most) else {
+            return true;
+        };
+        let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        let (most, limit) = (size(most), size(self.route_config.memory));
+        let budget = &self.route_config.process.budget;
+        let Some(mut memory) = budget.reserve_bytes(0, limit) else {
+            return false;
+        };
+        let may_take = |length| memory.grow_to(length, limit) && !memory::is_memory_short();
+        let is_short = coded
+            .decompress_body(&whole.buffered.body, most, may_take)
+            .is_ok();
+        if is_short {
+            whole.measured = None;
+            whole.most = None;
+        }
+        is_short
+    }
+
+    /// Replaces a measured response that exceeds its limit by an error.
+    pub(in crate::exchange) fn reject_measured_body(&mut self) -> Result<(), Misuse> {
+        self.next_state(ExchangeEvent::Refuse)?;
+        let Some(answer) = self.replace_body_by_error() else {
+            return Err(self.misuse_error(ExchangeEvent::Refuse));
+        };
+        self.apply_event(ExchangeEvent::Refuse, |_| Phase::Ready(answer))
+    }
+
+    /// Discards the upstream's response, which exceeds its limit, and sends an error when the
+    /// body ends.
+    pub(in crate::exchange) fn discard_overlong_upstream_body(
+        &mut self,
+    ) -> Result<BodyPieceAction, Misuse> {
+        self.next_state(ExchangeEvent::Replace)?;
+        let Some(answer) = self.replace_body_by_error() else {
+            return Err(self.misuse_error(ExchangeEvent::Replace));
+        };
+        self.apply_event(ExchangeEvent::Replace, |_| {
+            Phase::DiscardingUpstream(answer)
+        })?;
+        Ok(BodyPieceAction::Buffered)
+    }
+
+    fn replace_body_by_error(&mut self) -> Option<Box<ResponseBody>> {
+        let answer = self.take_limit_error(0)?;
+        self.head_edits.retain(|edit| {
+            let name = &*edit.name;
+            name == "Vary" || name == "Cache-Status"
+        });
+        self.set_error_headers(answer.body.len());
+        self.head_edits
+            .extend(UPSTREAM_BODY_HEADERS.map(HeadEdit::remove));
+        self.discard_fill();
+        self.not_ssz = None;
+        Some(answer)
+    }
+
+    /// Maximum length of the response to a call of a batch, in bytes.
+    pub(in crate::exchange) fn max_response_length(
+        policy: Option<&Arc<Policy>>,
+        method: &[u8],
+    ) -> Option<u64> {
+        policy.and_then(|policy| policy.max_response_length(method))
+    }
+}

@@ -1,0 +1,32 @@
+//! Limit of the length of the response to a single call.
+
+use crate::config::Policy;
+use crate::jsonrpc::request::Call;
+
+/// Returns the maximum length of a compressed body whose decompressed length is at most `most`:
+/// incompressible data grows by less than this.
+pub(in crate::exchange) fn max_compressed_length(most: u64) -> u64 {
+    most + most / 64 + 1024
+}
+
+/// The limit of the response to a single call.
+#[derive(Debug)]
+pub(in crate::exchange) struct ResponseLimit {
+    /// Maximum length of the response. Bytes.
+    pub(in crate::exchange) most: u64,
+    /// Error that replaces a longer response.
+    pub(in crate::exchange) error: Vec<u8>,
+}
+
+impl ResponseLimit {
+    /// Returns the limit for a call that is forwarded; `None` without a limit, or for a
+    /// notification.
+    pub(in crate::exchange) fn for_call(policy: &Policy, call: &Call<'_>) -> Option<Self> {
+        let (most, id) = (policy.max_response_length(call.method)?, call.id?);
+        let error = policy
+            .response_too_long_error()
+            .response_for_identity_client(id)?
+            .try_to_vec()?;
+        Some(Self { most, error })
+    }
+}

@@ -1,0 +1,357 @@
+//! The plan for a response, made from its head.
+
+use std::sync::Arc;
+
+use crate::config::RouteConfig;
+use crate::exchange::machine::actions::{Misuse, ResponseHeadAction};
+use crate::exchange::machine::message_head::{
+    HeadEdit, Header, ResponseCoding, ResponseHead, ResponseProperties,
+};
+use crate::exchange::machine::phase::Phase;
+use crate::exchange::machine::transitions::ExchangeEvent;
+use crate::exchange::machine::Exchange;
+use crate::exchange::response::pipeline::{
+    BodyPipeline, BodyStages, BufferedBody, CompressionSettings,
+};
+use crate::exchange::response::stream_encoder::BodyStream;
+use crate::faults::{panic_if_injected, Fault};
+use crate::memory;
+use crate::negotiate::media_type;
+use crate::request_coding::BodyCoding;
+use crate::response_mode::ResponseMode;
+
+/// The plan for a response that is not passed unchanged.
+pub(in crate::exchange) enum ResponsePlan {
+    /// The body is buffered and processed when it is complete.
+    Buffer(Box<BodyPipeline>),
+    /// The body is compressed while it arrives.
+    Stream(Box<BodyStream>),
+    /// The body is merged with the stored part of the batch.
+    Merge,
+}
+
+impl Exchange {
+    /// Decides from the final response head (not 1xx other than 101) how the body is handled.
+    ///
+    /// # Errors
+    /// [`Misuse`] unless it follows the request head.
+    pub fn response_head<'a, I>(
+        &mut self,
+        head: ResponseHead<I>,
+    ) -> Result<ResponseHeadAction, Misuse>
+    where
+        I: Iterator<Item = Header<'a>> + Clone,
+    {
+        self.stop_waiting();
+        if !self.awaits_response_head() {
+            return Err(self.misuse_error(ExchangeEvent::HeadToPass));
+        }
+        panic_if_injected(Fault::PanicHead);
+        let switches = matches!(self.phase, Phase::AwaitingHead | Phase::AwaitingPart(_))
+            && head.status == 101
+            && !self.may_switch_protocol(&head);
+        if switches {
+            self.discard_fill();
+            self.apply_event(ExchangeEvent::Fail, |_| Phase::Aborted)?;
+            return Ok(ResponseHeadAction::Fail);
+        }
+        self.record_rejected_formats(head.status, head.fields.clone());
+        self.record_response_coding(head.fields.clone());
+        self.record_upstream_status(head.status);
+        self.stop_observing_errors(head.status);
+        if let Phase::AwaitingUpdate = self.phase {
+            return self.plan_background_response(head);
+        }
+        if !self.storing.is_judged {
+            self.invalidate_targets(&head);
+            self.decide_storage(&head);
+        }
+        if let Phase::DiscardingUpstream(_) = self.phase {
+            self.next_state(ExchangeEvent::HeadToBuffer)?;
+            return Ok(ResponseHeadAction::Buffer);
+        }
+        self.set_cache_status_header(&head);
+        let bound = self.response_limit(&head);
+        let coding = match bound {
+            Some(_) => BodyCoding::from_response(head.fields.clone()),
+            None => BodyCoding::None,
+        };
+        if bound.is_some_and(|most| Self::head_exceeds_limit(&head, coding, most)) {
+            self.discard_overlong_upstream_body()?;
+            return Ok(ResponseHeadAction::Buffer);
+        }
+        let is_measured = head.content_length.is_some() && coding == BodyCoding::None;
+        let bound = bound.filter(|_| !is_measured);
+        let mut judged = self.plan_response(&head, bound.is_some());
+        if let Some(most) = bound {
+            let Some(bounded) = self.buffer_for_limit(judged, &head, coding, most) else {
+                self.discard_overlong_upstream_body()?;
+                return Ok(ResponseHeadAction::Buffer);
+            };
+            judged = Ok(bounded);
+        }
+        self.add_vary_accept(&head);
+        match judged {
+            Ok(ResponsePlan::Stream(stream)) => {
+                self.apply_event(ExchangeEvent::HeadToStream, |_| Phase::Streaming(stream))?;
+                Ok(ResponseHeadAction::Stream)
+            }
+            Ok(ResponsePlan::Buffer(whole)) => {
+                self.apply_event(ExchangeEvent::HeadToBuffer, |_| Phase::Buffering(whole))?;
+                Ok(ResponseHeadAction::Buffer)
+            }
+            Ok(ResponsePlan::Merge) => {
+                self.apply_event(ExchangeEvent::HeadToMerge, Phase::into_buffering_part)?;
+                Ok(ResponseHeadAction::Buffer)
+            }
+            Err(reason) => {
+                self.start_passing(
+                    ExchangeEvent::HeadToPass,
+                    BufferedBody::for_head(&head),
+                    reason,
+                )?;
+                Ok(self.copy_or_pass())
+            }
+        }
+    }
+
+    /// Sets `Vary` of a partial response or a 304 as the complete response would have it (RFC
+    /// 9110, 15.3.7 and 15.4.5). A 304 may have no `Content-Type`.
+    fn set_vary_of_complete_response<'a, I>(&mut self, head: &ResponseHead<I>)
+    where
+        I: Iterator<Item = Header<'a>> + Clone,
+    {
+        let response = ResponseProperties::from_response_headers(head.fields.clone());
+        let types = &self.route_config.types;
+        let is_left_alone = response.coding == ResponseCoding::Other
+            || response.no_transform
+            || self.request.no_transform
+            || response
+                .content_type
+                .is_some_and(|it| !types.contains_type(it));
+        if !is_left_alone {
+            self.varies = true;
+            response.vary_accept_encoding_edits(head.host_writes_vary, &mut self.head_edits);
+        }
+    }
+
+    /// Whether a response head is expected.
+    pub(in crate::exchange) fn awaits_response_head(&self) -> bool {
+        use Phase::{AwaitingHead, AwaitingPart, AwaitingUpdate, DiscardingUpstream};
+        matches!(
+            self.phase,
+            AwaitingHead | AwaitingPart(_) | AwaitingUpdate | DiscardingUpstream(_)
+        )
+    }
+
+    /// Passes the rest of the response unchanged.
+    pub(in crate::exchange) fn start_passing(
+        &mut self,
+        event: ExchangeEvent,
+        buffered: BufferedBody,
+        reason: ResponseMode,
+    ) -> Result<(), Misuse> {
+        self.apply_event(event, |_| Phase::Passing(Box::new(buffered)))?;
+        self.response_mode = reason;
+        Ok(())
+    }
+
+    /// Returns the plan for a response, or the reason to pass it unchanged. Sets the head edits.
+    /// A response with a limit is not streamed.
+    pub(in crate::exchange) fn plan_response<'a, I>(
+        &mut self,
+        head: &ResponseHead<I>,
+        is_bounded: bool,
+    ) -> Result<ResponsePlan, ResponseMode>
+    where
+        I: Iterator<Item = Header<'a>> + Clone,
+    {
+        if !self.route_config.enable {
+            return Err(ResponseMode::Off);
+        }
+        if head.subrequest {
+            return Err(ResponseMode::Subrequest);
+        }
+        let response = ResponseProperties::from_response_headers(head.fields.clone());
+        if self.can_be_merged(head.status) {
+            self.upstream_part_head(&response, head);
+            return Ok(ResponsePlan::Merge);
+        }
+        let conversion = self.conversion_for(&response, head);
+        self.check_status(head, conversion.is_some())?;
+        if let Some((negotiated, format)) = conversion {
+            match self.plan_conversion(negotiated, format, &response, head) {
+                Ok(plan) => return plan,
+                // the response keeps its own format
+                Err(why) => self.not_ssz = Some(why.metrics_mode()),
+            }
+        }
+        self.check_compressible(&response)?;
+        self.varies = true;
+        response.vary_accept_encoding_edits(head.host_writes_vary, &mut self.head_edits);
+        let mut whole = self.compression_pipeline(&response, head)?;
+        if self.request.head {
+            self.set_headers_of_compressed_body(&mut whole);
+            return Err(ResponseMode::Head);
+        }
+        if memory::is_memory_short() {
+            return Err(ResponseMode::Memory);
+        }
+        self.plan_buffering(&response, head, whole, is_bounded)
+    }
+
+    /// Returns an error with the reason if a response of this status is sent unchanged. A partial
+    /// response may be converted.
+    fn check_status<'a, I>(
+        &mut self,
+        head: &ResponseHead<I>,
+        is_convertible: bool,
+    ) -> Result<(), ResponseMode>
+    where
+        I: Iterator<Item = Header<'a>> + Clone,
+    {
+        match head.status {
+            101 => Err(ResponseMode::Upgrade),
+            206 if is_convertible => Ok(()),
+            206 | 304 => {
+                self.set_vary_of_complete_response(head);
+                Err(ResponseMode::Status)
+            }
+            0..=199 | 204 | 205 => Err(ResponseMode::Status),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns an error with the reason if coding, media type or `no-transform` forbid compression,
+    /// for any client that accepts it.
+    fn check_compressible(&self, response: &ResponseProperties<'_>) -> Result<(), ResponseMode> {
+        if response.coding == ResponseCoding::Other {
+            return Err(ResponseMode::Encoded);
+        }
+        let content_type = response.content_type;
+        if !content_type
+            .is_some_and(|content_type| self.route_config.types.contains_type(content_type))
+        {
+            return Err(match response.coding {
+                ResponseCoding::Identity => ResponseMode::Type,
+                _ => ResponseMode::Encoded,
+            });
+        }
+        if response.no_transform || self.request.no_transform {
+            return Err(ResponseMode::NoTransform);
+        }
+        Ok(())
+    }
+
+    /// Returns the stages that change the coding of a body for this client, or the reason to send
+    /// the body unchanged.
+    fn compression_pipeline<'a, I>(
+        &self,
+        response: &ResponseProperties<'_>,
+        head: &ResponseHead<I>,
+    ) -> Result<Box<BodyPipeline>, ResponseMode>
+    where
+        I: Iterator<Item = Header<'a>> + Clone,
+    {
+        let mut buffered = BufferedBody::for_head(head);
+        response.edits_for_compressed_body(&mut buffered.recoded_edits);
+        let accept = self.request.accept_encoding;
+        let inflates = response.coding == ResponseCoding::Gzip;
+        if inflates && accept.allows_gzip() {
+            return Err(ResponseMode::Encoded);
+        }
+        let stages = BodyStages {
+            inflates,
+            transcoding: None,
+            gzip: (!inflates).then_some(CompressionSettings {
+                at_any_length: accept.refuses_identity() && accept.prefers_gzip(),
+            }),
+        };
+        let whole = Box::new(BodyPipeline::new(stages, buffered));
+        whole.check_declared_length(&self.route_config)?;
+        if !inflates {
+            if !accept.prefers_gzip() {
+                return Err(ResponseMode::AcceptEncoding);
+            }
+            if !head.coding_allowed {
+                return Err(ResponseMode::HostPolicy);
+            }
+        }
+        Ok(whole)
+    }
+
+    /// Sets the headers of the response to HEAD: a GET would be sent with another length and coding
+    /// (RFC 9110, 9.3.2 and 8.6).
+    fn set_headers_of_compressed_body(&mut self, whole: &mut BodyPipeline) {
+        self.head_edits.push(HeadEdit::remove("Content-Length"));
+        if whole.stages.inflates {
+            self.head_edits.push(HeadEdit::remove("Content-Encoding"));
+        }
+        self.head_edits.append(&mut whole.buffered.recoded_edits);
+    }
+
+    /// Returns the plan for a body that is compressed or decompressed: buffered, or as a stream.
+    fn plan_buffering<'a, I>(
+        &mut self,
+        response: &ResponseProperties<'_>,
+        head: &ResponseHead<I>,
+        mut whole: Box<BodyPipeline>,
+        is_bounded: bool,
+    ) -> Result<ResponsePlan, ResponseMode>
+    where
+        I: Iterator<Item = Header<'a>> + Clone,
+    {
+        let config = Arc::clone(&self.route_config);
+        let inflates = whole.stages.inflates;
+        let declared = whole.buffered.declared;
+        let is_streamed = head.unbuffered
+            || config.hold == 0 && declared.is_none()
+            || whole.is_beyond_oneshot(&config)
+            // a response with a Content-Length can't have trailers
+            || response.announces_trailers && head.delimited && declared.is_none()
+            || response
+                .content_type
+                .is_some_and(media_type::is_event_stream);
+        if is_streamed && !inflates && !is_bounded {
+            return self.plan_stream(&mut whole.buffered);
+        }
+        match declared.map(|length| whole.buffered.reserve_for_length(&config, length)) {
+            None | Some(Ok(())) => Ok(ResponsePlan::Buffer(whole)),
+            Some(Err(_)) if !inflates => {
+                whole.buffered.reservation = None;
+                self.plan_stream(&mut whole.buffered)
+            }
+            Some(Err(reason)) => Err(reason),
+        }
+    }
+
+    /// Returns the plan for a body that is compressed while it arrives; sets the head edits.
+    fn plan_stream(&mut self, buffered: &mut BufferedBody) -> Result<ResponsePlan, ResponseMode> {
+        let mut stream = BodyStream::start_encoding(&self.route_config, buffered)?;
+        self.set_stream_headers(&mut stream);
+        Ok(ResponsePlan::Stream(stream))
+    }
+}
+
+impl BodyPipeline {
+    /// Whether the declared length is beyond the maximum for one-shot compression.
+    fn is_beyond_oneshot(&self, config: &RouteConfig) -> bool {
+        let declared = self.buffered.declared;
+        declared.is_some_and(|length| length as u64 > config.max_oneshot)
+    }
+
+    /// Returns an error with the reason if a body of the declared length is sent unchanged.
+    fn check_declared_length(&self, config: &RouteConfig) -> Result<(), ResponseMode> {
+        let Some(length) = self.buffered.declared else {
+            return Ok(());
+        };
+        if length == 0 || self.is_below_gate(config, length) {
+            return Err(ResponseMode::TooSmall);
+        }
+        if self.stages.inflates && self.is_beyond_oneshot(config) {
+            // a body that can't be buffered keeps its coding
+            return Err(ResponseMode::Encoded);
+        }
+        Ok(())
+    }
+}

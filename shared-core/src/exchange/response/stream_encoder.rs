@@ -1,0 +1,114 @@
+//! The state of a body that is compressed while it arrives.
+
+use std::fmt;
+
+use crate::config::RouteConfig;
+use crate::exchange::machine::actions::Misuse;
+use crate::exchange::response::pipeline::BufferedBody;
+use crate::faults::{is_fault_injected, Fault};
+use crate::gzip::stream;
+use crate::gzip::stream::{EncodeProgress, Flush, StreamEncoder, StreamError};
+use crate::memory;
+use crate::response_mode::ResponseMode;
+
+/// The reason why a step of a stream failed. The stream must be aborted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyStreamError {
+    /// The body is not being streamed.
+    Misuse(Misuse),
+    /// The encoder failed.
+    Encoder,
+    /// The body ended before its declared length.
+    Short,
+}
+
+impl fmt::Display for BodyStreamError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BodyStreamError::Misuse(misuse) => misuse.fmt(f),
+            BodyStreamError::Encoder => f.write_str("the stream encoder failed"),
+            BodyStreamError::Short => f.write_str("the body ended before its length was reached"),
+        }
+    }
+}
+
+impl std::error::Error for BodyStreamError {}
+
+impl From<Misuse> for BodyStreamError {
+    fn from(misuse: Misuse) -> Self {
+        BodyStreamError::Misuse(misuse)
+    }
+}
+
+impl From<StreamError> for BodyStreamError {
+    fn from(StreamError: StreamError) -> Self {
+        BodyStreamError::Encoder
+    }
+}
+
+/// The encoder of a body that is compressed while it arrives, and the bytes that it has not
+/// consumed.
+#[derive(Debug)]
+pub(in crate::exchange) struct BodyStream {
+    pub(in crate::exchange) encoder: Box<dyn StreamEncoder>,
+    /// Bytes that were buffered before the stream began.
+    pub(in crate::exchange) buffered: BufferedBody,
+    /// Number of buffered bytes that the encoder has consumed.
+    pub(in crate::exchange) encoded: usize,
+}
+
+impl BodyStream {
+    /// Returns a stream that begins with the buffered bytes, or the reason why there is none.
+    pub(in crate::exchange) fn start_encoding(
+        config: &RouteConfig,
+        buffered: &mut BufferedBody,
+    ) -> Result<Box<Self>, ResponseMode> {
+        if memory::is_memory_short() || is_fault_injected(Fault::FailAlloc) {
+            return Err(ResponseMode::Memory);
+        }
+        let level = config.stream_level;
+        buffered.claim_memory(
+            config,
+            buffered.body.len(),
+            stream::fastest_encoder_size(level),
+        )?;
+        let encoder = stream::new_fastest_encoder(level).ok_or(ResponseMode::Memory)?;
+        Ok(Box::new(Self {
+            encoder,
+            buffered: std::mem::take(buffered),
+            encoded: 0,
+        }))
+    }
+
+    /// Encodes buffered bytes that were not fed yet, as far as `output` has room. `complete` is
+    /// set when all of them were fed.
+    pub(in crate::exchange) fn feed_buffered(
+        &mut self,
+        config: &RouteConfig,
+        output: &mut [u8],
+    ) -> Result<EncodeProgress, StreamError> {
+        let rest = &self.buffered.body[self.encoded..];
+        if rest.is_empty() {
+            return Ok(EncodeProgress {
+                consumed: 0,
+                written: 0,
+                complete: true,
+            });
+        }
+        // the buffered bytes are flushed with the rest
+        let fed = self.encoder.compress_input(rest, Flush::None, output)?;
+        self.encoded += fed.consumed;
+        let complete = self.encoded == self.buffered.body.len();
+        if complete {
+            self.buffered.body = Vec::new();
+            self.encoded = 0;
+            self.buffered
+                .shrink_reservation(stream::fastest_encoder_size(config.stream_level));
+        }
+        Ok(EncodeProgress {
+            consumed: 0,
+            written: fed.written,
+            complete,
+        })
+    }
+}

@@ -1,0 +1,114 @@
+//! Upstream errors for the counters: the status of the response, connection failures, and the
+//! JSON-RPC errors of responses that are not stored.
+
+use crate::cache::process::upstream_errors::{UpstreamError, UpstreamErrors};
+use crate::cache::reason::Reason;
+use crate::cache::use_stale::UpstreamFailure;
+use crate::exchange::machine::message_head::RequestKind;
+use crate::exchange::machine::phase::Phase;
+use crate::exchange::machine::upstream_outcome::MAX_WATCHED_LENGTH;
+use crate::exchange::machine::Exchange;
+use crate::jsonrpc::response::{parse_batch_responses, parse_response, OutcomeSpan};
+use crate::response_mode::ResponseMode;
+
+impl Exchange {
+    /// Counts a failed upstream request, once.
+    pub(in crate::exchange) fn record_upstream_failure(&mut self, failure: UpstreamFailure) {
+        if matches!(failure, UpstreamFailure::Status(_)) || !self.is_upstream_counted() {
+            // a status is counted with its head
+            return;
+        }
+        self.upstream.has_failed = true;
+        self.count_upstream_error(UpstreamError::from_failure(failure));
+    }
+
+    /// Counts the status of the node's response, once.
+    pub(in crate::exchange) fn record_upstream_status(&mut self, status: u16) {
+        if self.is_upstream_counted() {
+            self.upstream.upstream_status = Some(status);
+            self.count_upstream_error(UpstreamError::from_failure(UpstreamFailure::Status(status)));
+        }
+    }
+
+    /// Whether this is the first response of the upstream to a client's request.
+    fn is_upstream_counted(&self) -> bool {
+        let is_own = self.inquiry.is_some() || matches!(self.phase, Phase::AwaitingUpdate);
+        let is_known = self.upstream.has_failed || self.upstream.upstream_status.is_some();
+        !is_own && !is_known && self.cache_reason != Reason::Local
+    }
+
+    fn count_upstream_error(&self, error: Option<UpstreamError>) {
+        if let Some(error) = error {
+            self.upstream_errors().count_error(error);
+        }
+    }
+
+    fn upstream_errors(&self) -> &UpstreamErrors {
+        &self.route_config.process.shared.upstream_errors
+    }
+
+    /// Whether the upstream truncated its response.
+    pub(in crate::exchange) fn is_truncated_by_upstream(&self) -> bool {
+        self.response_mode == ResponseMode::Cut || self.cache_reason == Reason::Cut
+    }
+
+    /// Whether a response that is passed and not stored may be a JSON-RPC error, and is to be
+    /// read.
+    pub(in crate::exchange) fn watches_errors(&mut self) -> bool {
+        let Phase::Passing(buffered) = &self.phase else {
+            return false;
+        };
+        let is_short = buffered
+            .declared
+            .is_some_and(|length| (1..=MAX_WATCHED_LENGTH).contains(&length));
+        let is_watched = is_short && self.is_unstored_call();
+        self.upstream.watched = is_watched.then(Vec::new);
+        is_watched
+    }
+
+    /// Whether this is the response to a JSON-RPC request, and is not stored.
+    fn is_unstored_call(&self) -> bool {
+        self.request.cache.kind == RequestKind::Call
+            && self.storing.fill.is_none()
+            && !matches!(
+                self.response_mode,
+                ResponseMode::Encoded | ResponseMode::Upgrade
+            )
+    }
+
+    /// Counts the JSON-RPC errors of a response that was passed.
+    pub(in crate::exchange) fn record_passed_errors(&mut self) {
+        if let Some(watched) = self.upstream.watched.take() {
+            record_rpc_errors(&watched, self.upstream_errors());
+        }
+    }
+
+    /// Counts the JSON-RPC errors of a buffered response.
+    pub(in crate::exchange) fn record_buffered_errors(&self) {
+        let Phase::Compressing(whole) = &self.phase else {
+            return;
+        };
+        let body = &whole.buffered.body;
+        if body.len() <= MAX_WATCHED_LENGTH && !whole.stages.inflates && self.is_unstored_call() {
+            record_rpc_errors(body, self.upstream_errors());
+        }
+    }
+}
+
+/// Counts the JSON-RPC errors of a response, or of a batch of them.
+fn record_rpc_errors(body: &[u8], errors: &UpstreamErrors) {
+    const NAME: &[u8] = b"\"error\"";
+    if !body.windows(NAME.len()).any(|part| part == NAME) {
+        return;
+    }
+    let is_batch = body.trim_ascii_start().starts_with(b"[");
+    let responses = match is_batch {
+        true => parse_batch_responses(body),
+        false => parse_response(body).map(|response| vec![response]),
+    };
+    for response in responses.unwrap_or_default() {
+        if let OutcomeSpan::Error(error) = response.outcome {
+            errors.count_error(UpstreamError::from_rpc_error(&body[error]));
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! The body of a response whose head is withheld.
+
+use crate::exchange::machine::actions::{BodyEndAction, BodyPieceAction, Misuse};
+use crate::exchange::machine::phase::Phase;
+use crate::exchange::machine::transitions::ExchangeEvent;
+use crate::exchange::machine::Exchange;
+use crate::faults::{panic_if_injected, Fault};
+use crate::gzip::oneshot::off_loop_length;
+use crate::memory;
+use crate::response_mode::ResponseMode;
+
+/// Bytes of a long body that are read at once: reading 4 KiB at a time takes 50 % longer, and 64
+/// KiB 20 %.
+const READ_SIZE: usize = 256 << 10;
+
+/// Bytes that are read at once of a body of unknown length.
+const CHUNKED_READ_SIZE: usize = 64 << 10;
+
+impl Exchange {
+    /// Time for which the head may be withheld, or the encoder may hold back bytes of a stream,
+    /// in milliseconds; `None` until the body ends.
+    pub fn buffering_time_ms(&self) -> Option<u64> {
+        match &self.phase {
+            Phase::Streaming(_) => Some(self.route_config.hold_ms),
+            Phase::Buffering(whole) if whole.is_in_buffering_window() => {
+                Some(self.route_config.hold_ms)
+            }
+            _ => None,
+        }
+    }
+
+    /// Number of bytes of a buffered body that should be read at once; `None` for the host's
+    /// default. A transcoder is faster with long pieces.
+    pub fn body_read_size(&self) -> Option<usize> {
+        let Phase::Buffering(whole) = &self.phase else {
+            return None;
+        };
+        whole.stages.transcoding.as_ref()?;
+        match whole.buffered.declared {
+            Some(declared) => Some(READ_SIZE).filter(|size| declared > *size),
+            None => Some(CHUNKED_READ_SIZE),
+        }
+    }
+
+    /// Adds a piece to the body whose head is withheld, and returns whether the buffering
+    /// continues.
+    ///
+    /// # Errors
+    /// [`Misuse`] unless the head is withheld.
+    pub fn body_piece(&mut self, piece: &[u8]) -> Result<BodyPieceAction, Misuse> {
+        self.next_state(ExchangeEvent::Piece)?;
+        let whole = match &mut self.phase {
+            Phase::Buffering(whole) => whole,
+            Phase::BufferingPart(_) => return self.upstream_part_piece(piece),
+            // the response that replaces the upstream's is complete
+            Phase::DiscardingUpstream(_) => return Ok(BodyPieceAction::Buffered),
+            _ => return Err(self.misuse_error(ExchangeEvent::Piece)),
+        };
+        let transcodes = whole.stages.transcoding.is_some();
+        let length = match transcodes {
+            true => self.received + piece.len() as u64,
+            false => (whole.buffered.body.len() + piece.len()) as u64,
+        };
+        if whole.exceeds_limit(length) {
+            return self.discard_overlong_upstream_body();
+        }
+        if transcodes {
+            return self.convert_body_piece(piece);
+        }
+        match whole
+            .reserve_received_length(&self.route_config, whole.buffered.body.len() + piece.len())
+        {
+            Ok(()) => {}
+            Err(_) if whole.is_in_buffering_window() => return self.start_stream(),
+            // a body that can't be buffered can't be measured
+            Err(_) if whole.most.is_some() => return self.discard_overlong_upstream_body(),
+            // not if the system is out of memory: the rest is for allocations that can't fail
+            Err(ResponseMode::Memory) if whole.can_stream() && !memory::is_memory_short() => {
+                return self.start_stream()
+            }
+            Err(reason) => {
+                self.send_original(reason)?;
+                return Ok(BodyPieceAction::SendOriginal);
+            }
+        }
+        panic_if_injected(Fault::PanicBody);
+        whole.buffered.body.extend_from_slice(piece);
+        self.received = whole.buffered.body.len() as u64;
+        Ok(BodyPieceAction::Buffered)
+    }
+
+    /// Ends the buffering, because the buffering window expired or the upstream flushes.
+    /// [`PieceAction::Buffered`] means that buffering continues: the body's length is known, or the
+    /// body can't be sent before its end.
+    ///
+    /// # Errors
+    /// [`Misuse`] unless the head is withheld.
+    pub fn end_buffering(&mut self) -> Result<BodyPieceAction, Misuse> {
+        match &self.phase {
+            Phase::BufferingPart(_) | Phase::DiscardingUpstream(_) => Ok(BodyPieceAction::Buffered),
+            Phase::Buffering(whole) if !whole.is_in_buffering_window() => {
+                Ok(BodyPieceAction::Buffered)
+            }
+            _ => self.start_stream(),
+        }
+    }
+
+    /// Stops processing the response: the original is to be sent.
+    ///
+    /// A batch that must be merged and for which memory is refused has no original, nor has a
+    /// response whose head was not evaluated for a client that accepts only SSZ. The state is
+    /// `State::Aborted` then; or `State::BufferingPart` if the head was still awaited: the host
+    /// continues as after `HeadAction::Buffer`, and the end of the body is a failure.
+    ///
+    /// # Errors
+    /// [`Misuse`] once the response is decided.
+    pub fn send_original(&mut self, reason: ResponseMode) -> Result<(), Misuse> {
+        self.stop_waiting();
+        match &mut self.phase {
+            // the head that was being evaluated is not sent
+            Phase::DiscardingUpstream(_) => return Ok(()),
+            Phase::AwaitingHead | Phase::AwaitingPart(_) | Phase::AwaitingUpdate => {
+                // the edits of an unfinished evaluation are dropped
+                self.head_edits.clear();
+                self.varies = false;
+            }
+            _ => {}
+        }
+        self.next_state(ExchangeEvent::SendOriginal)?;
+        if matches!(&self.phase, Phase::Buffering(whole) if whole.most.is_some()) {
+            return self.discard_overlong_upstream_body().map(|_| ());
+        }
+        if matches!(&self.phase, Phase::Compressing(whole) if whole.measured.is_some()) {
+            return self.reject_measured_body();
+        }
+        if self.may_be_unacceptable() {
+            self.apply_event(ExchangeEvent::Fail, |_| Phase::Aborted)?;
+            self.response_mode = reason;
+            self.discard_fill();
+            return Ok(());
+        }
+        if self.has_lost_original() {
+            return self.abort_with_mode(reason);
+        }
+        if self.send_stored_then_stream().is_err() {
+            return self.abort_response();
+        }
+        match &mut self.phase {
+            Phase::Decoding(_) => {
+                self.reset_lookup();
+                self.apply_event(ExchangeEvent::SendOriginal, |_| Phase::AwaitingHead)?;
+                return self.forward_allowed_calls().map(|_| ());
+            }
+            // the upstream sends a part, which must not look like the complete response
+            Phase::AwaitingPart(mixed) => mixed.is_unjudged = true,
+            // a piece that was appended only in part is sent again by the caller
+            Phase::Buffering(whole) | Phase::Compressing(whole) => {
+                let received = usize::try_from(self.received).unwrap_or(usize::MAX);
+                whole.buffered.body.truncate(received);
+            }
+            _ => {}
+        }
+        self.apply_event(ExchangeEvent::SendOriginal, Phase::into_original)?;
+        self.response_mode = reason;
+        self.discard_fill();
+        Ok(())
+    }
+
+    /// Completes the body at the end that the host detects, and returns how its response is sent.
+    ///
+    /// # Errors
+    /// [`Misuse`] unless the head is withheld.
+    pub fn body_end(&mut self) -> Result<BodyEndAction, Misuse> {
+        let whole = match &mut self.phase {
+            Phase::Buffering(whole) => whole,
+            Phase::BufferingPart(_) => return self.upstream_part_end(),
+            Phase::DiscardingUpstream(_) => {
+                self.apply_event(ExchangeEvent::End, Phase::into_ended)?;
+                return Ok(BodyEndAction::Send);
+            }
+            _ => return Err(self.misuse_error(ExchangeEvent::End)),
+        };
+        if whole.measured.is_none() {
+            // the body is within its limit
+            whole.most = None;
+        }
+        if whole.is_shorter_than_declared() {
+            self.abort_response()?;
+            return Ok(BodyEndAction::Fail);
+        }
+        if whole.is_of_unknown_length()
+            && !whole.buffered.is_complete()
+            && whole.left_alone.is_none()
+        {
+            if whole.is_below_gate(&self.route_config, whole.buffered.body.len()) {
+                self.send_original(ResponseMode::TooSmall)?;
+                return Ok(BodyEndAction::Send);
+            }
+            return Ok(match self.start_stream()? {
+                BodyPieceAction::Stream => BodyEndAction::Stream,
+                _ => BodyEndAction::Send,
+            });
+        }
+        let work = whole.compression_work(&self.route_config);
+        whole.reserve_output();
+        self.apply_event(ExchangeEvent::End, Phase::into_ended)?;
+        Ok(BodyEndAction::Code {
+            off_loop: work > off_loop_length(self.route_config.comp_level),
+        })
+    }
+
+    /// Completes the body where [`end`](Self::end) has failed: it is sent unchanged if it is
+    /// complete.
+    ///
+    /// # Errors
+    /// [`Misuse`] unless the head is withheld.
+    pub fn end_uncompressed(&mut self) -> Result<BodyEndAction, Misuse> {
+        let is_short = match &self.phase {
+            Phase::DiscardingUpstream(_) => return self.body_end(),
+            Phase::Buffering(whole) | Phase::Compressing(whole) => whole.is_shorter_than_declared(),
+            _ => self
+                .split_batch()
+                .is_some_and(|mixed| mixed.is_cut || mixed.buffered.is_truncated()),
+        };
+        if is_short {
+            self.abort_response()?;
+            return Ok(BodyEndAction::Fail);
+        }
+        self.send_original(ResponseMode::Failed)?;
+        Ok(BodyEndAction::Send)
+    }
+
+    /// Completes the body where the upstream truncated it while the head is withheld. Responses
+    /// that do not depend on its end are sent: the parts of a split batch, and the response that
+    /// replaces the upstream's.
+    ///
+    /// # Errors
+    /// [`Misuse`] unless the head is withheld.
+    pub fn end_truncated(&mut self) -> Result<BodyEndAction, Misuse> {
+        match &self.phase {
+            Phase::BufferingPart(_) => self.upstream_part_truncated(),
+            Phase::DiscardingUpstream(_) => self.body_end(),
+            _ => {
+                self.abort_response()?;
+                Ok(BodyEndAction::Fail)
+            }
+        }
+    }
+
+    /// Aborts the response because the upstream disconnected while the head is withheld or the
+    /// body is streamed. The buffered bytes are freed.
+    ///
+    /// # Errors
+    /// [`Misuse`] unless the head is withheld or the body is streamed.
+    pub fn abort_response(&mut self) -> Result<(), Misuse> {
+        self.apply_event(ExchangeEvent::Truncated, |_| Phase::Aborted)?;
+        self.response_mode = ResponseMode::Cut;
+        self.storing.fill = None;
+        Ok(())
+    }
+}

@@ -1,0 +1,136 @@
+//! The conversion of a response to another format, while its body arrives.
+
+use std::borrow::Cow;
+
+use crate::config::RouteConfig;
+use crate::exchange::machine::message_head::HeadEdit;
+use crate::gzip::inflate::gunzip_reserved;
+use crate::memory::MemoryReservation;
+use crate::transcode::engine::problem;
+use crate::transcode::{TranscodeError, Transcoder};
+
+/// Length beyond which a response counts as long: more than a block with its blobs has, and the
+/// default of the bytes that are buffered of an original. Bytes.
+const LONG_RESPONSE_BYTES: u64 = 4 << 20;
+
+/// Returns a slot among the long responses that the process transcodes at a time, which is
+/// released when it is dropped; `None` if a response of this length needs none.
+pub(in crate::exchange) fn reserve_slot(
+    config: &RouteConfig,
+    length: u64,
+) -> Result<Option<MemoryReservation>, TranscodeError> {
+    if length <= LONG_RESPONSE_BYTES {
+        return Ok(None);
+    }
+    let transcodings = &config.process.transcodings;
+    let place = transcodings.reserve_bytes(1, config.ssz.concurrency);
+    place.map(Some).ok_or(TranscodeError::Busy)
+}
+
+/// The conversion of one body to another format, with its transcoder and the state of the original.
+#[derive(Debug)]
+pub(in crate::exchange) struct FormatConversion {
+    pub(in crate::exchange) stage: Result<Transcoder, TranscodeError>,
+    /// Whether the client accepts the original, too.
+    pub(in crate::exchange) takes_original: bool,
+    /// Source of the request, which determines the response if the conversion fails.
+    pub(in crate::exchange) of: ConversionSource,
+    /// Whether the body arrives as gzip.
+    pub(in crate::exchange) is_gzip: bool,
+    /// Whether no header declares the format of the body.
+    pub(in crate::exchange) is_unlabelled: bool,
+    /// Whether the original was too long to be buffered.
+    pub(in crate::exchange) is_original_lost: bool,
+    /// Number of bytes of the body that were received.
+    pub(in crate::exchange) received: u64,
+    /// Slot of this conversion, if the response is long.
+    pub(in crate::exchange) place: Option<MemoryReservation>,
+    /// Edits of the head that apply if an error is sent instead.
+    pub(in crate::exchange) refused_edits: Vec<HeadEdit>,
+}
+
+/// The kind of request whose response is converted, which determines the response if that fails.
+#[derive(Debug)]
+pub(in crate::exchange) enum ConversionSource {
+    /// A route of the Beacon API, which can be requested again.
+    Route,
+    /// A call, whose client is informed of its result in any case.
+    Call,
+    /// A route of the Engine API, which is a call at the node; with the beginning of the
+    /// response, which may be an error.
+    Payload(Vec<u8>),
+    /// A call, which is a route at the node; with the beginning of the response, which may be an
+    /// error.
+    Reply(Vec<u8>),
+}
+
+impl FormatConversion {
+    /// Number of bytes of the output that were written.
+    pub(in crate::exchange) fn written_bytes(&self) -> usize {
+        self.stage.as_ref().map_or(0, Transcoder::written_bytes)
+    }
+
+    /// Whether the original can be sent.
+    pub(in crate::exchange) fn keeps_original(&self) -> bool {
+        self.takes_original && !self.is_original_lost
+    }
+
+    /// Whether an error is sent if the conversion fails.
+    pub(in crate::exchange) fn sends_error(&self) -> bool {
+        !self.takes_original || matches!(self.of, ConversionSource::Call) && self.is_original_lost
+    }
+
+    /// Maximum length in bytes of a decompressed body: bridged responses have no other use.
+    pub(in crate::exchange) fn max_decompressed_length(&self, config: &RouteConfig) -> u64 {
+        let most = config.ssz.max_size;
+        match self.of {
+            ConversionSource::Route | ConversionSource::Call => config.max_oneshot,
+            // the JSON form, with members that SSZ does not have
+            ConversionSource::Payload(_) => most.saturating_mul(4).max(config.max_oneshot),
+            ConversionSource::Reply(_) => most.max(config.max_oneshot),
+        }
+    }
+
+    /// Appends a piece to the beginning of the response, if that may be an error.
+    pub(in crate::exchange) fn append_error_prefix(&mut self, piece: &[u8]) {
+        if let ConversionSource::Payload(prefix) | ConversionSource::Reply(prefix) = &mut self.of {
+            let more = piece.len().min(problem::MAX_ERROR_BYTES - prefix.len());
+            if prefix.try_reserve(more).is_ok() {
+                prefix.extend_from_slice(&piece[..more]);
+            }
+        }
+    }
+
+    /// Reserves a slot, if a response of this length needs one and has none.
+    pub(in crate::exchange) fn ensure_slot(
+        &mut self,
+        config: &RouteConfig,
+        length: u64,
+    ) -> Result<(), TranscodeError> {
+        if self.place.is_none() {
+            self.place = reserve_slot(config, length)?;
+        }
+        Ok(())
+    }
+
+    /// Beginning of the response, decompressed.
+    pub(in crate::exchange) fn error_prefix(&self) -> Cow<'_, [u8]> {
+        let (ConversionSource::Payload(prefix) | ConversionSource::Reply(prefix)) = &self.of else {
+            return Cow::Borrowed(&[]);
+        };
+        match self.is_gzip {
+            true => gunzip_reserved(prefix, problem::MAX_ERROR_BYTES)
+                .unwrap_or_default()
+                .into(),
+            false => Cow::Borrowed(prefix),
+        }
+    }
+
+    /// Records why the conversion failed, and releases its output and slot.
+    pub(in crate::exchange) fn fail_conversion(&mut self, why: TranscodeError) {
+        if self.stage.is_ok() {
+            self.stage = Err(why);
+        }
+        self.place = None;
+    }
+}

@@ -1,0 +1,199 @@
+//! Background requests that probe the capabilities of a node's chain.
+//!
+//! The host sends the request like a background update, and no client waits for it: unknown
+//! capabilities keep their defaults, and a value that doesn't match its type shows that a default
+//! was wrong.
+
+use std::sync::Arc;
+
+use crate::beacon;
+use crate::config::node_capabilities::{NodeCapabilities, RequiredCapabilities};
+use crate::exchange::machine::message_head::{
+    HeadEdit, Header, ResponseCoding, ResponseHead, ResponseProperties,
+};
+use crate::exchange::machine::phase::Phase;
+use crate::exchange::machine::probe::{NodeProbe, MAX_RESPONSE_LENGTH};
+use crate::exchange::machine::transitions::{ExchangeEvent, ExchangeState};
+use crate::exchange::machine::Exchange;
+use crate::gzip::inflate::gunzip_reserved;
+use crate::memory;
+use crate::ssz::Preset;
+use crate::transcode::chain_spec::ChainParameters;
+use crate::transcode::{TranscodeRequest, JSON_MEDIA_TYPE};
+
+/// Bytes that decoding a response may allocate for a moment, for each byte of its length.
+const MEMORY_FACTOR: usize = 48;
+
+/// Time that the host waits for the response to a probe. Milliseconds.
+const PROBE_TIMEOUT_MS: u64 = 1_000;
+
+/// Maximum length of a node's name. Bytes. Nodes with a longer name are not probed.
+const MAX_NODE_NAME: usize = 512;
+
+/// Headers that describe the client's body or its conditions, removed from a probe.
+const CLIENT_HEADERS: [&str; 10] = [
+    "Content-Type",
+    "Content-Encoding",
+    "Eth-Consensus-Version",
+    "Expect",
+    "If-Match",
+    "If-Modified-Since",
+    "If-None-Match",
+    "If-Range",
+    "If-Unmodified-Since",
+    "Range",
+];
+
+impl Exchange {
+    /// The chain behind the route, as far as it is known.
+    pub(in crate::exchange) fn known_chain(&self) -> ChainParameters {
+        let configured = self.route_config.ssz.preset;
+        ChainParameters {
+            preset: configured.or(self.learnt.preset).unwrap_or(Preset::Mainnet),
+            digests: self.learnt.digests.clone(),
+        }
+    }
+
+    /// Whether the preset is configured or was detected.
+    pub(in crate::exchange) fn has_known_preset(&self) -> bool {
+        self.route_config
+            .ssz
+            .preset
+            .or(self.learnt.preset)
+            .is_some()
+    }
+
+    /// Loads the node's capabilities for this request. Returns the capabilities that the request
+    /// needs and the name of the node. `url` is the target of the request, where requests differ in
+    /// it.
+    fn load_node_capabilities(
+        &mut self,
+        url: Option<&[u8]>,
+    ) -> Option<(RequiredCapabilities, Vec<u8>)> {
+        let needs = self.required_capabilities()?;
+        let name = self.node_name(url.unwrap_or_default())?;
+        self.learnt = self.node_capabilities().capabilities_of_node(&name);
+        Some((needs, name))
+    }
+
+    /// Loads the capabilities from `nodes`, which are kept apart from the capabilities in the
+    /// settings.
+    pub(in crate::exchange) fn load_node_capabilities_from(&mut self, nodes: &NodeCapabilities) {
+        self.nodes = Some(nodes.clone());
+        self.load_node_capabilities(None);
+    }
+
+    /// Capabilities of all nodes that this exchange may reach.
+    fn node_capabilities(&self) -> &NodeCapabilities {
+        self.nodes.as_ref().unwrap_or(&self.route_config.ssz.learnt)
+    }
+
+    /// Returns the exchange for a probe of the node, if a capability is unknown and due to be
+    /// probed.
+    pub(in crate::exchange) fn start_probe(
+        &mut self,
+        url: Option<&[u8]>,
+        now: u64,
+    ) -> Option<Self> {
+        let (needs, name) = self.load_node_capabilities(url)?;
+        let question = self.node_capabilities().next_probe(&name, needs, now)?;
+        let mut inquiry = Self::new(Arc::clone(&self.route_config));
+        let moved = inquiry.apply_event(ExchangeEvent::Update, |_| Phase::AwaitingUpdate);
+        moved.ok()?;
+        let headers = [
+            ("Accept", JSON_MEDIA_TYPE),
+            ("Accept-Encoding", b"identity"),
+        ];
+        let set = headers.map(|(name, value)| HeadEdit::set_header(name, value));
+        let removed = CLIENT_HEADERS.map(HeadEdit::remove);
+        inquiry.nodes = self.nodes.clone();
+        inquiry.upstream_edits = set.into_iter().chain(removed).collect();
+        inquiry.inquiry = Some(Box::new(NodeProbe {
+            name,
+            question,
+            coding: ResponseCoding::Identity,
+            body: None,
+        }));
+        Some(inquiry)
+    }
+
+    fn required_capabilities(&self) -> Option<RequiredCapabilities> {
+        let request = &self.request;
+        let may_probe =
+            self.exchange_state() == ExchangeState::AwaitingHead && request.prefix.is_some();
+        let needs = RequiredCapabilities {
+            preset: self.route_config.ssz.preset.is_none(),
+            digests: request.ssz.is_some_and(TranscodeRequest::names_forks),
+        };
+        (may_probe && (needs.preset || needs.digests)).then_some(needs)
+    }
+
+    /// Returns the name that distinguishes the nodes of a route: the target of the requests, and
+    /// the part of their paths before the Beacon API's route. `None` if no other path can be
+    /// requested at this target.
+    fn node_name(&self, url: &[u8]) -> Option<Vec<u8>> {
+        let scheme = url.windows(3).position(|three| three == b"://");
+        let host = scheme.map_or(url, |at| &url[at + 3..]);
+        if host.iter().any(|byte| matches!(byte, b'/' | b'?')) {
+            // the target contains the path of one request
+            return None;
+        }
+        let prefix = self.request.prefix.as_deref()?;
+        let name = [url, b"\n", prefix].concat();
+        (name.len() <= MAX_NODE_NAME).then_some(name)
+    }
+
+    /// Returns the path to probe in place of `path`, if this exchange is a probe.
+    pub(in crate::exchange) fn probe_path(&self, path: &[u8]) -> Option<Vec<u8>> {
+        let inquiry = self.inquiry.as_ref()?;
+        beacon::sibling_route(path, inquiry.question.request_path())
+    }
+
+    /// Time that the host waits for the response to a probe, in milliseconds; `None` if this
+    /// exchange is no probe.
+    pub(in crate::exchange) fn probe_timeout_ms(&self) -> Option<u64> {
+        self.inquiry.as_ref().map(|_| PROBE_TIMEOUT_MS)
+    }
+
+    /// Whether a response with this head can be evaluated as the response to the probe.
+    pub(in crate::exchange) fn check_probe_head<'a, I>(&mut self, head: &ResponseHead<I>) -> bool
+    where
+        I: Iterator<Item = Header<'a>> + Clone,
+    {
+        let Some(inquiry) = &mut self.inquiry else {
+            return false;
+        };
+        inquiry.coding = ResponseProperties::from_response_headers(head.fields.clone()).coding;
+        let length = head.content_length.unwrap_or(0);
+        let is_answer = head.status == 200
+            && inquiry.coding != ResponseCoding::Other
+            && length <= MAX_RESPONSE_LENGTH as u64;
+        inquiry.body = is_answer.then(Vec::new);
+        is_answer
+    }
+
+    /// Evaluates the complete response to the probe, at the time `now`.
+    pub(in crate::exchange) fn finish_probe(&mut self, now: u64) {
+        let Phase::Passing(buffered) = &self.phase else {
+            return;
+        };
+        let declared = buffered.declared.map(|declared| declared as u64);
+        if declared.is_some_and(|declared| declared != self.received) {
+            return;
+        }
+        let Some(inquiry) = self.inquiry.take() else {
+            return;
+        };
+        let body = match (inquiry.body, inquiry.coding) {
+            (Some(body), ResponseCoding::Identity) => body,
+            (Some(coded), ResponseCoding::Gzip) => {
+                gunzip_reserved(&coded, MAX_RESPONSE_LENGTH).unwrap_or_default()
+            }
+            _ => return,
+        };
+        if !memory::is_memory_short() && memory::can_allocate(body.len() * MEMORY_FACTOR) {
+            let nodes = self.node_capabilities();
+            nodes.record_response(&inquiry.name, inquiry.question, &body, now);
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Rules about methods, as an operator writes them: exact names, and prefixes that end in `*`.
+//!
+//! An exact name has precedence over a prefix, and a longer prefix over a shorter one. A method
+//! without a rule is allowed, unless there is an `allow` rule: then only methods with an `allow`
+//! or `limit` rule are. Nodes compare method names exactly, and so does an `allow` rule; `deny`
+//! and `limit` rules ignore case, because they must not be bypassed on a node that is less
+//! strict.
+
+use std::sync::Arc;
+
+use super::concurrency_limit::ConcurrencyLimit;
+use super::method_patterns::{MethodPatternError, MethodPatternTable};
+
+/// The rules of a route that allow, deny or limit methods, by name or prefix. Without a rule all
+/// methods are allowed.
+#[derive(Clone, Debug, Default)]
+pub struct MethodRules {
+    patterns: MethodPatternTable<MethodRuleAction>,
+    /// Methods without a rule are denied.
+    is_closed: bool,
+}
+
+/// The action of one rule on the methods that it matches.
+#[derive(Clone, Debug)]
+pub enum MethodRuleAction {
+    /// The method is allowed.
+    Allow,
+    /// The method is denied.
+    Deny,
+    /// The method is allowed within a concurrency limit, which it may share with other methods.
+    Limit(Arc<ConcurrencyLimit>),
+}
+
+/// The decision about one method that follows from all rules.
+#[derive(Clone, Copy, Debug)]
+pub enum MethodRuleDecision<'a> {
+    /// The method is allowed.
+    Allowed,
+    /// The method is denied.
+    Denied,
+    /// The method is allowed if a permit is available.
+    Limited(&'a Arc<ConcurrencyLimit>),
+}
+
+impl MethodRuleAction {
+    /// Returns the decision about a method that this rule alone matches.
+    fn to_decision(&self) -> MethodRuleDecision<'_> {
+        match self {
+            MethodRuleAction::Allow => MethodRuleDecision::Allowed,
+            MethodRuleAction::Deny => MethodRuleDecision::Denied,
+            MethodRuleAction::Limit(limit) => MethodRuleDecision::Limited(limit),
+        }
+    }
+}
+
+impl MethodRules {
+    /// Adds a rule for a method name or a prefix.
+    ///
+    /// # Errors
+    /// Returns [`PatternError`] and leaves the rules unchanged.
+    pub fn add_rule(
+        &mut self,
+        pattern: &[u8],
+        action: MethodRuleAction,
+    ) -> Result<(), MethodPatternError> {
+        let allows = matches!(action, MethodRuleAction::Allow);
+        self.patterns.add_pattern(pattern, action)?;
+        self.is_closed |= allows;
+        Ok(())
+    }
+
+    /// Evaluates the rules for a method name without escapes.
+    pub fn evaluate_method(&self, method: &[u8]) -> MethodRuleDecision<'_> {
+        let action = self
+            .patterns
+            .find_value(method, |action, to_the_letter| match action {
+                MethodRuleAction::Deny | MethodRuleAction::Limit(_) => true,
+                MethodRuleAction::Allow => to_the_letter,
+            });
+        match (action, self.is_closed) {
+            (Some(MethodRuleAction::Limit(limit)), true) if self.allows_exact_name(method) => {
+                MethodRuleDecision::Limited(limit)
+            }
+            (Some(MethodRuleAction::Limit(_)), true) => MethodRuleDecision::Denied,
+            (Some(action), _) => action.to_decision(),
+            (None, true) => MethodRuleDecision::Denied,
+            (None, false) => MethodRuleDecision::Allowed,
+        }
+    }
+
+    /// Whether a rule allows a method of exactly this name.
+    fn allows_exact_name(&self, method: &[u8]) -> bool {
+        let action = self
+            .patterns
+            .find_value(method, |action, to_the_letter| match action {
+                MethodRuleAction::Deny => true,
+                MethodRuleAction::Limit(_) | MethodRuleAction::Allow => to_the_letter,
+            });
+        matches!(
+            action,
+            Some(MethodRuleAction::Limit(_) | MethodRuleAction::Allow)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{
+        ConcurrencyLimit, MethodPatternError, MethodRuleAction, MethodRuleDecision, MethodRules,
+    };
+
+    fn rules(lines: &[&str]) -> MethodRules {
+        let mut rules = MethodRules::default();
+        for line in lines {
+            let mut words = line.split(' ');
+            let action = match words.next().unwrap() {
+                "allow" => MethodRuleAction::Allow,
+                "deny" => MethodRuleAction::Deny,
+                _ => MethodRuleAction::Limit(ConcurrencyLimit::new(1)),
+            };
+            for word in words {
+                rules.add_rule(word.as_bytes(), action.clone()).unwrap();
+            }
+        }
+        rules
+    }
+
+    impl MethodRules {
+        fn allow(&self, method: &[u8]) -> bool {
+            matches!(self.evaluate_method(method), MethodRuleDecision::Allowed)
+        }
+
+        fn deny(&self, method: &[u8]) -> bool {
+            matches!(self.evaluate_method(method), MethodRuleDecision::Denied)
+        }
+    }
+
+    #[test]
+    fn limited_methods_are_allowed_and_limits_do_not_deny_other_methods() {
+        for (lines, limited, allowed, denied) in [
+            (
+                &["limit trace_* eth_getLogs"][..],
+                &["trace_x", "Trace_x", "eth_getLogs", "ETH_getlogs"][..],
+                &["eth_call", "trace"][..],
+                &[][..],
+            ),
+            (
+                &[
+                    "limit trace_*",
+                    "allow eth_* trace_block",
+                    "deny trace_call",
+                ],
+                &["trace_x"],
+                &["eth_call", "trace_block"],
+                &["Trace_x", "trace_call", "net_version", "TRACE_CALL"],
+            ),
+            (
+                &["allow eth_*", "limit eth_getLogs"],
+                &["eth_getLogs", "eth_GETLOGS", "eth_getlogs"],
+                &["eth_call"],
+                &["ETH_getLogs", "trace_x"],
+            ),
+            (
+                &["deny debug_*", "limit debug_traceCall"],
+                &["debug_traceCall", "debug_tracecall"],
+                &["eth_call"],
+                &["debug_x"],
+            ),
+        ] {
+            let rules = rules(lines);
+            for method in limited {
+                let verdict = rules.evaluate_method(method.as_bytes());
+                assert!(
+                    matches!(verdict, MethodRuleDecision::Limited(_)),
+                    "{lines:?} {method}"
+                );
+            }
+            for method in allowed {
+                assert!(rules.allow(method.as_bytes()), "{lines:?} {method}");
+            }
+            for method in denied {
+                assert!(rules.deny(method.as_bytes()), "{lines:?} {method}");
+            }
+        }
+    }
+
+    #[test]
+    fn exact_name_beats_prefix_and_longer_prefix_beats_shorter() {
+        for (lines, allowed, denied) in [
+            (&[][..], &["eth_call", "", "x"][..], &[][..]),
+            (
+                &["deny debug_* eth_sign"],
+                &["eth_call", "debug", "eth_signTransaction", "debu", ""],
+                &[
+                    "debug_",
+                    "debug_traceCall",
+                    "eth_sign",
+                    "ETH_SIGN",
+                    "Debug_x",
+                ],
+            ),
+            (
+                &["allow eth_* net_version"],
+                &["eth_call", "eth_", "net_version"],
+                &[
+                    "net_versio",
+                    "net_version2",
+                    "ETH_call",
+                    "Net_Version",
+                    "",
+                    "admin_x",
+                ],
+            ),
+            (
+                &["deny debug_*", "allow * debug_traceBlockByHash"],
+                &["eth_call", "", "debug_traceBlockByHash"],
+                &["debug_traceblockbyhash", "debug_x"],
+            ),
+            (
+                &["allow a*", "deny ab*", "allow abc*", "deny abcd"],
+                &["a", "aX", "abc", "abcde"],
+                &["ab", "abX", "abcd", "ABC", "b"],
+            ),
+            (&["deny *"], &[], &["", "x", "eth_call"]),
+        ] {
+            let rules = rules(lines);
+            for method in allowed {
+                assert!(rules.allow(method.as_bytes()), "{lines:?} {method}");
+            }
+            for method in denied {
+                assert!(!rules.allow(method.as_bytes()), "{lines:?} {method}");
+            }
+        }
+    }
+
+    #[test]
+    fn invalid_pattern_is_rejected_and_changes_nothing() {
+        let mut rules = rules(&["deny a_b c_*"]);
+        for (pattern, error) in [
+            ("", MethodPatternError::Name),
+            ("a b", MethodPatternError::Name),
+            ("a*b", MethodPatternError::Name),
+            ("**", MethodPatternError::Name),
+            ("\"a_b\"", MethodPatternError::Name),
+            ("a_b,c_d", MethodPatternError::Name),
+            ("a\\u005fb", MethodPatternError::Name),
+            ("\u{e9}", MethodPatternError::Name),
+            ("a_b", MethodPatternError::Duplicate),
+            ("A_b", MethodPatternError::Duplicate),
+            ("C_*", MethodPatternError::Duplicate),
+        ] {
+            let added = rules.add_rule(pattern.as_bytes(), MethodRuleAction::Allow);
+            assert_eq!(added, Err(error), "{pattern}");
+        }
+        // the rules are unchanged
+        assert!(rules.allow(b"other"));
+    }
+
+    proptest! {
+        #[test]
+        fn exact_or_longest_matching_rule_decides(
+            all in prop::collection::vec(("[abAB]{0,3}", any::<bool>(), any::<bool>()), 0..8),
+            methods in prop::collection::vec("[abAB]{0,4}", 8),
+        ) {
+            let mut rules = MethodRules::default();
+            let mut taken: Vec<(String, bool, bool)> = Vec::new();
+            for (name, is_beginning, allows) in all {
+                let pattern = if is_beginning { format!("{name}*") } else { name.clone() };
+                let action = if allows { MethodRuleAction::Allow } else { MethodRuleAction::Deny };
+                if rules.add_rule(pattern.as_bytes(), action).is_ok() {
+                    taken.push((name, is_beginning, allows));
+                }
+            }
+            for method in methods {
+                let lower = method.to_ascii_lowercase();
+                let matches = taken.iter().filter(|(name, is_beginning, allows)| {
+                    let (name, method) = match allows {
+                        true => (name.clone(), &method),
+                        false => (name.to_ascii_lowercase(), &lower),
+                    };
+                    if *is_beginning { method.starts_with(&name) } else { *method == name }
+                });
+                let best = matches.max_by_key(|(name, is_beginning, _)| (!is_beginning, name.len()));
+                let closed = taken.iter().any(|(_, _, allows)| *allows);
+                let expected = best.map_or(!closed, |(_, _, allows)| *allows);
+                prop_assert_eq!(rules.allow(method.as_bytes()), expected, "{} {:?}", method, taken);
+            }
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Numbers of transactions of blocks, and responses that show fewer.
+
+use memchr::memmem;
+
+use super::super::block_reference::{self as reference, BlockReference};
+use super::super::methods::MethodRow;
+use super::super::scan::JsonScanner;
+use super::block::{block_is_implausible, member_value_text};
+
+/// The minimum number of transactions that a block is known to have, and the block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockTransactionCount {
+    /// Number of the block.
+    pub number: u64,
+    /// Hash of the block.
+    pub hash: [u8; 32],
+    /// Minimum number of its transactions.
+    pub transactions: u64,
+}
+
+/// The hash or the number by which a call or its result names a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockIdentifier {
+    /// Hash of the block.
+    Hash([u8; 32]),
+    /// Number of the block.
+    Number(u64),
+}
+
+/// Returns the size of the block that is the result of `method`; `None` if the result is no
+/// block, or contradicts itself.
+pub fn block_transaction_count(method: &MethodRow, result: &[u8]) -> Option<BlockTransactionCount> {
+    if !matches!(method.name, "eth_getBlockByHash" | "eth_getBlockByNumber")
+        || block_is_implausible(result)
+    {
+        return None;
+    }
+    let block = reference::result_block(method, result)?;
+    let list = member_value_text(result, "transactions")?;
+    let transactions = match list.strip_prefix(b"[")?.trim_ascii_start().first()? {
+        b'{' => highest_index_plus_one(list)?,
+        _ => leading_list_length(list)?,
+    };
+    Some(BlockTransactionCount {
+        number: block.number,
+        hash: block.hash?,
+        transactions,
+    })
+}
+
+/// Returns the block whose transactions a result of `method` counts; `None` if it counts none.
+pub fn block_with_counted_transactions(
+    method: &MethodRow,
+    params: Option<&[u8]>,
+    result: &[u8],
+) -> Option<BlockIdentifier> {
+    if !is_list_of_receipts(method) && !is_number_of_transactions(method) {
+        return None;
+    }
+    if let Some(hash) = reference::result_block(method, result).and_then(|block| block.hash) {
+        return Some(BlockIdentifier::Hash(hash));
+    }
+    match reference::call_block_reference(method, params) {
+        BlockReference::Hash { hash, .. } => Some(BlockIdentifier::Hash(hash)),
+        BlockReference::Number(number) => Some(BlockIdentifier::Number(number)),
+        _ => None,
+    }
+}
+
+/// Whether a result of `method` counts fewer transactions than `transactions`, the number of its
+/// block.
+pub fn shows_fewer_transactions(method: &MethodRow, result: &[u8], transactions: u64) -> bool {
+    if is_number_of_transactions(method) {
+        return read_leading_quantity(result).is_some_and(|number| number < transactions);
+    }
+    // the last receipt usually has the highest index, so that no element has to be counted
+    let is_enough = highest_index_plus_one(result).is_some_and(|number| number >= transactions);
+    if is_enough || omits_receipts(result) {
+        return false;
+    }
+    leading_list_length(result).is_some_and(|number| number < transactions)
+}
+
+fn is_list_of_receipts(method: &MethodRow) -> bool {
+    matches!(
+        method.name,
+        "erigon_getBlockReceiptsByBlockHash"
+            | "eth_getBlockReceipts"
+            | "eth_getTransactionReceiptsByBlock"
+            | "parity_getBlockReceipts"
+    )
+}
+
+fn is_number_of_transactions(method: &MethodRow) -> bool {
+    matches!(
+        method.name,
+        "eth_getBlockTransactionCountByHash" | "eth_getBlockTransactionCountByNumber"
+    )
+}
+
+/// Whether the chain omits receipts on purpose, as ZKsync and Hedera do (see [`super::logs`]).
+fn omits_receipts(receipts: &[u8]) -> bool {
+    let has = |name: &str| memmem::find(receipts, name.as_bytes()).is_some();
+    has("\"l1BatchNumber\"") || has("\"root\"") && has("\"status\"")
+}
+
+/// Returns the last index of a transaction in a text, plus one.
+fn highest_index_plus_one(text: &[u8]) -> Option<u64> {
+    const NAME: &[u8] = b"\"transactionIndex\"";
+    let at = memmem::rfind(text, NAME)?;
+    let value = text[at + NAME.len()..].trim_ascii_start();
+    let value = value.strip_prefix(b":")?.trim_ascii_start();
+    read_leading_quantity(value)?.checked_add(1)
+}
+
+/// Reads the number that begins here.
+fn read_leading_quantity(value: &[u8]) -> Option<u64> {
+    let rest = value.strip_prefix(b"\"0x")?;
+    let end = rest.iter().position(|byte| *byte == b'"')?;
+    let digits = std::str::from_utf8(&rest[..end]).ok()?;
+    u64::from_str_radix(digits, 16).ok()
+}
+
+/// Counts the elements of the list that begins here.
+fn leading_list_length(list: &[u8]) -> Option<u64> {
+    let mut scanner = JsonScanner::of_value(list);
+    let (mut length, mut another) = (0, scanner.first_element().ok()?);
+    while another {
+        length += 1;
+        scanner.skip_value().ok()?;
+        another = scanner.next_element().ok()?;
+    }
+    Some(length)
+}

@@ -1,0 +1,124 @@
+//! Roots by which values are requested, and the verification of values against them.
+
+use super::ssz_routes::ResponseType;
+use super::values::TranscodedBody;
+use crate::beacon;
+use crate::ssz::{hash_tree_root, select_path, Schema, TypeId};
+
+/// The hash tree root of a value, of 32 bytes.
+pub type HashTreeRoot = [u8; 32];
+
+/// Returns the path of the part of a value whose root names the value in a request's path, if there
+/// is one. For a block and its header it is the signed message without the signature.
+fn root_part_path(gives: ResponseType) -> Option<&'static str> {
+    match gives {
+        ResponseType::Type("BeaconState") => Some(""),
+        ResponseType::Type("SignedBeaconBlock") | ResponseType::Blinded => Some("message"),
+        ResponseType::Type("LightClientBootstrap") => Some("header.beacon"),
+        _ => None,
+    }
+}
+
+/// Returns the root by which a target (path and query) requests its value, or `None` if the target
+/// identifies the value in another way.
+pub fn requested_root(gives: ResponseType, target: &[u8]) -> Option<HashTreeRoot> {
+    root_part_path(gives)?;
+    let (_, segments) = beacon::split_api_path(target)?;
+    let digits = segments.last()?.strip_prefix(b"0x")?;
+    const_hex::decode_to_array(digits).ok()
+}
+
+/// Whether the converted body is the value with the root `root`; false if the value can't be
+/// verified.
+pub fn verify_converted_root(
+    made: &mut TranscodedBody,
+    gives: ResponseType,
+    root: &HashTreeRoot,
+) -> bool {
+    let Some(body) = made.body.move_into_order() else {
+        return false;
+    };
+    made.of
+        .is_some_and(|of| has_hash_tree_root(of, body, gives, root))
+}
+
+/// Whether the SSZ of a response is the value with the root `root`, which takes one to two
+/// milliseconds per megabyte.
+pub fn has_hash_tree_root(
+    (schema, ty): (&Schema, TypeId),
+    ssz: &[u8],
+    gives: ResponseType,
+    root: &HashTreeRoot,
+) -> bool {
+    let found = || {
+        let (ty, range) = select_path(schema, ty, ssz, root_part_path(gives)?).ok()?;
+        hash_tree_root(schema, ty, &ssz[range]).ok()
+    };
+    found().as_ref() == Some(root)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{requested_root, root_part_path};
+    use crate::ssz::schema::TypeKind;
+    use crate::ssz::{Fork, Preset, Schema};
+    use crate::transcode::ssz_routes::{ssz_response_type, ResponseType};
+
+    #[test]
+    fn requested_root_is_read_from_the_last_path_segment() {
+        let hex = "0x".to_owned() + &"aB".repeat(32);
+        let of = |path: &str, id: &str| {
+            let target = format!("/key{path}{id}?x=1");
+            requested_root(
+                *ssz_response_type(b"GET", target.as_bytes())?,
+                target.as_bytes(),
+            )
+        };
+        for path in [
+            "/eth/v2/beacon/blocks/",
+            "/eth/v1/beacon/blinded_blocks/",
+            "/eth/v2/debug/beacon/states/",
+            "/eth/v1/beacon/light_client/bootstrap/",
+        ] {
+            assert_eq!(of(path, &hex), Some([0xab; 32]), "{path}");
+            for id in ["head", "7", &hex[2..], &hex[..64], &(hex.clone() + "ab")] {
+                assert_eq!(of(path, id), None, "{path}{id}");
+            }
+        }
+        // on other routes it is not the root of the value
+        assert_eq!(of("/eth/v1/beacon/blob_sidecars/", &hex), None);
+        let consolidations = format!("/eth/v1/beacon/states/{hex}/pending_consolidations");
+        assert_eq!(of(&consolidations, ""), None);
+    }
+
+    /// A misspelled part would make no value match its root.
+    #[test]
+    fn root_parts_exist_in_every_fork() {
+        for response_type in [
+            ResponseType::Type("BeaconState"),
+            ResponseType::Type("SignedBeaconBlock"),
+            ResponseType::Blinded,
+            ResponseType::Type("LightClientBootstrap"),
+        ] {
+            for fork in Fork::ALL {
+                let schema = Schema::for_fork(*fork, Preset::Mainnet);
+                let name = response_type.type_name(*fork, None).unwrap();
+                let Some(ty) = schema.find_type(name) else {
+                    let is_later = response_type == ResponseType::Blinded && *fork > Fork::Fulu;
+                    assert!(is_later || *fork == Fork::Phase0, "{name} of {fork:?}");
+                    continue;
+                };
+                let path = root_part_path(response_type).unwrap();
+                path.split('.')
+                    .filter(|step| !step.is_empty())
+                    .fold(ty, |ty, step| {
+                        let TypeKind::Container(container) = &schema.get(ty).kind else {
+                            panic!("{name} has no {path}");
+                        };
+                        let mut fields = container.fields.iter();
+                        fields.find(|field| *field.name == *step).unwrap().ty
+                    });
+            }
+        }
+    }
+}
