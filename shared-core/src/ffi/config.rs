@@ -18,8 +18,8 @@ pub(super) static PROCESS: LazyLock<ProcessHandle> = LazyLock::new(|| {
 /// Wakeups of the process's only event loop, which `sszip_next_wakeup` returns.
 pub(super) static WOKEN: LazyLock<Arc<WakeQueue>> = LazyLock::new(Arc::default);
 
-/// Waiter of the request of that name; `None` for 0: the request does not
-/// wait.
+/// Returns the waiter of the request with this identity; `None` for 0: the
+/// request does not wait.
 pub(super) fn waiter_of(name: usize) -> Option<Waiter> {
     (name != 0).then(|| EventLoop::default().waiter_with_id(name))
 }
@@ -28,6 +28,8 @@ pub(super) fn waiter_of(name: usize) -> Option<Waiter> {
 /// use them at a time.
 pub struct sszip_config(pub(super) Arc<RouteConfig>);
 
+/// Borrows the bytes of a host's array of strings.
+///
 /// # Safety
 /// `values` are `nvalues` valid strings that do not change during `'a`.
 pub(super) unsafe fn values_of<'a>(values: *const sszip_str, nvalues: usize) -> Vec<&'a [u8]> {
@@ -38,8 +40,8 @@ pub(super) unsafe fn values_of<'a>(values: *const sszip_str, nvalues: usize) -> 
     values.collect()
 }
 
-/// Name of a directive in the core: without the prefix that a host puts before
-/// it.
+/// Returns the core's name of a directive, without the prefix that a host puts
+/// before it.
 pub(super) fn core_name(name: &[u8]) -> &str {
     match name.strip_prefix(b"sszip") {
         Some(b"") => "enable",
@@ -89,6 +91,8 @@ impl sszip_route_settings {
     }
 }
 
+/// Frees an object that the host owns.
+///
 /// # Safety
 /// `object` is NULL or from `Box::into_raw` and not freed.
 pub(super) unsafe fn free_boxed_object<T>(object: *mut T) {

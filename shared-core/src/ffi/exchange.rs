@@ -446,8 +446,8 @@ pub unsafe extern "C" fn sszip_exchange_body(
     })
 }
 
-/// Reads a property of the exchange; `None` if it is NULL, or a job holds it,
-/// or the library failed.
+/// Calls a function with the exchange; `None` if it is NULL, or a job holds
+/// it, or the library failed.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
@@ -460,7 +460,7 @@ pub(super) unsafe fn with_exchange<T>(
     catch_panic(|| of(open))
 }
 
-/// Calls a function of the exchange's driver; `None` if the exchange is NULL
+/// Calls a function with the exchange's driver; `None` if the exchange is NULL
 /// or the library failed.
 ///
 /// # Safety
@@ -474,6 +474,9 @@ pub(super) unsafe fn with_driver<T>(
     catch_panic(|| action(driver))
 }
 
+/// Borrows the host's output buffer.
+///
+/// # Safety
 /// `data` points at `len` bytes that no one else uses during `'a`, or is NULL
 /// with `len` 0.
 unsafe fn output_slice<'a>(data: *mut u8, len: usize) -> &'a mut [u8] {
@@ -486,7 +489,7 @@ unsafe fn output_slice<'a>(data: *mut u8, len: usize) -> &'a mut [u8] {
     }
 }
 
-/// Writes the next action; a misuse writes nothing.
+/// Writes the next action of the host to `out`; a misuse writes nothing.
 ///
 /// # Safety
 /// `out` is NULL or points at memory of its type.
@@ -530,6 +533,9 @@ pub(super) unsafe fn write_step(
     sszip_status::SSZIP_STATUS_OK
 }
 
+/// Borrows the names and values of a host's array of headers.
+///
+/// # Safety
 /// `fields` are `nfields` fields of valid strings that do not change during
 /// `'a`.
 pub(super) unsafe fn fields_of<'a>(
@@ -544,6 +550,9 @@ pub(super) unsafe fn fields_of<'a>(
     })
 }
 
+/// Converts a response head of the host to one of the core.
+///
+/// # Safety
 /// Everything that `head` points at is valid and does not change during `'a`.
 pub(super) unsafe fn response_head_of<'a>(
     head: &sszip_response_head,
@@ -562,6 +571,8 @@ pub(super) unsafe fn response_head_of<'a>(
     }
 }
 
+/// Writes a list of head edits of the exchange to the results.
+///
 /// # Safety
 /// `exchange` is NULL or valid; the results are NULL or point at memory of
 /// their type.

@@ -251,8 +251,8 @@ pub enum sszip_failure {
 }
 
 impl sszip_failure {
-    /// Failure of that number and status; `None` for a number that is not an
-    /// `sszip_failure`.
+    /// Returns the failure with this number and status; `None` for a number
+    /// that is not an `sszip_failure`.
     pub(super) fn numbered(number: u32, status: u16) -> Option<UpstreamFailure> {
         Some(match number {
             0 => UpstreamFailure::Status(status),
@@ -279,8 +279,8 @@ pub enum sszip_flush {
 }
 
 impl sszip_flush {
-    /// Flush mode of that number; `None` for a number that is not an
-    /// `sszip_flush`.
+    /// Returns the flush mode with this number; `None` for a number that is not
+    /// an `sszip_flush`.
     pub(super) fn numbered(number: u32) -> Option<Flush> {
         Some(match number {
             0 => Flush::None,

@@ -31,7 +31,7 @@ pub enum sszip_known_header {
 }
 
 impl sszip_known_header {
-    /// Number of the header of that name, in any case.
+    /// Returns the value for a header's name, in any letter case.
     pub(super) fn from_name(name: &[u8]) -> Self {
         use sszip_known_header::*;
         // the length distinguishes most names

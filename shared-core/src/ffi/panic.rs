@@ -3,7 +3,8 @@
 use super::types::sszip_status;
 pub(super) use crate::panics::catch_panic;
 
-/// Runs a function body; a panic becomes `SSZIP_STATUS_PANIC`.
+/// Runs the body of a function of the C ABI; a panic becomes
+/// `SSZIP_STATUS_PANIC`.
 pub(super) fn catch_panic_status(body: impl FnOnce() -> sszip_status) -> sszip_status {
     catch_panic(body).unwrap_or(sszip_status::SSZIP_STATUS_PANIC)
 }
@@ -57,6 +58,8 @@ macro_rules! borrow_sized {
     };
 }
 
+/// Borrows a host's struct that begins with its size, if that is `T`'s.
+///
 /// # Safety
 /// `pointer` is NULL, or points at a struct that begins with its size in bytes
 /// and is valid if that is `T`'s.
@@ -74,8 +77,8 @@ pub(super) unsafe fn borrow_sized_struct<'a, T>(pointer: *const T) -> Result<&'a
     Ok(unsafe { &*pointer })
 }
 
-/// Writes a result; returns `SSZIP_STATUS_NULL` from the function if `$out` is
-/// NULL.
+/// Writes a result to `$out`; returns `SSZIP_STATUS_NULL` from the function if
+/// `$out` is NULL.
 macro_rules! write_result {
     ($out:expr, $value:expr) => {{
         if $out.is_null() {

@@ -29,7 +29,8 @@ pub struct sszip_call {
     pub params: sszip_str,
 }
 
-/// Result that the last call of a function on this thread returned.
+/// The memory of the last result that a thread received from the script API,
+/// which stays valid until the thread's next result.
 #[derive(Default)]
 struct ThreadResult {
     _bytes: Option<SharedBytes>,
@@ -42,7 +43,7 @@ thread_local! {
     static THREAD_RESULT: RefCell<ThreadResult> = RefCell::default();
 }
 
-/// Replaces the result of this thread.
+/// Replaces the thread result of this thread, whose memory is freed.
 fn set_thread_result(result: ThreadResult) {
     THREAD_RESULT.with(|last| *last.borrow_mut() = result);
 }
@@ -56,8 +57,8 @@ fn return_bytes(bytes: SharedBytes, out: *mut sszip_str) -> sszip_status {
     sszip_status::SSZIP_STATUS_OK
 }
 
-/// Returns the result of a function: bytes, none (NULL `data`), or the text of
-/// an error.
+/// Writes the result of a function of the script API to `out`: bytes, none
+/// (NULL `data`), or the text of an error.
 pub(super) fn return_result<B: Into<SharedBytes>, E: ToString>(
     result: Result<Option<B>, E>,
     out: *mut sszip_str,

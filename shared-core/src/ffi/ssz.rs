@@ -106,7 +106,8 @@ pub unsafe extern "C" fn sszip_ssz_root(
     })
 }
 
-/// Runs a function with the names of a type, and writes its result to `out`.
+/// Calls a function with the host's SSZ type, its form and its path, and writes
+/// the result to `out`.
 ///
 /// # Safety
 /// `ssz_type` is NULL or valid with all that it points at.

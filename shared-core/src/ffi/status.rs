@@ -82,6 +82,8 @@ fn unix_seconds() -> u64 {
     since.map_or(0, |since| since.as_secs())
 }
 
+/// Borrows the memory of a metrics board as its values; `None` if it is NULL.
+///
 /// # Safety
 /// `memory` is NULL or points at the bytes of `sszip_metrics_board_size`,
 /// aligned for `uint64_t`, which are used for nothing else.
@@ -181,7 +183,7 @@ fn update_gauges(process: &ProcessHandle, counters: MetricsBoard, worker: usize)
     counters.set_gauges(worker, gauge_values(process, 0));
 }
 
-/// Returns the counters of a board, and the board.
+/// Borrows a host's metrics board, and attaches the counters in its memory.
 ///
 /// # Safety
 /// `board` is NULL or valid.

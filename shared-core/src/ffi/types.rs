@@ -59,6 +59,9 @@ impl sszip_str {
         len: 0,
     };
 
+    /// Borrows the bytes of the string.
+    ///
+    /// # Safety
     /// `data` points at `len` readable bytes, or is NULL with `len` 0; they do
     /// not change during `'a`.
     pub(super) unsafe fn borrow_bytes<'a>(self) -> &'a [u8] {
@@ -80,6 +83,9 @@ pub extern "C" fn sszip_version() -> sszip_str {
     sszip_str::from_bytes(env!("CARGO_PKG_VERSION").as_bytes())
 }
 
+/// Borrows a host's array.
+///
+/// # Safety
 /// `data` points at `len` initialised `T`s, or is NULL with `len` 0; they do
 /// not change during `'a`.
 pub(super) unsafe fn slice_of<'a, T>(data: *const T, len: usize) -> &'a [T] {

@@ -446,6 +446,8 @@ impl sszip_validated_config {
         Ok(())
     }
 
+    /// Keeps the text of a call, an error or a warning, and writes it to `text`.
+    ///
     /// # Safety
     /// `text` is NULL or points at memory of its type.
     unsafe fn write_text(
@@ -463,7 +465,7 @@ impl sszip_validated_config {
     }
 }
 
-/// Returns a text without the NUL that ends it.
+/// Returns a text as a string of the C ABI, without the NUL that ends it.
 fn without_nul(text: &str) -> sszip_str {
     sszip_str::from_bytes(text.strip_suffix('\0').unwrap_or(text).as_bytes())
 }

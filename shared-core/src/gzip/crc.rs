@@ -10,9 +10,9 @@ pub fn crc32(bytes: &[u8]) -> u32 {
     crc32fast::hash(bytes)
 }
 
-/// The factor by which a CRC-32 is multiplied if a number of bytes follows: x to the power of eight
-/// times the number, modulo the polynomial of CRC-32, as in zlib's `crc32_combine_gen`. Computing
-/// it takes as long as combining by length; using it takes a tenth of that.
+/// The factor that shifts a CRC-32 by the length of the bytes appended after it: x to the power of
+/// eight times that length, modulo the polynomial of CRC-32, as in zlib's `crc32_combine_gen`.
+/// Computing it takes as long as combining by length; using it takes a tenth of that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CrcShift(u32);
 
@@ -98,7 +98,8 @@ impl RunningCrc {
         self.byte_count = self.byte_count.wrapping_add(bytes.len() as u64);
     }
 
-    /// Appends `length` bytes with the checksum `crc`; `shift` is [`Shift::by`] that length.
+    /// Appends `length` bytes with the checksum `crc`; `shift` is [`CrcShift::for_length`] of that
+    /// length.
     pub fn append_crc(&mut self, crc: u32, length: u64, shift: CrcShift) {
         self.crc_value = crc_product(shift.0, self.crc_value) ^ crc;
         self.byte_count = self.byte_count.wrapping_add(length);

@@ -20,7 +20,7 @@ pub(super) struct FinalBlock {
     pub(super) end: usize,
 }
 
-/// Walks the stream that is exactly `bytes[start..end]`, followed by [`MARGIN`] more bytes.
+/// Walks the stream that is exactly `bytes[start..end]`, followed by [`WALK_MARGIN`] more bytes.
 /// `None` if it is not a valid stream.
 pub(super) fn find_final_block(bytes: &[u8], start: usize, end: usize) -> Option<FinalBlock> {
     let mut walk = DeflateWalker {
@@ -291,7 +291,7 @@ const CODE_LENGTH_SYMBOLS: [DeflateSymbol; 19] = {
     symbols
 };
 
-/// The rule by which a Huffman code may leave bit sequences unused.
+/// The requirement that a Huffman code is complete: that it leaves no bit sequence unused.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CodeCompleteness {
     Always,
@@ -332,8 +332,8 @@ impl BlockCodes {
 /// Maximum length of a code in bits.
 const MAX_CODE_BITS: usize = 15;
 
-/// A Huffman code (section 3.2.2). Codes as long as an index of the table, or shorter, are
-/// looked up; longer ones are rare, and decoded by counting.
+/// A Huffman code (section 3.2.2), as a table for decoding. Codes as long as an index of the table,
+/// or shorter, are looked up; longer ones are rare, and decoded by counting.
 struct HuffmanCode<const SIZE: usize> {
     table: [DeflateSymbol; SIZE],
     /// Symbols by length and value.

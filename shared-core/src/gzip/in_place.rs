@@ -21,7 +21,7 @@ const DECISION_LENGTH: usize = 64 << 10;
 /// Maximum length of the end of an open stream, or of the member. Bytes.
 const MAX_END_LENGTH: usize = 16;
 
-/// The reason why there is no gzip member in place of the plain bytes.
+/// The reason why [`gzip_in_place`] returns no gzip member in place of the plain bytes.
 pub(crate) enum ShrinkError {
     /// The member would not be shorter, or there is no memory for it. Contains the plain bytes,
     /// unchanged.
@@ -38,8 +38,8 @@ struct CompressedPiece {
     crc: u32,
 }
 
-/// Compresses these parts of `plain` to one gzip member at a [level](super::open::open), and
-/// releases `plain` meanwhile.
+/// Compresses these parts of `plain` to one gzip member at a
+/// [level](super::open_stream::compress_open), and releases `plain` meanwhile.
 ///
 /// The compression begins at the end of the memory and releases the bytes that were compressed,
 /// so that at most one piece exists in both forms. It can be undone only for the first pieces:

@@ -32,11 +32,11 @@ pub fn gunzip_reserved(coded: &[u8], cap: usize) -> Result<Vec<u8>, InflateError
     gunzip_within(coded, cap, |_| true)
 }
 
-/// Decompresses as [`gunzip`], within memory that the caller grants. `may_take` is called with the
-/// total length before the output is allocated or grows.
+/// Decompresses as [`gunzip_reserved`], within memory that the caller grants. `may_take` is called
+/// with the total length before the output is allocated or grows.
 ///
 /// # Errors
-/// The errors of [`gunzip`]; [`InflateError::OutOfMemory`] if `may_take` returns `false`.
+/// The errors of [`gunzip_reserved`]; [`InflateError::OutOfMemory`] if `may_take` returns `false`.
 pub fn gunzip_within(
     coded: &[u8],
     cap: usize,

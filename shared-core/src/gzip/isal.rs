@@ -27,6 +27,7 @@ pub(super) struct IsalStreamState {
 
 pub(super) const COMP_OK: c_int = 0;
 
+/// A C function of igzip that takes a stream and returns a `T`.
 type IsalFunction<T> = unsafe extern "C" fn(*mut IsalStreamState) -> T;
 
 /// The functions of igzip that begin and continue a stream.

@@ -21,7 +21,9 @@ const ALLOCATOR: (MallocFunction, FreeFunction) = (
     Some(super::wasm_memory::free),
 );
 
+/// A `malloc` for libdeflate; `None` selects the C library's.
 type MallocFunction = Option<unsafe extern "C" fn(usize) -> *mut c_void>;
+/// A `free` for libdeflate; `None` selects the C library's.
 type FreeFunction = Option<unsafe extern "C" fn(*mut c_void)>;
 
 const LIBDEFLATE_OPTIONS: sys::libdeflate_options = sys::libdeflate_options {

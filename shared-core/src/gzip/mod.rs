@@ -2,9 +2,9 @@
 //! zlib-rs.
 //!
 //! [`oneshot`] compresses a complete body, [`inflate`] decompresses one into a limited output,
-//! [`stream`] compresses one while it arrives. [`open`] compresses entries, so that [`splice`]
-//! can assemble a member from them and other parts. Errors are values: until the first byte is
-//! sent the caller can fall back to the original.
+//! [`stream`] compresses one while it arrives. [`open_stream`] compresses entries, so that
+//! [`splice`] can assemble a member from them and other parts. Errors are values: until the first
+//! byte is sent the caller can fall back to the original.
 
 #[cfg(target_arch = "x86_64")]
 mod clmul;

@@ -79,16 +79,16 @@ fn compress_with_igzip(body: &[u8], room: usize, output: &mut Vec<u8>) -> bool {
     true
 }
 
-/// Compresses `body` as [`gzip_into`] does, in a new buffer.
+/// Compresses `body` as [`gzip_oneshot_into`] does, in a new buffer.
 ///
 /// # Errors
-/// The errors of [`gzip_into`].
+/// The errors of [`gzip_oneshot_into`].
 pub fn gzip_oneshot(body: &[u8], level: u8, limit: usize) -> Result<Vec<u8>, OneshotError> {
     gzip_oneshot_into(body, level, limit, Vec::new())
 }
 
-/// Returns a `limit` for [`gzip`] that every compressed form of `length` bytes stays below: the
-/// length of stored blocks (5 bytes for each of at least 5,000) and gzip's header and trailer.
+/// Returns a `limit` for [`gzip_oneshot`] that every compressed form of `length` bytes stays below:
+/// the length of stored blocks (5 bytes for each of at least 5,000) and gzip's header and trailer.
 pub fn compressed_bound(length: usize) -> usize {
     length.saturating_add(length / 1000).saturating_add(64)
 }

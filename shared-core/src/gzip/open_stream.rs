@@ -28,7 +28,7 @@ pub struct OpenStream {
     pub crc: u32,
     /// Number of plain bytes.
     pub length: u64,
-    /// [`Shift::by`] that length.
+    /// [`CrcShift::for_length`] of that length.
     pub(super) shift: CrcShift,
 }
 
@@ -56,9 +56,9 @@ pub fn compress_open(plain: &[u8], level: u8) -> Option<OpenStream> {
     compress_open_reusing(plain, level, &mut Vec::new())
 }
 
-/// Compresses `plain` to an open stream as [`open`] does, and reuses the memory of `room` for the
-/// output of igzip. `room` grows if it is shorter than `plain`, whose compressed form is rarely
-/// longer. `None` as there.
+/// Compresses `plain` to an open stream as [`compress_open`] does, and reuses the memory of `room`
+/// for the output of igzip. `room` grows if it is shorter than `plain`, whose compressed form is
+/// rarely longer. `None` as there.
 pub fn compress_open_reusing(plain: &[u8], level: u8, room: &mut Vec<u8>) -> Option<OpenStream> {
     if (1..=3).contains(&level) {
         room.clear();
@@ -114,7 +114,7 @@ pub fn open_finished_stream(raw_final_deflate: Vec<u8>) -> Option<Vec<u8>> {
 }
 
 /// Converts the finished stream in `bytes[start..end]` to an open one, and cuts `bytes` at its end.
-/// [`deflate_walk::MARGIN`] bytes must follow it.
+/// [`deflate_walk::WALK_MARGIN`] bytes must follow it.
 fn unset_final_block(bytes: &mut Vec<u8>, start: usize, end: usize) -> Option<()> {
     let last = deflate_walk::find_final_block(bytes, start, end)?;
     *bytes.get_mut(last.header / 8)? &= !(1 << (last.header % 8));

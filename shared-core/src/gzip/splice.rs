@@ -15,7 +15,8 @@ use super::open_stream::OpenStream;
 use crate::bytes::{try_extend, try_push, SharedBytes};
 use crate::memory::{drain_body_bytes, DRAINED_BODY_BYTES};
 
-/// A part of a member's plain bytes, as it is passed to [`splice`]: plain, or compressed before.
+/// A part of a member's plain bytes, as it is passed to [`assemble_gzip_member`]: plain, or
+/// compressed before.
 #[derive(Clone, Copy, Debug)]
 pub enum MemberPart<'a> {
     /// Bytes that are not compressed.
@@ -209,8 +210,8 @@ impl SlicedBody {
         Some(())
     }
 
-    /// Returns the number of bytes that [`push_shared`](Self::push_shared) would copy of `length`
-    /// bytes.
+    /// Returns the number of bytes that [`append_shared`](Self::append_shared) would copy of
+    /// `length` bytes.
     pub(crate) fn copied_length(length: usize) -> usize {
         if length <= MAX_COPIED_LENGTH {
             length
@@ -226,7 +227,7 @@ const STORED_BLOCK_HEADER: [u8; 5] = [0; 5];
 /// Maximum length of a stored block.
 const MAX_STORED_LENGTH: usize = 0xFFFF;
 
-/// A gzip member that is assembled from texts and open streams, and its unfinished text. Its
+/// A gzip member while it is assembled from texts and open streams, and its unfinished text. Its
 /// functions return `None` if memory is refused, and the member must not be used any more then.
 pub(crate) struct GzipMember {
     body: SlicedBody,
@@ -269,7 +270,7 @@ impl GzipMember {
     }
 
     /// Returns the plain bytes that are not yet in a block: the caller may compress them and call
-    /// [`replace`](Self::replace).
+    /// [`replace_unfinished_text`](Self::replace_unfinished_text).
     pub(crate) fn unfinished_text(&self) -> &[u8] {
         self.text.map_or(&[], |text| &self.body.own[text..])
     }

@@ -11,8 +11,8 @@ use std::ops::Range;
 use super::simd_scan::{digits_end, plain_string_end};
 use crate::bytes::try_push;
 
-/// One response of a batch, as the spans of its parts in the text; a member is absent if it is
-/// `None`.
+/// One response in a node's response to a batch, as the spans of its parts in the text; `None` for
+/// absent members.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RawElement {
     /// Span of the response.
@@ -97,7 +97,8 @@ pub fn read_batch_elements(text: &[u8]) -> Result<BatchElements, OutOfMemory> {
     Ok(elements)
 }
 
-/// A reader of responses, its position in the text, and the containers that are open there.
+/// A reader of a node's response to a batch: the text, the position in it, and the containers that
+/// are open there.
 struct ElementReader<'a> {
     text: &'a [u8],
     at: usize,

@@ -33,7 +33,7 @@ pub enum BlockTag {
 pub enum RangeEnd {
     /// A block's number.
     Number(u64),
-    /// A tag; an absent end is [`Tag::Latest`].
+    /// A tag; an absent end is [`BlockTag::Latest`].
     Tag(BlockTag),
 }
 
@@ -61,7 +61,7 @@ pub enum BlockReference {
         /// The last block.
         to: RangeEnd,
     },
-    /// The result names the block: see [`in_result`].
+    /// The result names the block: see [`result_block`].
     InResult,
     /// The method depends on no block, or its responses are never stored.
     None,
@@ -79,7 +79,7 @@ pub struct ResultBlock {
 }
 
 /// Returns the block on which a call of `method` depends; `params` are the params that
-/// [`request::parse`](super::request::parse) returns.
+/// [`parse_request`](super::request::parse_request) returns.
 pub fn call_block_reference(method: &MethodRow, params: Option<&[u8]>) -> BlockReference {
     match method.at {
         BlockParam::None => BlockReference::None,
@@ -324,10 +324,10 @@ fn nth_param(params: Option<&[u8]>, n: usize) -> Option<Option<&[u8]>> {
     Some(Some(&params[value.span]))
 }
 
-/// Returns the members of an object that are called `names`; `None` if the value is not an
-/// object, if a member occurs twice, or if there are members besides these and `others`. Go's
-/// decoder reads `TOBLOCK` as `toBlock`, and the last of the two wins: an unknown name may be
-/// the one that is read. [`ANY`] allows all names except such variants.
+/// Returns the members of an object that are called `names`; `None` if the value is not an object,
+/// if a member occurs twice, or if there are members besides these and `others`. Go's decoder reads
+/// `TOBLOCK` as `toBlock`, and the last of the two wins: an unknown name may be the one that is
+/// read. [`ANY_MEMBER`] allows all names except such variants.
 fn exact_members<'a, const N: usize>(
     object: &'a [u8],
     names: [&str; N],

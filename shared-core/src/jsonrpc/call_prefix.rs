@@ -1,15 +1,16 @@
 //! Presumed positions of a call and its id, found by a search of the text.
 //!
 //! Clients write calls in few ways. The next call of a batch begins after a comma, with a bracket
-//! and the name of a member, and the id follows the first `"id":`. That may be wrong: a sketch
-//! only shows where to look for a call in the key cache. The byte-for-byte comparison with the
-//! cached call decides.
+//! and the name of a member, and the id follows the first `"id":`. That may be wrong: a prefix only
+//! shows where to look for a call in the key cache. The byte-for-byte comparison with the cached
+//! call decides.
 
 use memchr::memchr_iter;
 
 use super::simd_scan::{digits_end, plain_string_end};
 
-/// The presumed text of a call at the beginning of a request's rest, split around its id.
+/// The presumed text of the next call in a request, split around its id, for a lookup in the key
+/// cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallPrefix<'a> {
     /// Text from the opening bracket to the id.

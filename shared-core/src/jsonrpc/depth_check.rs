@@ -1,5 +1,5 @@
-//! Check that a text is not nested deeper than a [`Scanner`](super::scan::Scanner) reads, by its
-//! brackets alone.
+//! Check that a text is not nested deeper than a [`JsonScanner`](super::scan::JsonScanner) reads,
+//! by its brackets alone.
 //!
 //! A long response is not read strictly before it is stored, and must not be too deep when it is
 //! read later. Counting brackets takes a tenth of the time of reading, because many bytes are

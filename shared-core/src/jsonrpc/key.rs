@@ -23,7 +23,8 @@ use super::scan::{JsonScanError, JsonScanner, JsonValueKind, StringSpan};
 /// the text within it: the limit bounds the work that a request can cause.
 pub const MAX_PARAMS_DEPTH: usize = 32;
 
-/// The cache key of one response: a hash of 256 bits.
+/// The cache key of one response to a call: a hash of 256 bits of the vary key, the method and the
+/// canonical params.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallCacheKey(pub [u8; 32]);
 
@@ -42,7 +43,7 @@ impl fmt::Debug for CallCacheKey {
 pub enum CallKeyError {
     /// The params are not JSON.
     Syntax(JsonScanError),
-    /// The params open more than [`MAX_DEPTH`] arrays and objects.
+    /// The params open more than [`MAX_PARAMS_DEPTH`] arrays and objects.
     Depth,
     /// An object has two members of one name, without regard to case.
     Duplicate,
@@ -80,7 +81,7 @@ impl CallKeyBuilder {
         CallKeyBuilder(*blake3::hash(scope).as_bytes())
     }
 
-    /// Returns the cache key of a call of `method`. Errors: a [`KeyError`] of the params.
+    /// Returns the cache key of a call of `method`. Errors: a [`CallKeyError`] of the params.
     pub fn build_key(
         &self,
         method: &[u8],
@@ -108,8 +109,8 @@ impl fmt::Debug for CallKeyBuilder {
     }
 }
 
-/// Returns the cache key of one call of `method` with the vary key `scope`. Has the
-/// errors of [`KeyBuilder::key`].
+/// Returns the cache key of one call of `method` with the vary key `scope`. Has the errors of
+/// [`CallKeyBuilder::build_key`].
 pub fn call_key(
     scope: &[u8],
     method: &[u8],
@@ -127,7 +128,7 @@ pub fn canonical_json(source: &[u8]) -> Option<Result<Vec<u8>, CallKeyError>> {
     Some(written.map(|()| text))
 }
 
-/// A writer of the canonical form of `source`, at the end of `text`.
+/// A writer that appends the canonical form of a JSON text, `source`, to `text`.
 struct CanonicalWriter<'a> {
     source: &'a [u8],
     scanner: JsonScanner<'a>,

@@ -56,7 +56,7 @@ impl<T> MethodPatternTable<T> {
     /// Adds a row: a name, or a prefix with `*`, and its value.
     ///
     /// # Errors
-    /// Returns [`PatternError`] and leaves the table unchanged.
+    /// Returns [`MethodPatternError`] and leaves the table unchanged.
     pub fn add_pattern(&mut self, pattern: &[u8], value: T) -> Result<(), MethodPatternError> {
         let (name, is_beginning) = match pattern {
             [name @ .., b'*'] => (name, true),

@@ -57,7 +57,7 @@ impl MethodRules {
     /// Adds a rule for a method name or a prefix.
     ///
     /// # Errors
-    /// Returns [`PatternError`] and leaves the rules unchanged.
+    /// Returns [`MethodPatternError`] and leaves the rules unchanged.
     pub fn add_rule(
         &mut self,
         pattern: &[u8],

@@ -6,7 +6,7 @@
 //! block=p[0].blockNumber   block=result[0].blockNumber   range=p[0]
 //! ```
 //!
-//! The rows of the method table can be written in the same words ([`to_spec`]), with the same
+//! The rows of the method table can be written in the same words ([`format_row`]), with the same
 //! meaning.
 
 use std::fmt;
@@ -75,7 +75,7 @@ pub enum MethodSpecError<'a> {
     Duplicate,
     /// The method's responses depend on state of the node or the caller, and can't be shared.
     Stateful,
-    /// The word is none of [`FORMS`].
+    /// The word is none of [`ROW_WORD_FORMS`].
     Word(&'a [u8]),
     /// The word can't be combined with a word before it.
     Combination(&'a [u8]),

@@ -1,9 +1,9 @@
 //! The method table: the class of each method, and the position of the block on which its
 //! response depends.
 //!
-//! A method without a row is [`Class::Never`]. Whole families need no rows therefore:
-//! `personal_`, `admin_`, `miner_`, `engine_`, and methods that a node invents. The rows of
-//! class `Never` are methods that look as if they could be stored.
+//! A method without a row is [`MethodClass::Never`]. Whole families need no rows therefore:
+//! `personal_`, `admin_`, `miner_`, `engine_`, and methods that a node invents. The rows of class
+//! `Never` are methods that look as if they could be stored.
 
 use MethodClass::{ByFinality, Config, Immutable, Never, Tip};
 use ResultBlockPath::{Block, First, Item, Itself};
@@ -141,7 +141,7 @@ pub fn method_row(name: &[u8]) -> &'static MethodRow {
     method_row_index(name).map_or(&UNKNOWN, |row| &METHOD_TABLE[row])
 }
 
-/// Returns the index in [`all`] of the method's row, or `None` if it has none.
+/// Returns the index in [`all_method_rows`] of the method's row, or `None` if it has none.
 pub fn method_row_index(name: &[u8]) -> Option<usize> {
     let found = METHOD_TABLE.binary_search_by(|row| row.name.as_bytes().cmp(name));
     found.ok()

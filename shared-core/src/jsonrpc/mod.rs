@@ -4,25 +4,27 @@
 //! request that a node might read differently than this module is rejected, which costs a lookup
 //! in the cache and never a response.
 //!
-//! | module       | concern                                                |
-//! |--------------|--------------------------------------------------------|
-//! | [`scan`]     | the grammar of JSON and the positions of its parts (RFC 8259) |
-//! | [`request`]  | one call or a batch of calls                           |
-//! | [`response`] | one response or a batch of responses                   |
-//! | [`batch_elements`] | a batch response as clients read it                    |
-//! | [`response_ends`]  | the positions of a response's parts, found at its ends |
-//! | [`known_methods`]    | names of methods that nodes have                       |
-//! | [`methods`]  | the method table: classes and block references         |
-//! | [`method_spec`]     | method rows that operators write                       |
-//! | [`block`]    | the block that a call names                            |
-//! | [`shown`]    | the blocks that a response shows                       |
-//! | [`key`]      | cache keys and canonical params                        |
-//! | [`plausible`] | plausibility checks of results                        |
-//! | [`depth_check`]  | the depth of a text, counted by its brackets           |
-//! | [`call_prefix`]   | the parts of a call that may be in the key cache       |
-//! | [`stateful`] | methods whose responses can't be stored                |
-//! | [`incomplete_result`] | results that are still incomplete                     |
-//! | [`patterns`], [`rules`], [`limit`] | rules about methods              |
+//! | module                | concern                                                       |
+//! |-----------------------|---------------------------------------------------------------|
+//! | [`scan`]              | the grammar of JSON and the positions of its parts (RFC 8259) |
+//! | [`request`]           | one call or a batch of calls                                  |
+//! | [`response`]          | one response or a batch of responses                          |
+//! | [`batch_elements`]    | a batch response as clients read it                           |
+//! | [`response_ends`]     | the positions of a response's parts, found at its ends        |
+//! | [`known_methods`]     | names of methods that nodes have                              |
+//! | [`methods`]           | the method table: classes and block references                |
+//! | [`method_spec`]       | method rows that operators write                              |
+//! | [`block_reference`]   | the block that a call or a result names                       |
+//! | [`shown_blocks`]      | the blocks that a response shows                              |
+//! | [`key`]               | cache keys and canonical params                               |
+//! | [`plausible`]         | plausibility checks of results                                |
+//! | [`depth_check`]       | the depth of a text, counted by its brackets                  |
+//! | [`call_prefix`]       | the parts of a call that may be in the key cache              |
+//! | [`stateful_methods`]  | methods whose responses can't be stored                       |
+//! | [`incomplete_result`] | results that are still incomplete                             |
+//! | [`method_patterns`]   | method names and prefixes with a value each                   |
+//! | [`method_rules`]      | rules that allow, deny or limit methods                       |
+//! | [`concurrency_limit`] | the calls of a rule that may be in flight                     |
 
 pub mod batch_elements;
 pub mod block_reference;

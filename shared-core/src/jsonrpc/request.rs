@@ -69,7 +69,7 @@ pub enum ParseRefusal {
     Version,
     /// `id` is an object, an array or a boolean.
     IdKind,
-    /// `id` is longer than [`MAX_ID`].
+    /// `id` is longer than [`MAX_ID_LENGTH`].
     LongId,
     /// `method` is absent.
     NoMethod,
@@ -123,9 +123,9 @@ pub fn parse_request(body: &[u8], batch_max: usize) -> Result<JsonRpcRequest<'_>
     parse_request_with_known(body, batch_max, |_| None)
 }
 
-/// Parses a request like [`parse`], but takes known calls from a callback. Before a call is read,
-/// `known` is called with its position: it returns exactly the call that reading would return, or
-/// `None`. A known call has fewer than [`MAX_DEPTH`](super::scan::MAX_DEPTH) brackets.
+/// Parses a request like [`parse_request`], but takes known calls from a callback. Before a call is
+/// read, `known` is called with its position: it returns exactly the call that reading would
+/// return, or `None`. A known call has fewer than [`MAX_DEPTH`](super::scan::MAX_DEPTH) brackets.
 pub fn parse_request_with_known<'a>(
     body: &'a [u8],
     batch_max: usize,

@@ -1,10 +1,10 @@
 //! Positions of the parts of a response, found at its beginning and its end.
 //!
-//! Reading a response strictly takes longer than all other work of the cache. Nodes write
-//! responses in few ways, so that the beginning and the end show the positions of id and
-//! result, *if the text between them is one JSON value*. That is enough to send the same bytes
-//! again under the same id. Replacing the id requires that
-//! [`response::parse`](super::response::parse) finds the same positions.
+//! Reading a response strictly takes longer than all other work of the cache. Nodes write responses
+//! in few ways, so that the beginning and the end show the positions of id and result, *if the text
+//! between them is one JSON value*. That is enough to send the same bytes again under the same id.
+//! Replacing the id requires that [`parse_response`](super::response::parse_response) finds the
+//! same positions.
 
 use std::ops::Range;
 

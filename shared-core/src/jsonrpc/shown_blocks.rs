@@ -22,7 +22,7 @@ pub enum ShownBlockKind {
     Named(u64),
 }
 
-/// The facts about a call from which the blocks in its response are identified.
+/// The properties of a call by which the highest block in its response is found.
 #[derive(Clone, Copy, Debug)]
 pub struct ShownBlocks {
     method: &'static MethodRow,

@@ -5,9 +5,9 @@
 //! |----------------------|------------------------------------------------------------|
 //! | [`stored_values`]    | values that programs store, in the hot tier                |
 //! | [`cached_responses`] | cached responses of nodes                                  |
-//! | [`calls`]            | calls of a request, as the cache and the policy parse them |
+//! | [`request_calls`]    | calls of a request, as the cache and the policy parse them |
 //! | [`ssz_values`]       | JSON to SSZ and back, checks and roots of values in memory |
-//! | [`metrics`]          | metrics                                                    |
+//! | [`metrics`]          | the metrics of this host, as names and values              |
 //!
 //! Nothing here blocks: requests to the owner of a store are returned as texts, which the host
 //! sends, and whose replies it passes back.

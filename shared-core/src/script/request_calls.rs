@@ -8,7 +8,7 @@ use crate::jsonrpc::request::{parse_request, required_memory, Call, JsonRpcReque
 use crate::memory;
 use crate::request_coding::BodyCoding;
 
-/// The reason why a program receives no calls of a request. Programs receive it as one word.
+/// The reason why a program can't read the calls of a request, which it receives as one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallsError {
     /// The body is empty.

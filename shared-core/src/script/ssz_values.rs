@@ -8,7 +8,8 @@ use crate::ssz::{
 use crate::ssz::{Fork, InputForm, JsonToSsz, Preset, Schema, SszError, SszErrorKind, TypeId};
 use crate::transcode::{call_types, ssz_routes};
 
-/// The type of a value, as programs name it. Empty members are unset.
+/// The SSZ type of a value, as a program names it in a call of the script API. Empty members are
+/// unset.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SszTypeName<'a> {
     /// A type in the notation of the specifications (`SignedBeaconBlock`, `List[Withdrawal, 16]`);
@@ -207,7 +208,7 @@ pub fn check_ssz_value(type_name: &SszTypeName<'_>, ssz: &[u8]) -> Result<(), St
 /// Returns the hash tree root of a value, or of its part at a path: `0x` and 64 hex digits.
 ///
 /// # Errors
-/// The errors of [`to_json`].
+/// The errors of [`ssz_value_to_json`].
 pub fn ssz_value_root(
     type_name: &SszTypeName<'_>,
     path: &str,

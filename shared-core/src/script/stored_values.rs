@@ -30,7 +30,7 @@ const VALUE_HASH_KEY: &[u8; 32] = b"sszip: values that scripts keep.";
 /// Maximum lifetime of a value: a hundred years, in milliseconds.
 const MAX_TTL_MS: u64 = 100 * 365 * 86_400_000;
 
-/// The reason why a program's value is not stored, or not found.
+/// The reason why a program's value can't be stored, removed or looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoredValueError {
     /// The hot tier is disabled.
@@ -55,8 +55,8 @@ pub fn value_key(name: &[u8]) -> Key {
     *blake3::keyed_hash(VALUE_HASH_KEY, name).as_bytes()
 }
 
-/// Returns the named value from memory. `now` is in milliseconds of the lookups' clock, here and
-/// below.
+/// Returns the value that a program stored under `name`, from memory. `now` is in milliseconds of
+/// the lookups' clock, here and below.
 ///
 /// # Errors
 /// The reason as [`StoredValueError`].
@@ -173,7 +173,7 @@ fn reachable_owner(shared: &ProcessState) -> Result<Option<&dyn OwnerClient>, St
 }
 
 /// Returns the request that looks up a value at the owner, and the present purge generation, which
-/// [`accept_reply`] requires. `None`: there is no owner.
+/// [`accept_lookup_reply`] requires. `None`: there is no owner.
 ///
 /// # Errors
 /// The reason as [`StoredValueError`].
@@ -190,7 +190,7 @@ pub fn value_lookup_request(
     Ok(Some((text, generation)))
 }
 
-/// Reads the owner's reply to [`lookup_request`], and returns the value. It is also stored in
+/// Reads the owner's reply to [`value_lookup_request`], and returns the value. It is also stored in
 /// memory, unless there was a purge since `generation`. `None`: the owner has no such value.
 ///
 /// # Errors

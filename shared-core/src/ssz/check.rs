@@ -234,8 +234,8 @@ impl SszChecker<'_> {
     }
 }
 
-/// Iterator over the elements of a list or vector with variable-size elements. The elements
-/// themselves are not validated.
+/// An iterator over the positions of the variable-size elements of a list or vector. It checks
+/// their offsets, and does not validate the elements.
 pub(super) struct VariableElements<'s> {
     ssz: &'s [u8],
     range: Range<usize>,
@@ -309,7 +309,8 @@ impl Iterator for VariableElements<'_> {
     }
 }
 
-/// Iterator over the positions of a container's fields, which checks their offsets.
+/// An iterator over the positions of a container's fields in an SSZ value, which checks their
+/// offsets.
 pub(super) struct ContainerFields<'s> {
     schema: &'s Schema,
     fields: std::slice::Iter<'s, super::schema::ContainerField>,

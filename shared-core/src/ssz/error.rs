@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// The reason why a value can't be read, and its position. [`Display`](fmt::Display) writes
+/// The error of an SSZ value, or of its JSON, that can't be read: the reason, the path and the
+/// position. [`Display`](fmt::Display) writes
 /// `body.attestations[3].data.slot, byte 1234: a leading zero`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SszError {
@@ -12,7 +13,7 @@ pub struct SszError {
     error_kind: SszErrorKind,
 }
 
-/// One step of a path into a value.
+/// One step of the path from a whole value to the part in which an error is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ErrorPathStep {
     /// A field of a container.
@@ -21,7 +22,8 @@ pub enum ErrorPathStep {
     Element(u64),
 }
 
-/// The rule that a value breaks, or the cause for which a reader stops.
+/// The reason of an [`SszError`]: the rule that the value breaks, or the cause for which its reader
+/// stops.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SszErrorKind {

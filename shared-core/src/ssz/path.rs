@@ -7,8 +7,8 @@ use super::check::{ContainerFields, VariableElements};
 use super::error::SszError;
 use super::schema::{Schema, TypeId, TypeKind};
 
-/// Returns the type and the position of the part of `ssz` at a path. The value is not
-/// [`check`](super::check())ed, except for the offsets along the path.
+/// Returns the type and the position of the part of `ssz` at a path. Only the offsets along the
+/// path are [checked](super::check_ssz).
 ///
 /// # Errors
 /// The part does not exist, or an offset along the path is invalid.

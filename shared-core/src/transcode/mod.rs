@@ -1,18 +1,18 @@
 //! Transcoding between formats: JSON of the Beacon API and of JSON-RPC to SSZ, and SSZ to JSON.
 //!
-//! | module         | concern                                                      |
-//! |----------------|--------------------------------------------------------------|
-//! | [`chain_spec`] | preset and fork schedule of a node's chain                   |
-//! | [`engine`]     | payloads and their witnesses over REST or JSON-RPC           |
-//! | [`call`]       | JSON-RPC methods with SSZ results, and their types           |
-//! | [`ssz_routes`] | routes of the Beacon API with SSZ responses, and their types |
-//! | [`submission`] | request bodies in SSZ, and their conversion to JSON          |
-//! | [`root`]       | verification of values that are requested by their root      |
-//! | [`transcoder`] | conversion of one body while it arrives                      |
-//! | [`updates`]    | light client updates, which are not one SSZ value            |
-//! | [`format`]     | the two formats, and the headers that describe them          |
-//! | [`values`]     | types by their name, and the JSON of a value                 |
-//! | [`error`]      | reasons why a response is not available in a format          |
+//! | module                   | concern                                                      |
+//! |--------------------------|--------------------------------------------------------------|
+//! | [`chain_spec`]           | preset and fork schedule of a node's chain                   |
+//! | [`engine`]               | payloads and their witnesses over REST or JSON-RPC           |
+//! | [`call_types`]           | JSON-RPC methods with SSZ results, and their types           |
+//! | [`ssz_routes`]           | routes of the Beacon API with SSZ responses, and their types |
+//! | [`submission`]           | request bodies in SSZ, and their conversion to JSON          |
+//! | [`requested_root`]       | verification of values that are requested by their root      |
+//! | [`transcoder`]           | conversion of one body while it arrives                      |
+//! | [`light_client_updates`] | light client updates, which are not one SSZ value            |
+//! | [`format`]               | the two formats, and the headers that describe them          |
+//! | [`values`]               | types by their name, and the JSON of a value                 |
+//! | [`error`]                | reasons why a response is not available in a format          |
 //!
 //! Nothing here depends on exchanges or caches: they decide what to do with a converted body.
 
@@ -164,8 +164,8 @@ impl TranscodeRequest {
         matches!(self.gives, ResponseType::Reply(..))
     }
 
-    /// Returns the value of the header [`TYPE`] for an SSZ response, or `None` where the route
-    /// determines the type.
+    /// Returns the value of the header [`SSZ_TYPE_HEADER`] for an SSZ response, or `None` where the
+    /// route determines the type.
     pub fn ssz_type_header(self) -> Option<String> {
         self.gives.type_label()
     }

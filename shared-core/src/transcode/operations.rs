@@ -6,7 +6,8 @@ use crate::beacon;
 
 const TABLE: &str = include_str!("../../../tests/beacon/operations.tsv");
 
-/// A row of the table: one operation of the Beacon API, and whether it has SSZ bodies.
+/// A row of the table of Beacon API operations: its method and path, and whether its bodies may be
+/// SSZ.
 struct Operation {
     method: &'static str,
     /// Path with a `*` in place of each parameter.

@@ -5,7 +5,7 @@ use super::values::TranscodedBody;
 use crate::beacon;
 use crate::ssz::{hash_tree_root, select_path, Schema, TypeId};
 
-/// The hash tree root of a value, of 32 bytes.
+/// The hash tree root of an SSZ value: 32 bytes.
 pub type HashTreeRoot = [u8; 32];
 
 /// Returns the path of the part of a value whose root names the value in a request's path, if there

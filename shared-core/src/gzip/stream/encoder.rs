@@ -24,7 +24,8 @@ pub struct EncodeProgress {
     pub complete: bool,
 }
 
-/// The error of the library in the middle of a stream: its encoder can't be used any more.
+/// The error that a codec library reports in the middle of a stream, whose encoder can't be used
+/// any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamError;
 

@@ -58,7 +58,8 @@ pub(super) fn block_is_implausible(block: &[u8]) -> bool {
         || !is_of_op_stack(block) && odd("withdrawals", "withdrawalsRoot", EMPTY_ROOTS[0])
 }
 
-/// The kind of proof that makes a block's header valid: it decides which roots have a meaning.
+/// The kind of proof in a block's header: an authority's signature, or any other. It decides which
+/// roots have a meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SealKind {
     /// Work or stake, or an unknown proof.

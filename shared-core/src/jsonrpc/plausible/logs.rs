@@ -12,7 +12,8 @@ fn is_same_hash(one: &[u8], other: &[u8]) -> bool {
     one.eq_ignore_ascii_case(other)
 }
 
-/// The range and the number of the indices that were read from a list.
+/// The number of entries that were read from a list, and the lowest and the highest of their
+/// indices.
 #[derive(Clone, Copy, Debug, Default)]
 struct IndexRange {
     number: u64,

@@ -37,7 +37,8 @@ struct BlockHeader {
     hash: String,
 }
 
-/// The text of a header's field, by the RLP that it is converted to.
+/// The text of one field of a block header in JSON, by the kind of RLP string that it is encoded
+/// as.
 enum HeaderField<'h> {
     /// Fixed number of bytes.
     Bytes(&'h str, usize),

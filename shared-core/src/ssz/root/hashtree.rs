@@ -26,8 +26,8 @@ const AVX512_PAIRS: usize = 16;
 /// Number of pairs from which on AVX-512 is faster than SHA-NI, although the other lanes are empty.
 const MIN_AVX512_PAIRS: usize = 10;
 
-/// A function of hashtree, or two of them, for which the processor and the system have the
-/// instructions.
+/// An implementation of SHA-256 by the library hashtree, named by the instructions that it uses.
+/// Only those that [`supported`](Self::supported) returns may be called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HashtreeFunction {
     /// AVX-512 for 16 pairs at a time, and SHA-NI for the rest.

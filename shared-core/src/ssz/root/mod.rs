@@ -6,14 +6,14 @@
 //! computes the roots of several values of one type together, one field of all of them, then the
 //! next field.
 //!
-//! | module        | concern                                |
-//! |---------------|----------------------------------------|
-//! | [`walk`]      | traversal of nested values             |
-//! | [`sequences`] | lists, vectors, bytes and bits         |
-//! | [`forest`]    | many small trees, level by level       |
-//! | [`tree`]      | a tree of any size, from left to right |
-//! | [`pairs`]     | SHA-256                                |
-//! | [`zeros`]     | roots of empty trees                   |
+//! | module         | concern                                |
+//! |----------------|----------------------------------------|
+//! | [`walk`]       | traversal of nested values             |
+//! | [`sequences`]  | lists, vectors, bytes and bits         |
+//! | [`forest`]     | many small trees, level by level       |
+//! | [`tree`]       | a tree of any size, from left to right |
+//! | [`pairs`]      | SHA-256                                |
+//! | [`zero_roots`] | roots of empty trees                   |
 //!
 //! Memory use is some hundred kilobytes, independent of the value. All memory is allocated in
 //! vectors that are used as stacks.
@@ -36,8 +36,8 @@ use super::schema::{Schema, TypeId};
 /// Computes the hash tree root of a value, `ssz`.
 ///
 /// # Errors
-/// The position and the reason if `ssz` is not a value of the type, as [`check`] returns them; or
-/// memory was refused.
+/// The position and the reason if `ssz` is not a value of the type, as [`check_ssz`] returns them;
+/// or memory was refused.
 pub fn hash_tree_root(schema: &Schema, ty: TypeId, ssz: &[u8]) -> Result<[u8; 32], SszError> {
     check_ssz(schema, ty, ssz)?;
     RootWalker::new(schema, ssz).value_root(ty)

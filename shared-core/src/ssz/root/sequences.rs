@@ -31,7 +31,7 @@ pub(super) struct SequenceLayout {
     together: usize,
 }
 
-/// The source of the leaves of a sequence's tree.
+/// The kind of leaves in a sequence's tree: its packed bytes, or the roots of its elements.
 #[derive(Clone, Copy, Debug)]
 enum LeafKind {
     /// The bytes themselves, with the size of an element.

@@ -9,8 +9,7 @@ use super::grow_stack::grow;
 use super::pairs::{parent_node, MerkleNode};
 use super::sequences::SequenceLayout;
 
-/// The walker that computes the hash tree root of a value, and for it the roots of the values in
-/// it. The bytes have been checked.
+/// The walker that computes the hash tree root of a checked value, from the roots of its parts.
 pub(super) struct RootWalker<'s> {
     pub(super) schema: &'s Schema,
     pub(super) ssz: &'s [u8],
@@ -22,7 +21,7 @@ pub(super) struct RootWalker<'s> {
     pub(super) counts: Vec<u32>,
 }
 
-/// The position of a value in the SSZ, in half the memory of a range.
+/// The range of a value's bytes in the SSZ, as two 32-bit numbers: half the memory of a range.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ValueSpan {
     start: u32,
@@ -42,7 +41,8 @@ impl ValueSpan {
     }
 }
 
-/// The destination of roots among the nodes: `at`, `at + stride`, `at + 2 * stride`, ...
+/// The positions in the stack of nodes to which computed roots are written: `at`, `at + stride`,
+/// `at + 2 * stride`, ...
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RootOutput {
     pub(super) at: usize,

@@ -36,7 +36,7 @@ pub struct Schema {
     definitions: resolve::NameDefinitions,
 }
 
-/// A type with the properties that the walkers need.
+/// A compiled SSZ type: its name, kind, size and JSON representation, which the walkers read.
 #[derive(Clone, Debug)]
 pub struct SszType {
     /// The type in the notation of the specifications: `Validator`,
@@ -103,8 +103,8 @@ pub enum TypeKind {
     Quantity(usize),
 }
 
-/// The words that stand for the values of an [`Enum`](Kind::Enum) in JSON, where SSZ has a byte;
-/// the index of a word is its value.
+/// The words that stand for the values of an [`Enum`](TypeKind::Enum) in JSON, where SSZ has a
+/// byte; the index of a word is its value.
 #[derive(Clone, Debug)]
 pub struct EnumWords {
     words: Box<[Box<str>]>,

@@ -13,8 +13,8 @@ fn read_word(bytes: &[u8]) -> u64 {
         .map_or(0, |word| u64::from_ne_bytes(*word))
 }
 
-/// Names of a container's fields in JSON. There are few, so that a search compares all names of the
-/// same length.
+/// The JSON names of a container's fields, in which the fields of an object are searched. There are
+/// few, so that a search compares all names of the same length.
 #[derive(Clone, Debug, Default)]
 pub struct FieldNames {
     /// Keys as most nodes write them: `"name":`.
@@ -22,7 +22,8 @@ pub struct FieldNames {
     leads: Box<[FieldPrefix]>,
 }
 
-/// The constant text before a field's value, in an array that is copied as a whole: `,"name":"0x`.
+/// The constant text before a field's value in JSON, such as `,"name":"0x`, in an array that is
+/// copied as a whole.
 #[derive(Clone, Debug)]
 pub struct FieldPrefix {
     /// The text, padded to the number of bytes that are copied at once.

@@ -13,7 +13,7 @@ use super::{
 /// Maximum nesting depth of containers, more than any type has.
 const MAX_TYPE_DEPTH: usize = 32;
 
-/// The definitions of a fork's type table and of the earlier ones, by name, while they are
+/// The definitions by name, from a fork's type table and the earlier ones, from which a schema is
 /// compiled.
 #[derive(Debug)]
 pub(super) struct NameDefinitions {

@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use super::fork::Preset;
 use super::tokens::{SchemaError, TypeToken, TypeTokens};
 
-/// The meaning of one name of the type tables, from the newest fork that defines it.
+/// The definition of one name in the type tables, by the newest fork that defines it.
 #[derive(Clone, Debug)]
 pub(super) struct NameDefinition {
     /// Table and line of the definition.
@@ -33,7 +33,7 @@ pub(super) struct NameDefinition {
     pub(super) means: DefinitionKind,
 }
 
-/// The meaning of a name, as its table writes it: expressions are not evaluated yet.
+/// The content of a definition, as its table writes it: expressions are not evaluated yet.
 #[derive(Clone, Debug)]
 pub(super) enum DefinitionKind {
     /// An expression.

@@ -4,15 +4,15 @@
 
 use super::{ContainerLayout, JsonRepresentation, ListLimit, Schema, TypeKind};
 
-/// Number of bytes that are compared and copied for a [`Literal`], and its maximum length.
+/// Number of bytes that are compared and copied for a [`TemplateLiteral`], and its maximum length.
 pub const MAX_LITERAL_LENGTH: usize = 48;
 
 /// Maximum number of digits of a 64-bit number.
 pub const MAX_U64_DIGITS: usize = 20;
 
-/// The constant texts and the scalars of a container's JSON, in order; the container has only
-/// fields that are 64-bit numbers, booleans, bytes, bits, or fixed-size containers with such fields
-/// only.
+/// The template of a container's JSON: its constant texts and scalars, in order. The container has
+/// only fields that are 64-bit numbers, booleans, bytes, bits, or fixed-size containers with such
+/// fields only.
 #[derive(Clone, Debug)]
 pub struct JsonTemplate {
     /// Steps in the order of the SSZ.
@@ -82,8 +82,8 @@ impl ScalarKind {
     }
 }
 
-/// A constant text of at most [`LITERAL`] bytes, in an array that is compared and copied as a
-/// whole.
+/// A constant text of at most [`MAX_LITERAL_LENGTH`] bytes, in an array that is compared and copied
+/// as a whole.
 #[derive(Clone, Debug)]
 pub struct TemplateLiteral {
     /// The text, padded with zeros.

@@ -45,7 +45,7 @@ pub(super) enum TypeToken<'t> {
     Sign(char),
 }
 
-/// A reader of the tokens that are left of a line.
+/// A tokenizer of a type expression or a line of a type table, and the text that is left of it.
 #[derive(Clone, Debug)]
 pub(super) struct TypeTokens<'t> {
     remaining_text: &'t str,

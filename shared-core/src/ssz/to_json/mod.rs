@@ -41,7 +41,7 @@ pub struct SszToJson<'s, B> {
     rlp_keys: bool,
 }
 
-/// The part of the JSON that [`ToJson::write`] writes next.
+/// The part of the JSON that [`SszToJson::write_next`] writes next.
 #[derive(Debug)]
 enum NextJsonPart<'s> {
     /// The whole value.
@@ -107,7 +107,7 @@ pub fn to_json(schema: &Schema, ty: TypeId, ssz: &[u8]) -> Result<Vec<u8>, SszEr
 }
 
 impl<'s, B: AsRef<[u8]>> SszToJson<'s, B> {
-    /// Creates a writer for `ssz`, which is [`check`]ed.
+    /// Creates a writer for `ssz`, which is [checked](check_ssz).
     ///
     /// # Errors
     /// The position and the reason if `ssz` is not a value of the type.
@@ -134,7 +134,8 @@ impl<'s, B: AsRef<[u8]>> SszToJson<'s, B> {
     /// bytes, or 0 at the end.
     ///
     /// # Errors
-    /// The room is less than [`MIN_ROOM`], memory is refused, or a witness can't be encoded as RLP.
+    /// The room is less than [`MIN_JSON_BUFFER`], memory is refused, or a witness can't be encoded
+    /// as RLP.
     pub fn write_next(&mut self, to: &mut [u8]) -> Result<usize, SszError> {
         let ssz = self.ssz.as_ref();
         if to.len() < MIN_JSON_BUFFER {

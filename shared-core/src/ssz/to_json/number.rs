@@ -4,7 +4,7 @@
 pub(super) const MAX_U256_DIGITS: usize = 80;
 
 /// Writes a little-endian number in decimal, and returns the number of digits. `to` has room for
-/// [`DIGITS`].
+/// [`MAX_U256_DIGITS`].
 #[inline(always)]
 pub(super) fn write_decimal(bytes: &[u8], to: &mut [u8]) -> usize {
     let mut buffer = itoa::Buffer::new();

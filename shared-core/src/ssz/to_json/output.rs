@@ -3,7 +3,8 @@
 use super::number;
 use crate::ssz::schema::{FieldPrefix, FIELD_PREFIX_BYTES};
 
-/// Bytes of room with which [`ToJson::write`](super::ToJson::write) always writes something.
+/// Bytes of room with which [`SszToJson::write_next`](super::SszToJson::write_next) always writes
+/// something.
 pub const MIN_JSON_BUFFER: usize = 1024;
 
 /// Reads the offset, of four bytes, that is stored at `at`, and has been checked.

@@ -17,7 +17,7 @@ pub enum InputForm {
     Either,
 }
 
-/// Flags in an envelope of the Beacon API; `None` where they are not present.
+/// The flags in the envelope of a Beacon API response; `None` where they are not present.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EnvelopeFlags {
     /// Whether the execution client has not verified the value.
@@ -35,7 +35,7 @@ impl EnvelopeFlags {
     }
 }
 
-/// A member of an envelope of the Beacon API that is `true` or `false`.
+/// The name of one of the [`EnvelopeFlags`], whose value is `true` or `false`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EnvelopeFlag {
     Optimistic,

@@ -29,7 +29,7 @@ pub(super) struct OpenContainer<'s> {
     pub(super) next: usize,
     /// Index of the field that is being read.
     pub(super) field: usize,
-    /// The value returned by [`Output::begin_container`].
+    /// The value returned by [`SszOutput::begin_container`].
     pub(super) parts: usize,
     /// Whether all fields have a fixed size.
     pub(super) is_fixed: bool,
@@ -57,11 +57,11 @@ pub(super) enum ElementPlacement {
     Made(usize),
     /// Fixed size in bytes, appended one after another.
     Added(usize),
-    /// Variable size, with the value returned by [`Output::begin_list`].
+    /// Variable size, with the value returned by [`SszOutput::begin_list`].
     Variable(usize),
 }
 
-/// An open union: `{"selector": ..., "data": ...}`.
+/// The progress of an open union, `{"selector": ..., "data": ...}`.
 #[derive(Debug)]
 pub(super) struct OpenUnion<'s> {
     pub(super) options: &'s [(u8, TypeId)],

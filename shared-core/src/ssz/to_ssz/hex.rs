@@ -18,7 +18,8 @@ pub(super) enum WritePosition {
     At(usize),
 }
 
-/// The progress of a string of hex digits that arrives in pieces, or in an unusual notation.
+/// A reader of a string of hex digits that arrives in pieces, or in an unusual notation, and its
+/// progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HexReader {
     write_position: WritePosition,

@@ -95,7 +95,8 @@ enum NextToken<'s> {
     End,
 }
 
-/// The reason why reading stops: the input was sufficient, or it ends within a token.
+/// The state of the input when reading stops: the expected tokens were read, or the input ends
+/// within one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum InputState {
     All,
@@ -103,8 +104,8 @@ enum InputState {
     Part,
 }
 
-/// The token that follows within an open value: a step that is not stored while the input lasts, so
-/// that nothing is stored between two fields.
+/// The token that the converter expects next within an open value. It is stored as a [`NextToken`]
+/// only when the input ends, not between two fields.
 #[derive(Clone, Copy)]
 enum NextMemberToken {
     /// A name, or `}` if true.
@@ -113,7 +114,7 @@ enum NextMemberToken {
     Element(bool),
     /// A comma, or the end.
     Next,
-    /// The token in [`ToSsz::expect`].
+    /// The token in [`JsonToSsz::expect`].
     Stored(InputState),
 }
 
@@ -154,7 +155,7 @@ impl<'s> JsonToSsz<'s> {
 
     /// Creates a reader for a value in an envelope, of the named type in the fork that the
     /// envelope's `version` names. The version must precede the value: otherwise the error is
-    /// [`SszErrorKind::NoVersion`], and [`version`] finds the version.
+    /// [`SszErrorKind::NoVersion`], and [`read_envelope_version`] finds the version.
     pub fn by_version(preset: Preset, name: &str) -> JsonToSsz<'static> {
         // any schema until the version is read
         let schema = Schema::for_fork(Fork::Phase0, preset);
@@ -257,7 +258,7 @@ impl<'s> JsonToSsz<'s> {
     /// Ends the text, and returns the SSZ in parts: long ones are not moved.
     ///
     /// # Errors
-    /// The errors of [`end`](Self::end).
+    /// The errors of [`finish`](Self::finish).
     pub fn finish_in_parts(mut self) -> Result<SszParts, SszError> {
         if let Some(error) = self.failed {
             return Err(error);

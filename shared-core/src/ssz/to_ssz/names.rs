@@ -96,7 +96,7 @@ pub(super) fn read_text(bytes: &[u8]) -> Result<Option<(Cow<'_, str>, usize)>, T
     }
 }
 
-/// The length of a string's token in bytes, or that only a prefix was read.
+/// The length in bytes of a string's token, or of the prefix of it that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TokenLength {
     Whole(usize),

@@ -16,7 +16,7 @@ const MIN_UNMOVED_BYTES: usize = 1 << 20;
 /// Minimum number of bytes that are counted for a buffer.
 const MIN_COUNTED_BYTES: usize = 64 << 10;
 
-/// The buffer of the SSZ that is written so far, with the positions that its offsets will need.
+/// The SSZ that is written so far, with the positions from which its offsets are computed.
 #[derive(Debug, Default)]
 pub(super) struct SszOutput {
     pub(super) bytes: Vec<u8>,

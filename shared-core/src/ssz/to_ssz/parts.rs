@@ -2,11 +2,12 @@
 
 use std::ops::Range;
 
-/// A move that is left to do: adjacent parts, in the order in which the SSZ must have them.
+/// A reordering of adjacent parts of the SSZ that is not done yet: their present positions, in the
+/// order in which the SSZ must have them.
 #[derive(Clone, Debug)]
 pub(super) struct DeferredMove(pub(super) Vec<Range<u32>>);
 
-/// SSZ in one buffer, in parts that may be out of order.
+/// The SSZ of one value in one buffer, whose parts may be out of order until they are moved.
 #[derive(Debug, Default)]
 pub struct SszParts {
     bytes: Vec<u8>,

@@ -64,7 +64,7 @@ enum RlpState {
     Done,
 }
 
-/// The position of decoded bytes in the text, for errors.
+/// The position in the JSON text up to which RLP was decoded, from which errors get their position.
 #[derive(Clone, Copy)]
 struct DigitPosition {
     /// End of the digits that were read.
@@ -88,7 +88,7 @@ impl DigitPosition {
 struct OpenPart {
     part: usize,
     left: u64,
-    /// The value returned by [`Output::begin_list`].
+    /// The value returned by [`SszOutput::begin_list`].
     list: usize,
     base: usize,
     count: u64,

@@ -5,7 +5,8 @@ use super::scan::{token_kind, TokenError};
 /// Maximum nesting depth of arrays and objects, as in many parsers.
 const MAX_SKIP_DEPTH: usize = 128;
 
-/// The progress of a JSON value that is validated and discarded, because it belongs to no field.
+/// A reader that validates and discards a JSON value, because it belongs to no field, and its
+/// progress.
 #[derive(Debug, Default)]
 pub(super) struct ValueSkipper {
     /// Open arrays and objects, innermost last; true for an object.

@@ -374,7 +374,7 @@ impl<'s> JsonToSsz<'s> {
         Ok(Some(len))
     }
 
-    /// Calls [`value`](Self::value) without inlining, where speed does not matter.
+    /// Calls [`read_value`](Self::read_value) without inlining, where speed does not matter.
     #[inline(never)]
     fn read_value_cold(
         &mut self,

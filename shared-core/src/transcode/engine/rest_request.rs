@@ -12,12 +12,12 @@ use crate::transcode::error::TranscodeError;
 use crate::transcode::format::SSZ_TYPE_HEADER;
 use crate::transcode::values::{write_json, ReserveCallback};
 
-/// A client's request to the REST route after its head was read: the fork of its payload, or
-/// the problem with its head.
+/// A client's REST request for the witness of a payload, after its head was read: the fork of the
+/// payload, or the problem with the request.
 #[derive(Clone, Debug)]
 pub struct RestWitnessRequest(Result<ExecutionFork, RequestProblem>);
 
-/// The problem that the client receives, and the mode for logs and metrics.
+/// The error that the client of a REST request receives, and the mode for logs and metrics.
 type RequestProblem = (EngineProblem, ResponseMode);
 
 impl RestWitnessRequest {

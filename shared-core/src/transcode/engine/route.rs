@@ -15,8 +15,8 @@ pub static STATUS_RESPONSE_TYPE: ResponseType =
 /// Type of the call's result to which the REST response is converted.
 pub static REPLY_RESPONSE_TYPE: ResponseType = ResponseType::Reply("NewPayloadWithWitness", 1);
 
-/// Forks of the execution layer since the introduction of payloads. The request's head names the
-/// fork of a payload.
+/// A fork of the execution layer, from the first one with payloads on. The head of a REST request
+/// names the fork of its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ExecutionFork {
     /// The first fork with payloads.

@@ -27,7 +27,7 @@ pub struct RestSubmission {
     pub ssz: Vec<u8>,
 }
 
-/// The reason why a client's call is answered by the proxy and not converted.
+/// The reason why the proxy answers a client's call and does not convert it to a REST request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum CallRefusal {
     /// The call is invalid, or memory is refused.
