@@ -92,7 +92,7 @@ pub(super) enum GunzipResult {
 /// An owning handle of a libdeflate decompressor. It takes 11 KiB.
 pub(super) struct LibdeflateDecompressor(NonNull<sys::libdeflate_decompressor>);
 
-// SAFETY: as for `Compressor`.
+// SAFETY: as for `LibdeflateCompressor`.
 unsafe impl Send for LibdeflateDecompressor {}
 
 impl LibdeflateDecompressor {

@@ -62,10 +62,10 @@ const MAX_COPIED_LENGTH: usize = 8 << 10;
 pub struct SlicedBody {
     /// Bytes that belong to this body alone, in one allocation.
     own: Vec<u8>,
-    /// Number of bytes of `own` that are in `slices`; the rest is the last slice.
+    /// Number of bytes of `own` that are in `body_slices`; the rest is the last slice.
     sliced: usize,
     body_slices: Vec<BodySlice>,
-    /// Number of bytes in `slices`.
+    /// Number of bytes in `body_slices`.
     byte_length: u64,
     is_gzip: bool,
 }

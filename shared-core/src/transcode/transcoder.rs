@@ -217,7 +217,7 @@ impl Transcoder {
         }
     }
 
-    /// Whether [`finish`](Self::finish) needs the whole body again.
+    /// Whether [`finish_conversion`](Self::finish_conversion) needs the whole body again.
     pub fn needs_original(&self) -> bool {
         matches!(
             self.way,
