@@ -26,7 +26,7 @@ pub mod stream;
 #[cfg(target_family = "wasm")]
 mod wasm_memory;
 
-/// Whether this machine has ISA-L.
+/// Whether ISA-L, the library of igzip, is installed on this machine.
 pub fn has_isal() -> bool {
     igzip_raw::is_available()
 }

@@ -58,7 +58,7 @@ pub fn compress_open(plain: &[u8], level: u8) -> Option<OpenStream> {
 
 /// Compresses `plain` to an open stream as [`compress_open`] does, and reuses the memory of `room`
 /// for the output of igzip. `room` grows if it is shorter than `plain`, whose compressed form is
-/// rarely longer. `None` as there.
+/// rarely longer. `None` if memory is refused or there is no such level.
 pub fn compress_open_reusing(plain: &[u8], level: u8, room: &mut Vec<u8>) -> Option<OpenStream> {
     if (1..=3).contains(&level) {
         room.clear();

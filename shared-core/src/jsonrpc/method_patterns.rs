@@ -84,8 +84,9 @@ impl<T> MethodPatternTable<T> {
         Ok(())
     }
 
-    /// Returns the value for a method name without escapes. `is_of` is called for each pattern
-    /// that matches without regard to case, with its value and whether the case matches, too.
+    /// Returns the value for a method name without escapes. `is_of` is called for each pattern that
+    /// matches without regard to case, with its value and whether the case matches, too, and
+    /// returns whether the pattern applies.
     pub fn find_value(&self, method: &[u8], is_of: impl Fn(&T, bool) -> bool) -> Option<&T> {
         let found = |pattern: &PatternRow<T>| compare_ignoring_case(&pattern.name, method);
         if let Ok(at) = self.names.binary_search_by(found) {

@@ -137,7 +137,7 @@ impl<'a> JsonScanner<'a> {
         self.at
     }
 
-    /// Returns the end of the last part that was read.
+    /// Returns the position after the last part that was read.
     #[inline]
     pub fn read_end(&self) -> usize {
         self.at

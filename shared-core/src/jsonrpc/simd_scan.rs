@@ -86,7 +86,7 @@ fn first_special_byte(block: &[u8; 8]) -> Option<usize> {
     first_special_in_word(u64::from_le_bytes(*block))
 }
 
-/// Returns the index of the lowest byte of a word that is special.
+/// Returns the index of the lowest byte of a word that is not a plain part of a string.
 #[cfg(any(test, not(target_arch = "x86_64")))]
 #[inline(always)]
 fn first_special_in_word(word: u64) -> Option<usize> {

@@ -94,8 +94,8 @@ pub(super) fn progressive_subtrees() -> impl Iterator<Item = (u64, u64)> {
     std::iter::successors(Some((0, 1)), after)
 }
 
-/// Replaces each node after `base` with the parent of the node and of `with` its index: a length, a
-/// selector or a bitvector of active fields.
+/// Replaces each node after `base` with its parent, whose right child is the node that `with`
+/// returns for its index: a length, a selector or a bitvector of active fields.
 pub(super) fn mix_into_roots(
     nodes: &mut Vec<MerkleNode>,
     base: usize,

@@ -394,8 +394,8 @@ impl<'s> JsonToSsz<'s> {
         }
     }
 
-    /// Reads on within open values until a token must be stored, because the input ends or a value
-    /// is opened.
+    /// Continues to read within open values until a token must be stored, because the input ends or
+    /// a value is opened.
     fn read_members(
         &mut self,
         mut inside: NextMemberToken,
