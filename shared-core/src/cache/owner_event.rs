@@ -84,7 +84,7 @@ impl OwnerEvent {
     /// protocol and has no effect here.
     ///
     /// # Errors
-    /// Returns [`EventError`] if the data is invalid.
+    /// Returns [`InvalidOwnerEvent`] if the data is invalid.
     pub fn parse_event(name: &[u8], data: &[u8]) -> Result<Option<Self>, InvalidOwnerEvent> {
         let json = || serde_json::from_slice::<Value>(data).map_err(|_| InvalidOwnerEvent);
         let number = |json: &Value, name| json[name].as_u64().ok_or(InvalidOwnerEvent);

@@ -52,7 +52,7 @@ impl Owner {
     }
 
     /// Suspends a namespace because a response was of another chain: nothing of it is stored or
-    /// sent until it is [resumed](Self::resume). Notifies all processes.
+    /// sent until it is [resumed](Self::resume_namespaces). Notifies all processes.
     pub fn suspend_namespace(&self, namespace: Namespace, now: CallTime) {
         let is_followed = self.chains.get(&namespace).is_some();
         if lock_ignoring_poison(&self.suspended)

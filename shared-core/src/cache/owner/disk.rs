@@ -68,8 +68,8 @@ impl fmt::Debug for EntryBytes {
     }
 }
 
-/// The store on disk as the owner uses it, so that tests may replace it. Every method may wait for
-/// a disk, unless it is documented never to wait.
+/// The interface of the owner to the store on disk: RocksDB in production, a model in tests. Every
+/// method may wait for a disk, unless it is documented never to wait.
 pub trait OwnerStore: Send + Sync {
     /// Number of purges so far. Never waits.
     fn purge_generation(&self) -> u64;
@@ -96,8 +96,8 @@ pub trait OwnerStore: Send + Sync {
 
     /// Purges entries, and returns the new generation. [`get`](Self::get) and
     /// [`is_purged`](Self::is_purged) apply the purge afterwards, also after a crash or a power
-    /// loss. A purge of a namespace, or of everything, also removes the [record](Self::chain) of
-    /// its chain.
+    /// loss. A purge of a namespace, or of everything, also removes the
+    /// [record](Self::read_chain_record) of its chain.
     ///
     /// # Errors
     /// [`StoreError`]: the purge is in effect in this process only, and must be repeated.

@@ -56,8 +56,9 @@ impl Owner {
     }
 
     /// Replaces an entry that is to be stored by its
-    /// [recompressed](crate::cache::entry::recompress::recompress) body, and returns the entry to
-    /// store instead. Returns `None` if it was purged or filled again: nothing is to be stored.
+    /// [recompressed](crate::cache::entry::recompress::recompress_entry) body, and returns the
+    /// entry to store instead. Returns `None` if it was purged or filled again: nothing is to be
+    /// stored.
     pub fn replace_by_recompressed(
         &self,
         key: &Key,

@@ -38,7 +38,8 @@ pub struct EndedLease {
     pub waiters: Vec<ProcessName>,
 }
 
-/// The leases that are in effect, by key, with their holders and the processes that wait for them.
+/// The table of the leases that the owner has granted and that have not ended, by key, with the
+/// processes that wait for them.
 #[derive(Debug)]
 pub struct Leases {
     leases: HashMap<Key, HeldLease>,
@@ -67,7 +68,7 @@ impl Leases {
 
     /// Grants the lease of `key` to `process`, or adds `process` to those that wait for the present
     /// holder. A granted lease lasts until `ends` at most; its holder may request it again, and
-    /// then has it until the new `ends`. Call [`expire`](Self::expire) first.
+    /// then has it until the new `ends`. Call [`expire_leases`](Self::expire_leases) first.
     pub fn acquire_lease(&mut self, key: Key, process: &ProcessName, ends: u64) -> LeaseDecision {
         let most = self.most;
         let count = self.leases.len();

@@ -133,7 +133,7 @@ impl MemoryEntry {
         ))
     }
 
-    /// Whether the entry is as valid as when the node was queried, apart from its lifetime.
+    /// Whether the entry is still valid on its chain, regardless of its lifetime.
     pub fn is_valid(&self) -> bool {
         self.chain_dependency().is_none_or(|stamp| stamp.is_valid())
     }
@@ -249,6 +249,7 @@ impl MemoryEntry {
 /// Bytes of an entry in addition to its body, including its slot in the cache.
 const ENTRY_OVERHEAD: u64 = 256;
 
+/// The accounting of entries by their length in bytes.
 #[derive(Clone)]
 struct EntryWeighter;
 
@@ -258,7 +259,8 @@ impl Weighter<Key, Arc<MemoryEntry>> for EntryWeighter {
     }
 }
 
-/// The entries in the memory of the owner by key, within a number of bytes.
+/// The table of the entries in the owner's memory by key, which evicts entries beyond its capacity
+/// in bytes.
 pub struct OwnerMemory {
     cache: Cache<Key, Arc<MemoryEntry>, EntryWeighter, RandomState, EvictionCounter>,
     eviction_count: EvictionCounter,

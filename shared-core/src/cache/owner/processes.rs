@@ -20,7 +20,8 @@ const MAX_QUEUED_EVENTS: usize = 16_384;
 /// Maximum number of processes at a time.
 const MAX_PROCESSES: usize = 1_024;
 
-/// The name that a process chooses for itself: 1 to 64 letters, digits, `-`, `.`, `_`.
+/// The name by which a process identifies itself to the owner: 1 to 64 letters, digits, `-`, `.`,
+/// `_`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProcessName(Arc<str>);
 
@@ -37,7 +38,7 @@ impl ProcessName {
     }
 }
 
-/// The identity of an event stream; identities are not reused.
+/// The identity of one event stream from the owner to a process; identities are not reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EventStreamId(u64);
 
@@ -52,7 +53,7 @@ pub enum StreamAction {
     Close,
 }
 
-/// The error that too many processes are connected.
+/// The error of an event stream that is refused because too many processes are connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooManyProcesses;
 
@@ -60,7 +61,8 @@ pub struct TooManyProcesses;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoSuchPurge;
 
-/// All processes that are connected or have a send lease.
+/// The owner's table of the processes that are connected or have a send lease, and of the purges
+/// that wait for them.
 #[derive(Debug, Default)]
 pub struct Processes {
     by_name: HashMap<ProcessName, KnownProcess>,
@@ -85,7 +87,7 @@ struct KnownProcess {
     until: u64,
 }
 
-/// A purge that is not complete.
+/// A purge that waits until no process can send an entry that it covers.
 #[derive(Debug)]
 struct PendingPurge {
     /// End of the minimum wait.

@@ -1,9 +1,12 @@
 //! Rows of the store that record a namespace's chain.
 //!
-//! | row           | value                                                                      |
-//! |---------------|----------------------------------------------------------------------------|
-//! | `chain/` + ns | version of the layout, the [`Identity`](super::tracker::ChainIdentity)     |
-//! | `final/` + ns | version, the newest final block's [`Mark`](super::tracker::FinalityMark)   |
+//! | row           | value                                                    |
+//! |---------------|----------------------------------------------------------|
+//! | `chain/` + ns | version of the layout, the [`ChainIdentity`]             |
+//! | `final/` + ns | version, the [`FinalityMark`] of the newest final block  |
+//!
+//! [`ChainIdentity`]: super::tracker::ChainIdentity
+//! [`FinalityMark`]: super::tracker::FinalityMark
 //!
 //! The values are in postcard's format. There are two rows because the second changes often and
 //! is written without the write-ahead log (docs/decisions/022).

@@ -3,7 +3,7 @@
 //! A method that may wait for a disk documents it; all others are quick enough for an event loop.
 //! Purges are applied lazily: a lookup compares an entry of either tier with the purges that the
 //! store knows, so a purge is in effect from the moment it is known. The entries that it covers
-//! are [swept](Owner::sweep) out of memory later, in small steps.
+//! are [swept](Owner::sweep_purged_entries) out of memory later, in small steps.
 
 use crate::hash_keys::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,12 +45,12 @@ fn quarter_multiple(time: u64, count: u64) -> u64 {
 pub struct OwnerEntry {
     /// The entry.
     pub kept: Arc<MemoryEntry>,
-    /// Whether the caller must call [`Owner::store`] with the entry, once it is sent.
+    /// Whether the caller must call [`Owner::write_to_store`] with the entry, once it is sent.
     pub is_to_be_stored: bool,
 }
 
-/// The event streams and leases for which something has happened, so that the server wakes their
-/// requests.
+/// The event streams with new events and the leases that have ended, whose waiting requests the
+/// server has to wake.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnerNotifications {
     /// Event streams with new events.
@@ -109,8 +109,8 @@ pub(super) struct OwnerTables {
     pub(super) processes: Processes,
 }
 
-/// The cache of a machine for all its processes: the memory tier, the store, the leases, the purges
-/// and the followed chains. Any number of threads may use it.
+/// The cache that all processes of a machine share: the memory tier, the store, the leases, the
+/// purges and the followed chains. Any number of threads may use it.
 pub struct Owner {
     pub(super) owner_store: Box<dyn OwnerStore>,
     pub(super) memory: OwnerMemory,
@@ -272,14 +272,14 @@ impl Owner {
         !is_purged
     }
 
-    /// Whether an entry of `length` bytes fits into memory, so that [`put`](Self::put) does not
-    /// wait for a disk.
+    /// Whether an entry of `length` bytes fits into memory, so that [`put_entry`](Self::put_entry)
+    /// does not wait for a disk.
     pub fn has_room_for(&self, length: usize) -> bool {
         self.memory.fits_entry(length)
     }
 
-    /// Creates an entry for [`put`](Self::put) that is fresh for `fresh` milliseconds from `now`
-    /// on.
+    /// Creates an entry for [`put_entry`](Self::put_entry) that is fresh for `fresh` milliseconds
+    /// from `now` on.
     pub fn prepare_entry(
         &self,
         about: StoreAttributes,
@@ -290,9 +290,9 @@ impl Owner {
         MemoryEntry::new(about, body, fresh, now).with_chain_dependency(&self.chains)
     }
 
-    /// Inserts an entry that `process` has fetched. Returns whether the caller must
-    /// [`store`](Self::store) it. May wait for a disk, if memory
-    /// [has no room](Self::has_room_for) for the entry.
+    /// Inserts an entry that `process` has fetched. Returns whether the caller must [write it to
+    /// the store](Self::write_to_store). May wait for a disk, if memory [has no
+    /// room](Self::has_room_for) for the entry.
     ///
     /// # Errors
     /// [`PutRejection`]. A lease of `process` ends nevertheless.
@@ -390,8 +390,9 @@ impl Owner {
     }
 
     /// Purges entries, and returns the new generation. The purge is complete when
-    /// [`is_waiting`](Self::is_waiting) returns false. Entries that it covers occupy memory until
-    /// they are requested or [swept](Self::sweep). Waits for a disk; `now` is called after that.
+    /// [`is_purge_incomplete`](Self::is_purge_incomplete) returns false. Entries that it covers
+    /// occupy memory until they are requested or [swept](Self::sweep_purged_entries). Waits for a
+    /// disk; `now` is called after that.
     ///
     /// # Errors
     /// [`StoreError`]: the purge is in effect until this owner ends, and must be repeated.
@@ -489,7 +490,7 @@ impl Owner {
         }
     }
 
-    /// Takes the next action on the event stream of a process, see [`Processes::next`].
+    /// Takes the next action on the event stream of a process, see [`Processes::next_action`].
     pub fn next_stream_action(&self, stream: EventStreamId, now: CallTime) -> StreamAction {
         lock_ignoring_poison(&self.shared)
             .processes
@@ -514,8 +515,8 @@ impl Owner {
         shared.processes.complete_purges(now.monotonic)
     }
 
-    /// Time at which [`tick`](Self::tick) has something to do next, in monotonic milliseconds;
-    /// `None` if nothing is due.
+    /// Time at which [`expire_due`](Self::expire_due) has something to do next, in monotonic
+    /// milliseconds; `None` if nothing is due.
     pub fn next_due_time(&self) -> Option<u64> {
         let shared = lock_ignoring_poison(&self.shared);
         let ends = [

@@ -1,7 +1,7 @@
 //! Tracking of a chain by the responses of its node.
 //!
-//! Sans-I/O: no socket, no clock. The host [begins](Tracker::begin) a poll at intervals, sends the
-//! queries that [`next_queries`](Tracker::next_queries) returns to the node,
+//! Sans-I/O: no socket, no clock. The host [begins](Tracker::begin_poll) a poll at intervals, sends
+//! the queries that [`next_queries`](Tracker::next_queries) returns to the node,
 //! [passes](Tracker::handle_result) the results back, and repeats this until there are no more
 //! queries; then it carries out the resulting [steps](Tracker::next_step) in their order. A poll
 //! changes nothing until all that it needs is known: it is evaluated again with each result, from
@@ -56,8 +56,8 @@ const FAILURE_MS: u64 = 5_000;
 /// Interval between queries for the chain identity, in milliseconds.
 const IDENTITY_INTERVAL_MS: u64 = 60_000;
 
-/// A head that went back, on the same chain as far as is known: the node lags, or its chain was
-/// cut.
+/// A head of the node that is lower than an earlier one, on the same chain as far as is known: the
+/// node lags, or its chain was cut.
 #[derive(Clone, Copy, Debug)]
 struct LaggingHead {
     /// Time of the first poll with the lower head, in milliseconds.
@@ -70,8 +70,8 @@ struct LaggingHead {
     is_unknown: bool,
 }
 
-/// The judge of the polls of one chain, without I/O: it finds new heads, reorganisations and final
-/// blocks.
+/// The evaluation of the polls of one followed chain, without I/O: it finds new heads,
+/// reorganisations and final blocks.
 #[derive(Debug, Default)]
 pub struct Tracker {
     finality: FinalityRule,

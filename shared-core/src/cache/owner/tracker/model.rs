@@ -12,7 +12,7 @@ use super::{
 };
 use crate::config::head_source::FinalityRule;
 
-/// An event of the chain, or of the connection between node and tracker.
+/// One event of a random history: a change of the chain, a poll, or a restart of the tracker.
 #[derive(Clone, Debug)]
 enum ModelEvent {
     Extend(u8),
@@ -46,7 +46,7 @@ enum ModelEvent {
     Flush,
 }
 
-/// A node whose chain changes.
+/// A simulated node, whose chain the events of the model test change.
 struct ModelNode {
     node: Node,
     remembered: Vec<Block>,
@@ -88,9 +88,10 @@ impl ModelNode {
     }
 }
 
-/// One entry of each block.
+/// The cached entries of a model: the hash of one block for each number.
 type Entries = BTreeMap<u64, BlockHash>;
 
+/// A tracker under test, with two simulated nodes and a cache that carries out the tracker's steps.
 struct TrackerModel {
     finality: FinalityRule,
     node: ModelNode,

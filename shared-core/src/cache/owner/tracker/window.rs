@@ -7,8 +7,8 @@ use super::types::{Block, BlockHash, FinalityMark};
 /// Maximum number of blocks in the window.
 pub(super) const MAX_BLOCKS: usize = 1_024;
 
-/// Blocks of one chain, the newest last. Each descends from the one before it, directly or
-/// through blocks that are not stored (a long time without polls).
+/// The newest blocks of one chain that the tracker remembers, the newest last. Each descends from
+/// the one before it, directly or through blocks that are not stored (a long time without polls).
 #[derive(Clone, Debug, Default)]
 pub(super) struct BlockWindow(VecDeque<FinalityMark>);
 
