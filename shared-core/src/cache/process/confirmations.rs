@@ -59,6 +59,7 @@ impl ReportedResult {
     }
 }
 
+/// The keys and results of one bucket of the table; a later key may replace an earlier one.
 type ResultBucket = [Option<(Key, ReportedResult)>; BUCKET_SIZE];
 
 /// A table of a bounded number of keys, each with the first result of a node that has to be

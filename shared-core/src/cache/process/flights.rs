@@ -11,8 +11,8 @@
 //!
 //! A leader that fails, or whose client disconnects, fails no follower: it hands the leadership
 //! over. No call blocks. The caller wakes the waiters that a call returns, and each of them
-//! [`claim`](Flights::claim)s its wakeup. The response is kept for the follower until then, even if
-//! no tier had room for it. Each follower sends it under the id of its own call, as an
+//! [claims](Flights::claim_wakeup) its wakeup. The response is kept for the follower until then,
+//! even if no tier had room for it. Each follower sends it under the id of its own call, as a
 //! [`CacheEntry`] has no id.
 //!
 //! A batch may follow several flights at a time, but only if it has no other call to fetch, so that
@@ -34,9 +34,10 @@ use crate::lock::lock_ignoring_poison;
 /// that does.
 #[derive(Debug)]
 pub enum CoalescingRole {
-    /// Fetch the key, then [`finish`](Flights::finish) or [`hand_over`](Flights::hand_over).
+    /// Fetch the key, then [finish](Flights::finish_flight) or [hand over](Flights::hand_over) the
+    /// flight.
     Leader(Leadership),
-    /// Wait for a wakeup, then [`claim`](Flights::claim) it.
+    /// Wait for a wakeup, then [claim](Flights::claim_wakeup) it.
     Follower,
 }
 
@@ -110,7 +111,7 @@ struct Flight {
     leased: bool,
 }
 
-/// A follower, and its number among all that have ever joined.
+/// A request or batch that waits for a flight, and its number among all that have ever joined one.
 #[derive(Clone, Copy, Debug)]
 struct Follower {
     waiter: Waiter,
@@ -237,7 +238,7 @@ impl Flights {
     }
 
     /// Number of followers and batches that have ever joined a flight, as a mark for
-    /// [`finish_for`](Self::finish_for).
+    /// [`share_with_earlier_followers`](Self::share_with_earlier_followers).
     pub fn join_count(&self) -> u64 {
         lock_ignoring_poison(&self.0).joined
     }

@@ -18,7 +18,8 @@ use crate::cache::entry::CacheEntry;
 use crate::cache::Key;
 use crate::lock::lock_ignoring_poison;
 
-/// The entries in the memory of this process by key, within a number of bytes.
+/// The table of the entries in the memory of this process by key, which evicts entries beyond its
+/// capacity in bytes.
 #[derive(Debug)]
 pub struct HotTier {
     cache: Cache<PrehashedKey, WeighedEntry, SlotWeighter, RandomState, EvictionCounter>,
@@ -30,7 +31,8 @@ pub struct HotTier {
     writing: Mutex<()>,
 }
 
-/// A key as the table hashes it: it is a hash already, and half of it suffices as table hash.
+/// A key of the hot tier's table, whose first half is its table hash: cache keys are hashes
+/// already.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct PrehashedKey(Key);
 
@@ -41,8 +43,8 @@ impl Hash for PrehashedKey {
     }
 }
 
-/// An entry and its accounted weight. The cache must see the same weight when it inserts and when
-/// it evicts a slot, while an entry's weight may grow.
+/// An entry of the hot tier with the weight that is accounted for it. The cache must see the same
+/// weight when it inserts and when it evicts a slot, while an entry's weight may grow.
 #[derive(Clone)]
 struct WeighedEntry {
     entry: Arc<CacheEntry>,
@@ -133,9 +135,9 @@ where
 
 impl HotTier {
     /// Creates a tier of at most `capacity` bytes for entries of at most `max_entry` bytes, both as
-    /// [`CacheEntry::weight`] counts them, for `threads` concurrent threads. Each shard gets its
-    /// share of the capacity, with space for a few of the largest entries: a tier that is small in
-    /// relation to its entries has fewer shards, and accepts no entry above nine tenths of its
+    /// [`CacheEntry::memory_weight`] counts them, for `threads` concurrent threads. Each shard gets
+    /// its share of the capacity, with space for a few of the largest entries: a tier that is small
+    /// in relation to its entries has fewer shards, and accepts no entry above nine tenths of its
     /// capacity.
     pub fn new(capacity: u64, max_entry: u64, threads: usize) -> Self {
         let wanted = match threads {
@@ -220,7 +222,8 @@ impl HotTier {
         true
     }
 
-    /// Updates the accounted weight of `entry`. Callers of [`CacheEntry::identity`] and
+    /// Updates the accounted weight of `entry`. Callers of
+    /// [`CacheEntry::response_for_identity_client`] and
     /// [`batch_identity`](crate::cache::entry::batch::batch_identity), which may make an entry
     /// heavier, call it afterwards. [`get`](Self::get) updates the weight too; without this call,
     /// an entry that is not requested again is accounted with its compressed form only. An entry

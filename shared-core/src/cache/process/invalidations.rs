@@ -84,7 +84,7 @@ fn invalidation_number(place: u64) -> u64 {
     place & ((1 << NUMBER_BITS) - 1)
 }
 
-/// Returns the slot of a target and its target bits, which are never [`SHARED`].
+/// Returns the slot of a target and its target bits, which are never [`SHARED_SLOT`].
 fn slot_for(namespace: &[u8], target: &[u8]) -> (usize, u64) {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&(namespace.len() as u64).to_le_bytes());

@@ -28,8 +28,8 @@ const BUCKET_SIZE: usize = 2;
 /// KiB. No text of this length is nested too deeply to be parsed.
 pub const MAX_CALL_LENGTH: usize = 640;
 
-/// The [encoding of a vary key](crate::cache::vary_key::VaryKey::encoding), hashed once for all
-/// calls of a request, see [`KeyCache::hashed`].
+/// The [encoded parts](crate::cache::vary_key::VaryKey::encoded_parts) of a vary key, hashed once
+/// for all calls of a request by [`KeyCache::hash_vary_key`].
 #[derive(Clone, Copy, Debug)]
 pub struct HashedVaryKey<'a> {
     bytes: &'a [u8],
@@ -53,8 +53,8 @@ impl RawCall<'_> {
     }
 }
 
-/// The result of parsing a call: its key, its prospect, and the ranges of method and params. Ranges
-/// refer to the call's text without its id.
+/// The facts about a call that the key cache remembers: its key, its prospect, and the ranges of
+/// method and params in the call's text without its id.
 #[derive(Clone, Debug)]
 pub struct CachedCall {
     /// Key of the call.

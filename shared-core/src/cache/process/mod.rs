@@ -133,8 +133,8 @@ impl ProcessState {
         self.varying.set_event_loops(event_loops);
     }
 
-    /// Returns the hot tier, or `None` before [`start`](Self::start). A host without memory of its
-    /// own has none, and sends the owner's entries without storing them.
+    /// Returns the hot tier, or `None` before [`start_hot_tier`](Self::start_hot_tier). A host
+    /// without memory of its own has none, and sends the owner's entries without storing them.
     pub fn hot_tier(&self) -> Option<&HotTier> {
         self.hot_tier.get()
     }
@@ -151,7 +151,8 @@ impl ProcessState {
         let _ = self.owner_client.set(owner);
     }
 
-    /// Returns the client of the owner, or `None` if the process has not [joined](Self::join) one.
+    /// Returns the client of the owner, or `None` if the process has not [joined](Self::join_owner)
+    /// one.
     pub fn owner_client(&self) -> Option<&dyn OwnerClient> {
         self.owner_client.get().map(|owner| &**owner)
     }
@@ -164,7 +165,7 @@ impl ProcessState {
     }
 
     /// Whether a request may wait for the fetch of another request of this process, see
-    /// [`OwnerClient::may_wait`].
+    /// [`OwnerClient::may_follow_flights`].
     pub fn may_follow_flights(&self) -> bool {
         self.owner_client()
             .is_none_or(OwnerClient::may_follow_flights)
@@ -189,7 +190,7 @@ impl ProcessState {
             .is_none_or(|owner| owner.is_unpurged_since(generation))
     }
 
-    /// Ends a flight with [`Flights::finish`], and wakes its followers.
+    /// Ends a flight with [`Flights::finish_flight`], and wakes its followers.
     pub fn end_flight(&self, token: Leadership, outcome: FlightOutcome) {
         self.wake_waiters(self.flights.finish_flight(token, outcome));
         self.return_ended_leases();

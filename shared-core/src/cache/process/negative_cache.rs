@@ -15,8 +15,8 @@ const MAX_KEYS: usize = 1024;
 /// Default time for which a key is remembered, in milliseconds ([`NegativeCache::with_duration`]).
 const DEFAULT_DURATION: u32 = 1_000;
 
-/// The requests that may use the last response to a key, which was not stored: the one that fetched
-/// it, or its followers too.
+/// The requests to which a response that was not stored may be sent: the one that fetched it, or
+/// its followers too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Uncacheable {
     /// The request that fetched the response.
@@ -26,7 +26,7 @@ pub enum Uncacheable {
 }
 
 /// A table of fixed size of the keys whose last response was not stored, each remembered for a
-/// short time. Any number of threads may use them.
+/// short time so that no request waits for it. Any number of threads may use it.
 #[derive(Debug)]
 pub struct NegativeCache {
     /// Slots of 31 bits of a key, one bit of the kind, and 32 bits of the time of expiry.

@@ -2,12 +2,13 @@
 //!
 //! The implementation decides how the owner is reached: by a [`Link`] over connections that a host
 //! opens, by callouts of a proxy that has no connections of its own, or by a library in the same
-//! process. No call blocks. The result of a request is given to [`Shared`](super::Shared) on any
-//! thread: it [`finish`](super::Shared::finish)es the flight of a key, or
-//! [`hand`](super::Shared::hand_over)s it over, and [`wake`](super::Shared::wake)s the batches that
-//! looked several keys up.
+//! process. No call blocks. The result of a request is passed to [`ProcessState`] on any thread: it
+//! [ends](super::ProcessState::end_flight) the flight of a key, or
+//! [hands it over](super::ProcessState::hand_over_flight), and
+//! [wakes](super::ProcessState::wake_waiters) the batches that looked up several keys.
 //!
 //! [`Link`]: crate::cache::link::Link
+//! [`ProcessState`]: super::ProcessState
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use crate::cache::{Key, Namespace};
 /// The owner's reply to a purge or a status query: an HTTP status and a JSON object.
 pub type AdminReply = (u16, Vec<u8>);
 
-/// A fetched response that is on its way to all followers of a flight.
+/// A fetched response that all followers of a flight receive as soon as it is known to be valid.
 #[derive(Debug)]
 pub struct PendingPublish {
     /// Leadership of the flight.
@@ -34,7 +35,8 @@ pub struct PendingPublish {
     pub generation: u64,
 }
 
-/// The connection of a process to the owner, as its exchanges use it. Any thread may call it.
+/// The interface through which the exchanges of a process use the owner: lookups, leases, stores
+/// and purges. Any thread may call it.
 pub trait OwnerClient: fmt::Debug + Send + Sync {
     /// Whether the owner is reachable as far as is known, so that requests may be sent to it.
     fn is_up(&self) -> bool;
@@ -63,8 +65,8 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
     ) -> Result<(), Leadership>;
 
     /// Looks up several keys of a namespace at the owner for one batch, without a lease. `waiter`
-    /// is woken when it can [claim](Self::claim_all) the entries. Returns `false` if the owner is
-    /// not reachable now.
+    /// is woken when it can [claim](Self::claim_entries) the entries. Returns `false` if the owner
+    /// is not reachable now.
     fn lookup_all(&self, keys: Vec<Key>, namespace: &Namespace, waiter: Waiter, now: u64) -> bool;
 
     /// Takes the entries that [`lookup_all`](Self::lookup_all) has found for `waiter`, as long as
@@ -81,7 +83,7 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
         if_final: Option<FinalUpgrade>,
     );
 
-    /// Reports a fetched response that was passed to [`store`](Self::store) or
+    /// Reports a fetched response that was passed to [`store_entry`](Self::store_entry) or
     /// [`release_lease`](Self::release_lease): its followers receive it as soon as it is known to
     /// be valid.
     ///
@@ -99,7 +101,7 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
     fn permits_sending(&self, monotonic: u64) -> bool;
 
     /// Whether a fetched response may be sent to all followers of its flight at `monotonic`, see
-    /// [`may_send`](Self::may_send).
+    /// [`permits_sending`](Self::permits_sending).
     fn permits_sharing(&self, monotonic: u64) -> bool {
         self.permits_sending(monotonic)
     }

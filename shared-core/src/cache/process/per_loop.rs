@@ -19,7 +19,7 @@ thread_local! {
 /// Number of threads that have a number.
 static THREAD_COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// A table for each event loop, so that threads do not contend for one lock.
+/// A table with a copy for each event loop, so that threads do not contend for one lock.
 #[derive(Debug, Default)]
 pub(super) struct PerEventLoop<T> {
     first: PaddedTable<T>,

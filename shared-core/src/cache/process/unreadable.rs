@@ -10,7 +10,7 @@ use crate::cache::Key;
 const KEY_DURATION: u32 = 600_000;
 
 /// A table of the keys whose stored entries failed the strict check, and whose next responses are
-/// checked strictly before they are stored. Any number of threads may use them.
+/// checked strictly before they are stored. Any number of threads may use it.
 #[derive(Debug)]
 pub struct UnreadableKeys(NegativeCache);
 

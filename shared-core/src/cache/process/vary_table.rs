@@ -26,17 +26,18 @@ pub enum VaryUpdate {
     TooMany,
 }
 
-/// The names of the request headers on which the responses of each route depend, recorded from their
-/// `Vary`. The table saves a second lookup and decides nothing else: a response whose names are
-/// forgotten here, or were recorded by another process, is not found, and is never sent in place of
-/// another one.
+/// The names of the request headers on which the responses of each route depend, recorded from
+/// their `Vary`. The table saves a second lookup and decides nothing else: a response whose names
+/// are forgotten here, or were recorded by another process, is not found, and is never sent in
+/// place of another one.
 ///
 /// Each lookup reads the table and few change it: with several event loops each has a copy.
 #[derive(Debug, Default)]
 pub struct VaryTable(PerEventLoop<RouteTable>);
 
-/// A table of fixed size. Clients choose the names of routes, so that many routes that are looked
-/// up once must not replace a route in use: the least recently used one is replaced.
+/// The header names of the routes that one event loop has looked up, in a table of fixed size.
+/// Clients choose the names of routes, so that many routes that are looked up once must not replace
+/// a route in use: the least recently used one is replaced.
 #[derive(Debug, Default)]
 struct RouteTable {
     places: HashMap<RouteHash, RouteHeaders>,

@@ -89,7 +89,7 @@ impl HitVerifications {
         }
     }
 
-    /// Takes the numbers of verdicts since the last call, in the order of [`Verdict::ALL`], or
+    /// Takes the numbers of verdicts since the last call, in the order of [`HitVerdict::ALL`], or
     /// returns `None` if there were none.
     pub fn take_counts(&self) -> Option<[u64; HitVerdict::ALL.len()]> {
         if !self.has_counts.load(Ordering::Relaxed) {

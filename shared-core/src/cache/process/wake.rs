@@ -22,7 +22,8 @@ pub trait Wake: fmt::Debug + Send + Sync {
     fn cancel_wakeup(&self, id: usize);
 }
 
-/// An event loop of the process, by its number; the default is the first.
+/// The number of an event loop among those that the host has registered in this process; the
+/// default is the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventLoop(usize);
 
@@ -80,7 +81,7 @@ impl Wakers {
         }
     }
 
-    /// Cancels the wakeup of a waiter, see [`Wake::cancel`].
+    /// Cancels the wakeup of a waiter, see [`Wake::cancel_wakeup`].
     pub fn cancel_wakeup(&self, Waiter { event_loop, id }: Waiter) {
         let wakers = read_ignoring_poison(&self.0);
         if let Some(waker) = wakers.get(event_loop.0) {
