@@ -15,7 +15,7 @@ pub struct StoreConfig {
     /// [`MIN_SIZE`].
     pub max_size: u64,
     /// Bytes of entries at which a flush begins. Entries since the last flush are in memtables, up
-    /// to [`StoreConfig::memory`] bytes, and are written by a clean stop.
+    /// to [`StoreConfig::max_memory`] bytes, and are written by a clean stop.
     pub write_buffer: u64,
     /// Bytes of SST blocks that RocksDB caches, apart from indexes. The page cache of the system
     /// does most of the caching.

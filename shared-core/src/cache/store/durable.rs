@@ -22,8 +22,8 @@ impl Store {
         self.purge_with_owner_rows(scope, Vec::new())
     }
 
-    /// Purges like [`purge`](Self::purge), and removes the owner's rows of `keys` in the same
-    /// write.
+    /// Purges like [`purge_entries`](Self::purge_entries), and removes the owner's rows of `keys`
+    /// in the same write.
     pub fn purge_with_owner_rows(
         &self,
         scope: &PurgeScope,

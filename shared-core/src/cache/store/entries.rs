@@ -49,8 +49,8 @@ pub struct Store {
 /// The reason why an entry or a purge was not written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// RocksDB can't write. [`Store::next_event`] reports it once, and the store recovers by
-    /// itself.
+    /// RocksDB can't write. [`Store::next_health_change`] reports it once, and the store recovers
+    /// by itself.
     #[error("{0}")]
     Off(WriteError),
     /// The memtables are full because a flush is in progress: a later write may succeed, and none

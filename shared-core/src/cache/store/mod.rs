@@ -7,7 +7,7 @@
 //! are acknowledged.
 //!
 //! ```text
-//!        put                   purge, control_put
+//!        put                   purge, put_durable
 //!         │                     │ flush all,
 //!         ▼                     ▼ then the marker (marker.rs)
 //!  immutable │ aging         control
@@ -20,8 +20,8 @@
 //! removes SST files by age.
 //!
 //! This is a library: it opens no socket, reads no clock, and starts no thread (RocksDB does, at
-//! [`Store::open`]). All methods may be called by any thread, and may wait for the disk;
-//! [`Store::put`] never waits for a flush. A process must not fork after opening. Nothing is
+//! [`Store::open_store`]). All methods may be called by any thread, and may wait for the disk;
+//! [`Store::put_entry`] never waits for a flush. A process must not fork after opening. Nothing is
 //! flushed by time: the owner calls [`Store::flush`] periodically.
 //!
 //! | file           | concern                                         |

@@ -151,7 +151,7 @@ fn remedy(error: &io::Error) -> &'static str {
     }
 }
 
-/// An open database, with the content that was read from it.
+/// An open RocksDB database of the store, with the marker and the purges that were read from it.
 pub(super) struct OpenDatabase {
     pub(super) rocks: Rocks,
     pub(super) marker: Marker,

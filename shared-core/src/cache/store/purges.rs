@@ -20,8 +20,8 @@ pub const MAX_RECORDS: usize = 16_384;
 /// Maximum number of block ranges in a namespace; each entry is compared with all of them.
 pub const MAX_RANGES: usize = 1_024;
 
-/// A change of a row to be stored for [`PurgeRecords::load`]: a scope in postcard's format, and its
-/// generation; `None` removes the row.
+/// A change of a row to be stored for [`PurgeRecords::load_rows`]: a scope in postcard's format,
+/// and its generation; `None` removes the row.
 pub type PurgeRow = (Vec<u8>, Option<u64>);
 
 /// The purges that are in effect, by scope, with the generation of the newest purge of each scope.
@@ -83,7 +83,7 @@ impl PurgeRecords {
     }
 
     /// Records a purge of `scope` under a new generation. Returns its generation, and the changes
-    /// of the rows for [`load`](Self::load). An empty range purges nothing.
+    /// of the rows for [`load_rows`](Self::load_rows). An empty range purges nothing.
     pub fn add_purge(&mut self, scope: &PurgeScope) -> (u64, Vec<PurgeRow>) {
         self.newest += 1;
         let mut changes = vec![(NEWEST_ROW.to_vec(), Some(self.newest))];
@@ -121,7 +121,7 @@ impl PurgeRecords {
         self.records.len()
     }
 
-    /// Returns all rows for [`load`](Self::load).
+    /// Returns all rows for [`load_rows`](Self::load_rows).
     pub fn all_rows(&self) -> Vec<(Vec<u8>, u64)> {
         let records = self.records.iter();
         let rows = records.map(|(scope, generation)| (scope_row(scope), *generation));

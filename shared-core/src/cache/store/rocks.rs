@@ -21,6 +21,7 @@ use serde::Serialize;
 mod ffi {
     use super::{c_char, NonNull};
 
+    /// The result of a call of the shim (`rocks.cc`): RocksDB's code, and the text of an error.
     #[repr(C)]
     pub struct CallStatus {
         pub code: u8,
@@ -28,6 +29,7 @@ mod ffi {
         pub message: [c_char; 254],
     }
 
+    /// Bytes that the caller of the shim owns for the time of the call.
     #[repr(C)]
     #[derive(Clone, Copy, Debug)]
     pub struct ByteSlice {
@@ -35,6 +37,7 @@ mod ffi {
         pub size: usize,
     }
 
+    /// The options of one column family, as [`FamilyOptions`](super::FamilyOptions) has them.
     #[repr(C)]
     pub struct ColumnFamily {
         pub name: ByteSlice,
@@ -44,6 +47,7 @@ mod ffi {
         pub joined: u64,
     }
 
+    /// The path, the families and the block cache with which a database is opened.
     #[repr(C)]
     pub struct RocksOptions {
         pub path: ByteSlice,
@@ -53,6 +57,7 @@ mod ffi {
         pub create: u8,
     }
 
+    /// A change of one row, as [`Write`](super::Write) has it.
     #[repr(C)]
     pub struct RowWrite {
         pub family: u32,
@@ -284,7 +289,7 @@ pub struct WriteStats {
     pub compaction: u64,
 }
 
-/// An open database; the last of its owners closes it.
+/// An open RocksDB database, which its last owner closes.
 #[derive(Debug)]
 pub struct Rocks {
     db: NonNull<ffi::Database>,
@@ -370,7 +375,7 @@ impl Rocks {
         })
     }
 
-    /// Changes [`Family::fifo_size`] of a family that had one, and whether its SST files are
+    /// Changes [`FamilyOptions::fifo_size`] of a family that had one, and whether its SST files are
     /// compacted.
     pub fn set_fifo_limits(&self, family: usize, size: u64, joins: bool) -> Result<(), RocksError> {
         // SAFETY: the database is open as long as `self` lives.
@@ -577,7 +582,7 @@ impl Drop for PinnedValue {
     }
 }
 
-/// A key and its value, valid until the iterator moves on.
+/// The key and the value of one row, valid until the iterator moves on.
 pub type Row<'a> = (&'a [u8], &'a [u8]);
 
 /// An iterator over the rows of a column family in a range of keys, in the order of the keys.

@@ -44,7 +44,8 @@ pub enum StoreHealthChange {
     StoringOn,
 }
 
-/// Whether the store can write, and whether a failure was logged.
+/// The health of the store: the reason why it writes nothing, if there is one, and whether it was
+/// logged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct StoreHealth {
     /// Reason why nothing is stored; `None` while entries are stored.
