@@ -101,13 +101,13 @@ impl Default for LinkLimits {
 /// The next action that the host has to carry out on one of the link's connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionAction {
-    /// Open the connection, then call [`Link::connected`].
+    /// Open the connection, then call [`Link::connection_opened`].
     Connect(usize),
     /// Call [`Link::write`] until nothing is left.
     Write(usize),
     /// Close the connection.
     Close(usize),
-    /// Call [`Link::tick`].
+    /// Call [`Link::send_and_expire`].
     Tick,
 }
 
@@ -254,7 +254,7 @@ impl Link {
     }
 
     /// Returns a change of the owner's health for the log. The host calls it after each
-    /// [`tick`](Self::tick).
+    /// [`send_and_expire`](Self::send_and_expire).
     pub fn take_health_change(&self, now: u64) -> Option<OwnerHealthChange> {
         let mut state = lock_ignoring_poison(&self.state);
         let is_up = state.up;
@@ -268,7 +268,8 @@ impl Link {
         }
     }
 
-    /// Removes a waiter of [`purge`](Self::purge) that no longer waits and must not be woken.
+    /// Removes a waiter of [`queue_purge`](Self::queue_purge) that no longer waits and must not be
+    /// woken.
     pub fn forget_waiter(&self, gone: Waiter) {
         let mut state = lock_ignoring_poison(&self.state);
         state.claims.take_admin_reply(gone);
@@ -355,8 +356,8 @@ impl Link {
 
     /// Reports that no owner listens: a connection was refused that was attempted after
     /// `monotonic`, in milliseconds of `CLOCK_MONOTONIC`. It is called before
-    /// [`connected`](Self::connected). Entries in memory may be sent for a while then, although no
-    /// owner permits it: no owner could report a purge as done.
+    /// [`connection_opened`](Self::connection_opened). Entries in memory may be sent for a while
+    /// then, although no owner permits it: no owner could report a purge as done.
     pub fn connection_refused(&self, shared: &ProcessState, monotonic: u64) {
         let mut state = lock_ignoring_poison(&self.state);
         if state.up {

@@ -5,7 +5,7 @@
 //! changed since. So no entry is sent before the owner was queried for it *after* the request began
 //! to wait. A follower that joins a flight later waits for one more query, on behalf of all such
 //! followers; and a response that a request has fetched is shared when the owner has stored it. No
-//! entry is sent from memory ([`may_send`](OwnerClient::may_send) is `false`).
+//! entry is sent from memory ([`permits_sending`](OwnerClient::permits_sending) is `false`).
 //!
 //! ```text
 //!  queued ──▶ next ──▶ in flight ──▶ answered: found     to those who joined before it was sent
@@ -108,7 +108,8 @@ pub struct Callout {
     pub ticket: CalloutId,
     /// Request to the owner.
     pub message: OwnerRequest,
-    /// Timeout in milliseconds, after which the callout has [failed](CalloutClient::failed).
+    /// Timeout in milliseconds, after which the callout has
+    /// [failed](CalloutClient::callout_failed).
     pub timeout: u64,
 }
 
@@ -278,8 +279,8 @@ impl CalloutClient {
     }
 
     /// Returns the next callout that may be made in the context of the present exchange, and
-    /// [ends](Self::ended) with it: a request of its own since it was called, or, if it was the
-    /// last to follow a flight, the repeated lookup of that flight.
+    /// [ends](Self::callout_ended) with it: a request of its own since it was called, or, if it was
+    /// the last to follow a flight, the repeated lookup of that flight.
     pub fn next_for_stream(
         &self,
         shared: &ProcessState,
@@ -296,15 +297,16 @@ impl CalloutClient {
         }
     }
 
-    /// Makes all queued requests callouts of the root context, by [`next`](Self::next).
+    /// Makes all queued requests callouts of the root context, by
+    /// [`next_callout`](Self::next_callout).
     pub fn detach_from_stream(&self) {
         for work in &mut lock_ignoring_poison(&self.state).queries {
             work.is_own = false;
         }
     }
 
-    /// Returns the milliseconds until the next call of [`next`](Self::next) if nothing else
-    /// happens, as callouts may be lost. `None` if there are none.
+    /// Returns the milliseconds until the next call of [`next_callout`](Self::next_callout) if
+    /// nothing else happens, as callouts may be lost. `None` if there are none.
     pub fn next_tick(&self, now: u64) -> Option<u64> {
         let state = lock_ignoring_poison(&self.state);
         let due = state.next_due.min(state.greets_at().unwrap_or(u64::MAX));
