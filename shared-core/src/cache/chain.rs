@@ -18,8 +18,8 @@ use crate::lock::lock_ignoring_poison;
 
 pub use self::state::{ChainChange, ChainState, HeightKind, ShownBlock};
 
-/// The chain of one namespace as this process knows it: the owner's last published state, and the
-/// tip floor of this host.
+/// The head, finality and reorganisations of the chain of one namespace, as this process knows
+/// them: the owner's last published state, and the tip floor of this host.
 #[derive(Debug)]
 pub struct Chain {
     last_known_state: Mutex<ChainState>,
@@ -69,8 +69,8 @@ impl Chain {
         }
     }
 
-    /// Returns a copy of the last known state, taken under the lock; [`mark`](Self::mark) and the
-    /// checks of entries read the copies of its members instead.
+    /// Returns a copy of the last known state, taken under the lock. The checks of entries read
+    /// atomic copies of its members instead.
     pub fn last_known_state(&self) -> ChainState {
         lock_ignoring_poison(&self.last_known_state).clone()
     }
@@ -97,7 +97,8 @@ impl Chain {
         result
     }
 
-    /// Replaces the state by the owner's. A head that a response has reported here is kept.
+    /// Replaces the state by the one that the owner has published. A higher head that a response
+    /// has reported here is kept.
     pub fn set_state(&self, mut news: ChainState) {
         self.tip.reset_if_ahead(news.epoch);
         self.update_state(|state| {
@@ -162,7 +163,8 @@ impl Chain {
         blocks.any(|(known, other)| *known == height && other != hash)
     }
 
-    /// Records a head that a response has reported. Returns whether it was news.
+    /// Records the height of a head that a response has reported. Returns whether it is higher than
+    /// all known heads, and near enough to be believed.
     pub fn record_head(&self, height: u64) -> bool {
         height >= self.seen.load(Ordering::Acquire)
             && self.update_state(|state| state.record_head(height))
@@ -211,14 +213,14 @@ impl Chain {
         lock_ignoring_poison(&self.last_known_state).heights == heights
     }
 
-    /// Number of times that the tip has ended in this process and in the processes that share the
-    /// floor.
+    /// Number of times that a shown block has expired the entries about the head, in this process
+    /// and in those that share the floor.
     pub fn tip_ends(&self) -> u64 {
         self.tip.end_count()
     }
 
-    /// Whether the owner stored an entry about the head, fetched in `epoch`, before it was notified
-    /// of a block that was shown here.
+    /// Whether an entry about the head, fetched in `epoch`, may be older than a block that was
+    /// shown here: the owner stored it before it was notified of that block.
     pub fn is_below_floor(&self, epoch: u64, height: Option<u64>) -> bool {
         self.tip.had_ended_by(epoch) && height.unwrap_or(0) < self.tip.shown_height()
     }
@@ -256,8 +258,8 @@ impl Chain {
     }
 }
 
-/// The state of the chain at the moment when a request was sent to the node, which decides how its
-/// response may be stored.
+/// The epoch, head and finality of a chain at the moment when a request was sent to the node, which
+/// decide how its response may be stored.
 #[derive(Clone, Copy, Debug)]
 pub struct DispatchMark {
     /// Kind of the chain's heights.
@@ -292,7 +294,8 @@ impl DispatchMark {
     }
 }
 
-/// The dependency of an entry on its chain, which decides whether the entry is valid.
+/// The blocks or the head on which an entry depends, and the epoch in which it was fetched. They
+/// decide whether a reorganisation or a newer head has made the entry invalid.
 #[derive(Clone, Copy, Debug)]
 pub struct ChainDependency<'a> {
     chain: &'a Chain,
@@ -302,6 +305,8 @@ pub struct ChainDependency<'a> {
     on: DependencyTarget,
 }
 
+/// The part of the chain on which an entry depends: no block, the blocks up to a height, or the
+/// head.
 #[derive(Clone, Copy, Debug)]
 enum DependencyTarget {
     /// The entry depends on no block.
@@ -396,15 +401,15 @@ impl<'a> ChainDependency<'a> {
             }
     }
 
-    /// Records an entry that the owner sent, see [`observe_dependency`](Self::observe_dependency).
-    /// Its epoch may be newer than the owner's last event.
+    /// Records the epoch and the head of an entry that the owner sent, whose epoch may be newer
+    /// than the owner's last event. Returns whether its head was news.
     pub fn observe_owner_dependency(&self) -> bool {
         self.chain.observe_epoch(self.epoch);
         self.observe_dependency()
     }
 
-    /// Records the head of an entry that depends on the head; entries about older heads expire.
-    /// Returns whether the head was news.
+    /// Expires the entries about older heads, if this entry depends on a newer head. Returns
+    /// whether its head was news.
     pub fn observe_dependency(&self) -> bool {
         match self.on {
             DependencyTarget::Head(height) if self.is_unaffected_by_reorgs() => {
@@ -431,7 +436,8 @@ impl<'a> ChainDependency<'a> {
     }
 }
 
-/// The chains that a process knows, by namespace: those that the owner follows and has reported.
+/// The table of the followed chains by namespace: in the owner all of them, in other processes
+/// those that the owner has reported.
 #[derive(Debug, Default)]
 pub struct Chains {
     all_chains: Mutex<HashMap<Namespace, Arc<Chain>>>,
@@ -471,7 +477,7 @@ impl Chains {
         Arc::clone(chain)
     }
 
-    /// Whether any chain is or was wrong.
+    /// Whether the node of any chain serves, or has served, another chain than its namespace's.
     pub fn any_wrong(&self) -> bool {
         self.any_wrong.load(Ordering::Acquire)
     }

@@ -4,7 +4,8 @@
 use serde::{Deserialize, Serialize};
 
 named_enum! {
-    /// The class of a response: the kind of dependency that limits its lifetime.
+    /// The kind of dependency that limits the lifetime of a response: a hash, a block number, the
+    /// head, the node's configuration, or its own headers.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
     Class
     /// The response never changes: it depends on a hash, or on the chain alone.

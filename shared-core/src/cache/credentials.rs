@@ -29,18 +29,19 @@ impl CredentialsPolicy {
     }
 }
 
-/// Headers that identify the caller everywhere, with the policy [`Bypass`] until an operator sets
+/// Headers that identify the caller everywhere, with the policy `bypass` until an operator sets
 /// another one.
 const DEFAULT_CREDENTIALS: [&str; 2] = ["authorization", "cookie"];
 
-/// The policies that an operator has set for headers that identify the caller.
+/// The request headers that identify the caller, each with the policy that an operator has set for
+/// it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Credentials {
     /// Names in lower case and in alphabetical order, with their policies.
     policies: Vec<(Box<str>, CredentialsPolicy)>,
 }
 
-/// The error of a configuration that sets the policy of a header, because of the header's name.
+/// The reason why an operator cannot set a credentials policy for a header: its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CredentialsNameError {
     /// The name is no header name.
@@ -64,7 +65,7 @@ impl Credentials {
     /// Sets the policy of one header, whose name is compared without regard to case.
     ///
     /// # Errors
-    /// Returns a [`NameError`] and changes nothing.
+    /// Returns a [`CredentialsNameError`] and changes nothing.
     pub fn set_policy(
         &mut self,
         name: &[u8],

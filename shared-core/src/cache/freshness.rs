@@ -36,7 +36,7 @@ impl Lifetimes {
     /// Sets the lifetime of all responses of a class in milliseconds; with 0 they are not stored.
     ///
     /// # Errors
-    /// Returns [`DuplicateSetting`] if the class has a lifetime already.
+    /// Returns [`DuplicateLifetime`] if the class has a lifetime already.
     pub fn set_class(&mut self, class: Class, milliseconds: u64) -> Result<(), DuplicateLifetime> {
         match self.classes[class as usize].replace(milliseconds) {
             None => Ok(()),
@@ -47,7 +47,7 @@ impl Lifetimes {
     /// Sets the lifetime of a method's responses in milliseconds, regardless of their class.
     ///
     /// # Errors
-    /// Returns [`DuplicateSetting`] if the method has a lifetime already.
+    /// Returns [`DuplicateLifetime`] if the method has a lifetime already.
     pub fn set_method(
         &mut self,
         method: &[u8],
@@ -89,8 +89,8 @@ impl Lifetimes {
     }
 }
 
-/// The method, class and lifetime of a call that are known before its result; the result decides
-/// the rest.
+/// The lifetime rules of a JSON-RPC call that are known before its result: method, class and
+/// lifetime. The result decides the rest.
 #[derive(Clone, Copy, Debug)]
 pub struct CallProspect {
     method_row: &'static MethodRow,
@@ -100,8 +100,8 @@ pub struct CallProspect {
     method_lifetime: Option<u64>,
 }
 
-/// The input of a classification besides the result: the call's params, the dispatch mark and the
-/// route's lifetimes.
+/// The facts besides the result by which a response is classified: the call's params, the dispatch
+/// mark and the route's lifetimes.
 #[derive(Clone, Copy, Debug)]
 pub struct ResultFacts<'a> {
     /// Params of the call.
@@ -112,7 +112,8 @@ pub struct ResultFacts<'a> {
     pub valid: &'a Lifetimes,
 }
 
-/// The result or the error of a call whose response has no other class than `nothing`.
+/// The `result` or the `error` of a response that is of class `nothing`: an empty result, a revert,
+/// or a response that no other class fits.
 #[derive(Clone, Copy, Debug)]
 pub enum CallOutcome<'a> {
     /// Result of the call.
@@ -164,8 +165,8 @@ impl Classification {
     }
 }
 
-/// The conditions under which the owner, which knows the blocks of transactions, makes an entry
-/// immutable.
+/// The transaction, the finality and the lifetime by which the owner may make an entry immutable,
+/// as only the owner knows the block of the transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FinalUpgrade {
     /// Hash of the transaction.
@@ -487,8 +488,8 @@ impl CallProspect {
     }
 }
 
-/// Maximum lifetime of a response about such blocks, in milliseconds. No event reports a move of a
-/// tag other than the head.
+/// Maximum lifetime of a response that depends on `named`, in milliseconds. No event reports a move
+/// of a tag other than the head.
 fn max_lifetime(named: BlockDependency) -> u64 {
     match named {
         BlockDependency::MovingTag => Class::Tip.default_lifetime(),

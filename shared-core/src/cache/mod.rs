@@ -1,24 +1,25 @@
 //! The response cache. Entries are stored in the form in which they are sent, so that a hit needs
 //! no compression.
 //!
-//! | module          | concern                                                 |
-//! |-----------------|---------------------------------------------------------|
-//! | [`class`]       | dependencies that limit the lifetime of entries         |
-//! | [`chain`]       | state of a chain, and validity of the entries of it     |
-//! | [`freshness`]   | lifetimes of JSON-RPC responses                         |
-//! | [`http`]        | cache directives of response heads (RFC 9111)           |
-//! | [`use_stale`]   | conditions for serving stale entries                    |
-//! | [`vary_key`]    | vary keys, which separate variants of a response        |
-//! | [`credentials`] | effect of headers that identify the caller              |
-//! | [`resource`]    | keys of resources, in each of their formats             |
-//! | [`status`]      | cache status of a response                              |
-//! | [`reason`]      | reason why a response was no hit, or is not stored      |
-//! | [`entry`]       | entries: parts of batches, serialization, recompression |
-//! | [`process`]     | state that the exchanges of a process share             |
-//! | [`link`]        | owner client: connections of a process to the owner     |
-//! | [`owner_event`] | events that the owner sends to processes                |
-//! | `owner`         | rules of the owner process (feature `store`)            |
-//! | `store`         | entries on disk (feature `store`)                       |
+//! | module                  | concern                                                 |
+//! |-------------------------|---------------------------------------------------------|
+//! | [`class`]               | dependencies that limit the lifetime of entries         |
+//! | [`chain`]               | state of a chain, and validity of the entries of it     |
+//! | [`tip_floor`]           | lower bound of the heads that responses may show        |
+//! | [`freshness`]           | lifetimes of JSON-RPC responses                         |
+//! | [`response_directives`] | cache directives of response heads (RFC 9111)           |
+//! | [`use_stale`]           | conditions for serving stale entries                    |
+//! | [`vary_key`]            | vary keys, which separate variants of a response        |
+//! | [`credentials`]         | effect of headers that identify the caller              |
+//! | [`resource`]            | keys of resources, in each of their formats             |
+//! | [`status`]              | cache status of a response                              |
+//! | [`reason`]              | reason why a response was no hit, or is not stored      |
+//! | [`entry`]               | entries: parts of batches, serialization, recompression |
+//! | [`process`]             | state that the exchanges of a process share             |
+//! | [`link`]                | owner client: connections of a process to the owner     |
+//! | [`owner_event`]         | events that the owner sends to processes                |
+//! | `owner`                 | rules of the owner process (feature `store`)            |
+//! | `store`                 | entries on disk (feature `store`)                       |
 //!
 //! No module reads a clock or blocks, except `store`, which may wait for the disk: times are
 //! arguments, and waiters that have to be woken are results.
@@ -64,9 +65,10 @@ pub mod tip_floor;
 pub mod use_stale;
 pub mod vary_key;
 
-/// A cryptographic hash of all that a response depends on.
+/// The cache key of a response: a 256-bit hash of all that the response depends on, such as route,
+/// method, params and request headers.
 pub type Key = [u8; 32];
 
-/// The part of a key that the responses of one chain and one route have in common: the first half
+/// The part of a key that separates the responses of one chain from those of others: the first half
 /// of the BLAKE3 hash of the namespace's encoding.
 pub type Namespace = [u8; 16];

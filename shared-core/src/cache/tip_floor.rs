@@ -27,8 +27,8 @@ const KNOWN_EPOCH_INDEX: usize = 4;
 /// more, the clock was set back. An owner counts epochs from the microsecond of its start.
 const CLOCK_RESET_EPOCHS: u64 = 1_000_000;
 
-/// The floor of a chain: facts about the head that responses have shown before the owner reported
-/// them.
+/// The lower bound of the heads that later responses may show: the facts about the head of one
+/// chain that responses have shown before the owner reported them.
 #[derive(Debug)]
 pub(super) struct TipFloor(FloorStorage);
 
@@ -49,10 +49,10 @@ enum FloorStorage {
 /// Number of a floor's numbers.
 const LENGTH: usize = ROW_LENGTH - 1;
 
-/// The numbers of one floor as a host stores them; only [`TipFloor`] knows their meaning.
+/// The numbers of one tip floor as a host stores them; only [`TipFloor`] knows their meaning.
 pub type FloorRow = [u64; LENGTH];
 
-/// A store of the host for the floors of processes that share no memory: sandboxes.
+/// A store of the host in which processes without shared memory (sandboxes) share their tip floors.
 pub trait SharedFloors: Debug + Send + Sync {
     /// Returns the row of a namespace; it is zero before the first change. Returns `None` if the
     /// host has no store.
@@ -119,8 +119,8 @@ impl Default for TipFloor {
 }
 
 impl TipFloor {
-    /// Ends the tip with a block of that height: a response that was fetched in this or an earlier
-    /// epoch may be older than a block that was shown.
+    /// Expires the entries about the head, as a block of that height is shown: a response that was
+    /// fetched in this or an earlier epoch may be older than it.
     pub(super) fn end_tip(&self, epoch: u64, height: u64) {
         // another process may fetch in an epoch that this one does not know yet
         let epoch = epoch.max(self.known_epoch());
@@ -171,18 +171,18 @@ impl TipFloor {
         self.0.load_value(SEEN_INDEX)
     }
 
-    /// Number of times that the tip has ended.
+    /// Number of times that a shown block has expired the entries about the head.
     pub(super) fn end_count(&self) -> u64 {
         self.0.load_value(END_COUNT_INDEX)
     }
 
-    /// The last epoch in which the tip has ended.
+    /// The last epoch in which a shown block has expired the entries about the head.
     pub(super) fn last_end_epoch(&self) -> u64 {
         self.0.load_value(EPOCH_INDEX)
     }
 
-    /// Whether an entry that the owner stored in that epoch may be older than the last end of the
-    /// tip.
+    /// Whether an entry that the owner stored in that epoch may be older than the last block that
+    /// was shown.
     pub(super) fn had_ended_by(&self, epoch: u64) -> bool {
         epoch <= self.last_end_epoch()
     }

@@ -21,7 +21,8 @@ const MAX_UNCONFIRMED_HEADS: u8 = 4;
 /// which is the least plausible, is dropped.
 pub(super) const MAX_SHOWN_BLOCKS: usize = 16;
 
-/// A block that a response has shown to a client.
+/// The height of a block that a response has revealed to a client: responses about an older head
+/// must not be sent after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct ShownBlock {
     /// Height of the block.
@@ -31,7 +32,7 @@ pub struct ShownBlock {
     pub is_block: bool,
 }
 
-/// The kind of height by which a chain counts its blocks.
+/// The unit in which a chain counts its blocks: block numbers, or slots of the Beacon API.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HeightKind {
@@ -42,8 +43,8 @@ pub enum HeightKind {
     Slots,
 }
 
-/// The state of a chain as the owner publishes it: head, finality, recent reorganisations and
-/// epoch.
+/// The state of a chain as the owner publishes it to all processes: head, finality, recent
+/// reorganisations and epoch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct ChainState {
     /// Kind of the chain's heights.
@@ -144,8 +145,8 @@ mod hashes {
     }
 }
 
-/// A change of a chain that the tracker reports to the owner, and the owner applies to its
-/// [`ChainState`].
+/// A new head, a reorganisation or a change of finality or identity, which the tracker reports and
+/// the owner applies to its [`ChainState`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChainChange {
     /// The head has this height now: entries about the former head expire.
@@ -321,7 +322,8 @@ impl ChainState {
         self.unconfirmed < MAX_UNCONFIRMED_HEADS
     }
 
-    /// Records a head that a response has reported. Returns whether it was news.
+    /// Records the height of a head that a response has reported. Returns whether it is higher than
+    /// all known heads, and near enough to be believed.
     pub(super) fn record_head(&mut self, height: u64) -> bool {
         if height == self.seen {
             self.unconfirmed = 0;

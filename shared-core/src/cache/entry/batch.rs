@@ -7,8 +7,8 @@ use super::{BodySink, CacheEntry, CompressionGate, EntryPayload};
 use crate::gzip::open_stream::{compress_open, OpenStream};
 use crate::gzip::splice::{GzipMember, SlicedBody};
 
-/// One response of a batch that is assembled: an entry with the id of its call, or the text of a
-/// response. White space after it is dropped.
+/// One response of a batch response that is being assembled: an entry with the id of its call, or a
+/// response as text. White space after it is dropped.
 #[derive(Clone, Copy, Debug)]
 pub enum BatchElement<'a> {
     /// A stored entry, under an id.
@@ -52,16 +52,17 @@ impl BatchElement<'_> {
     }
 }
 
-/// Returns the array of `elements`, in their order, for a client that accepts gzip.
+/// Assembles the batch response of `elements`, in their order, for a client that accepts gzip.
 ///
 /// The text between compressed elements is compressed now if the gate allows it, as many small
 /// responses do not make a small batch. The body is identity if no element is compressed and
-/// compression makes it no smaller, see [`Body::is_gzip`]. Returns `None` if memory is refused.
+/// compression makes it no smaller, see [`SlicedBody::is_gzip`]. Returns `None` if memory is
+/// refused.
 pub fn batch_gzip(elements: &[BatchElement], gate: CompressionGate) -> Option<SlicedBody> {
     assemble_gzip(elements, gate, false)
 }
 
-/// Returns the array for a client that accepts gzip only: the body is gzip in any case.
+/// Assembles the batch response for a client that accepts gzip only: the body is gzip in any case.
 pub fn batch_gzip_always(elements: &[BatchElement], gate: CompressionGate) -> Option<SlicedBody> {
     assemble_gzip(elements, gate, true)
 }
@@ -97,8 +98,8 @@ fn assemble_gzip(
     }
 }
 
-/// Returns the array of `elements`, in their order, for a client that accepts identity. Returns
-/// `None` if memory is refused.
+/// Assembles the batch response of `elements`, in their order, for a client that accepts identity.
+/// Returns `None` if memory is refused.
 pub fn batch_identity(elements: &[BatchElement]) -> Option<SlicedBody> {
     let mut body = SlicedBody::empty_identity();
     body.reserve_own(copied_length(elements, CacheEntry::identity_length))?;

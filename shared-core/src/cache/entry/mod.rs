@@ -174,7 +174,8 @@ impl EntryMeta {
     }
 }
 
-/// A stored response that can be sent under any id, in either content coding.
+/// A cached response in memory, without the id of its call: it can be sent under any id, as gzip or
+/// in identity.
 pub struct CacheEntry {
     envelope_bytes: EnvelopeBytes,
     stored_payload: EntryPayload,
@@ -530,7 +531,8 @@ impl CacheEntry {
     }
 
     /// Returns the response under `id`, raw JSON, for a client that accepts gzip. An uncompressed
-    /// payload is sent in identity, see [`Body::is_gzip`]. Returns `None` if memory is refused.
+    /// payload is sent in identity, see [`SlicedBody::is_gzip`]. Returns `None` if memory is
+    /// refused.
     pub fn response_for_gzip_client(&self, id: &[u8]) -> Option<SlicedBody> {
         match &self.stored_payload {
             EntryPayload::Raw(bytes) => self.assemble_identity_response(id, bytes),
@@ -539,15 +541,16 @@ impl CacheEntry {
     }
 
     /// Returns the response under `id` for a client that accepts identity. A compressed payload is
-    /// decoded, see [`inflates`](Self::inflates). From the second time on the decoded bytes are
-    /// cached, and [`weight`](Self::weight) grows by them. Returns `None` if memory is refused.
+    /// decoded, see [`bytes_to_decode`](Self::bytes_to_decode). From the second time on the decoded
+    /// bytes are cached, and [`memory_weight`](Self::memory_weight) grows by them. Returns `None`
+    /// if memory is refused.
     pub fn response_for_identity_client(&self, id: &[u8]) -> Option<SlicedBody> {
         let plain = self.identity_payload()?;
         self.assemble_identity_response(id, &plain)
     }
 
-    /// Number of bytes that [`identity`](Self::identity) would have to decode now. It is 0 if they
-    /// are cached; [`identity`](Self::identity) then takes as long as [`gzip`](Self::gzip).
+    /// Number of bytes that [`response_for_identity_client`](Self::response_for_identity_client)
+    /// has to decode if it is called now; 0 if they are cached or stored uncompressed.
     pub fn bytes_to_decode(&self) -> u64 {
         let EntryPayload::Open(open) = &self.stored_payload else {
             return 0;
@@ -560,7 +563,7 @@ impl CacheEntry {
     }
 
     /// Reserves the identity bytes in `budget`, which may have at most `limit` bytes in use. It is
-    /// called before [`identity`](Self::identity) and
+    /// called before [`response_for_identity_client`](Self::response_for_identity_client) and
     /// [`batch_identity`](self::batch::batch_identity), and the result is kept until the bytes are
     /// sent.
     pub fn borrow_identity(&self, budget: &MemoryBudget, limit: usize) -> IdentityReservation {

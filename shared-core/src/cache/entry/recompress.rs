@@ -17,7 +17,7 @@ const RECOMPRESSION_LEVEL: u8 = 9;
 /// Maximum length of an identity payload in bytes; it takes about 200 ms and 24 MB.
 const MAX_LENGTH: u64 = 8 << 20;
 
-/// Whether [`recompress`] may make an entry's bytes smaller. It takes no time.
+/// Whether [`recompress_entry`] may make an entry's bytes smaller. It takes no time.
 pub fn is_recompressible(bytes: &[u8]) -> bool {
     EntryHead::parse(bytes).is_some_and(|(head, _)| recompressible_payload(&head).is_some())
 }

@@ -55,12 +55,12 @@ impl CacheEntry {
         Ok(())
     }
 
-    /// Checks the entry like [`check`](Self::check), with its memory reserved in `budget`, which
-    /// may have at most `limit` bytes in use.
+    /// Checks the entry like [`check_if_unchecked`](Self::check_if_unchecked), with its memory
+    /// reserved in `budget`, which may have at most `limit` bytes in use.
     ///
     /// # Errors
-    /// Returns the errors of [`check`](Self::check), and [`Reason::Memory`] if the budget is used
-    /// up.
+    /// Returns the errors of [`check_if_unchecked`](Self::check_if_unchecked), and
+    /// [`Reason::Memory`] if the budget is used up.
     pub fn check_within(&self, budget: &MemoryBudget, limit: usize) -> Result<(), Reason> {
         if !self.is_unchecked() {
             return Ok(());

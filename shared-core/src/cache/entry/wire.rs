@@ -170,7 +170,7 @@ pub fn decode_entry(bytes: &[u8], now: u64, age: u64, fresh: u64) -> Option<Cach
     Some(entry_with(SharedBytes::try_copy_from(bytes.get(start..)?)?))
 }
 
-/// Decodes an entry like [`decode`], without copying a long payload.
+/// Decodes an entry like [`decode_entry`], without copying a long payload.
 pub fn decode_owned_entry(bytes: Vec<u8>, now: u64, age: u64, fresh: u64) -> Option<CacheEntry> {
     let (start, entry_with) = read_head(&bytes, now, age, fresh)?;
     Some(entry_with(SharedBytes::try_from_offset(bytes, start)?))
