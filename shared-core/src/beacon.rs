@@ -11,7 +11,8 @@ use crate::ssz::EnvelopeFlags;
 /// Prefix of all paths, before the version.
 const API_PATH_ROOT: &[u8] = b"/eth/";
 
-/// The kind of data that a route responds with, which determines the lifetime of the response.
+/// The kind of data that a route of the Beacon API returns, which determines the lifetime of the
+/// response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BeaconRoute {
     /// Constants of the chain: equal for every request.

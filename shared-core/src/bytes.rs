@@ -7,7 +7,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// Minimum ratio of the visible bytes to the hidden bytes of a [`Bytes`].
+/// Minimum ratio of the visible bytes to the hidden bytes of [`SharedBytes`].
 const MIN_VISIBLE_RATIO: usize = 64;
 
 /// Immutable bytes in an allocation that clones share; a few bytes at its beginning may be hidden.

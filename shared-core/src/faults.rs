@@ -4,7 +4,7 @@
 //! Compiled to nothing unless the feature `faults` is enabled. With it, the environment variable
 //! `SSZIP_FAULT` names the fault of the process.
 
-/// The failures that a test build can inject into this process.
+/// A failure that a test build can inject into this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// Panic while a response head is evaluated.

@@ -9,17 +9,17 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, DefaultHasher};
 use std::sync::LazyLock;
 
-/// A hash map with the hash keys of the process.
+/// A map of the standard library, with the hash keys of the process.
 #[allow(clippy::disallowed_types)] // the one use
 pub type HashMap<K, V> = std::collections::HashMap<K, V, ProcessKeys>;
 
-/// A hash set with the hash keys of the process.
+/// A set of the standard library, with the hash keys of the process.
 #[allow(clippy::disallowed_types)] // the one use
 pub type HashSet<T> = std::collections::HashSet<T, ProcessKeys>;
 
 static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
-/// The hash keys of the process, chosen at random once.
+/// The hash keys of all maps of the process, chosen at random once.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProcessKeys;
 

@@ -25,9 +25,9 @@
 //! | [`lock`]           | locks that ignore poisoning                                  |
 //! | [`log`]            | escapes for foreign text in log lines                        |
 //! | [`metrics`]        | counters, gauges and histograms                              |
-//! | [`mode`]           | treatment of a response's body, for logs and metrics         |
+//! | [`response_mode`]  | treatment of a response's body, for logs and metrics         |
 //! | [`time_constants`] | times that no directive sets                                 |
-//! | [`variable`]       | log variables of an exchange                                 |
+//! | [`log_variable`]   | log variables of an exchange                                 |
 //! | [`script`]         | the script API for programs in a host: Lua in nginx          |
 //! | `allocator`        | small allocations that don't fail (feature `ffi`)            |
 //! | `ffi`              | the C ABI of `include/sszip.h` (feature `ffi`)               |

@@ -1,11 +1,10 @@
 //! Text for log lines. Text from a node, a client, an owner or a configuration may contain a
 //! line feed, which would begin a line of its own, or control sequences of a terminal: every
-//! host passes its lines through [`escaped`].
+//! host passes its lines through [`escape_log_text`].
 
 use std::borrow::Cow;
 
-/// Returns `text` with an escape for each character that is not visible: `
-/// `, `\u{1b}`.
+/// Returns `text` with an escape for each character that is not visible: `\n`, `\u{1b}`.
 pub fn escape_log_text(text: &str) -> Cow<'_, str> {
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
         || !text.contains(is_invisible_character)
@@ -22,7 +21,7 @@ pub fn escape_log_text(text: &str) -> Cow<'_, str> {
     Cow::Owned(line)
 }
 
-/// Escapes bytes that need not be UTF-8, as [`escaped`] does.
+/// Escapes bytes that need not be UTF-8, as [`escape_log_text`] does.
 pub fn escape_log_bytes(text: &[u8]) -> String {
     escape_log_text(&String::from_utf8_lossy(text)).into_owned()
 }

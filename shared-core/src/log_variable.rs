@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::exchange::Exchange;
 use crate::response_mode::ResponseMode;
 
-/// A value of an exchange for access logs.
+/// A value of an exchange that the access log of a host can print, such as the cache status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogVariable {
     /// Mode of the response.

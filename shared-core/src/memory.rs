@@ -22,7 +22,7 @@ pub fn is_memory_short() -> bool {
     MEMORY_IS_SHORT.load(Ordering::Relaxed)
 }
 
-/// Sets the result of [`is_short`]. Called by the allocator of the process.
+/// Sets the result of [`is_memory_short`]. Called by the allocator of the process.
 pub fn set_memory_short(short: bool) {
     MEMORY_IS_SHORT.store(short, Ordering::Relaxed);
 }
@@ -56,8 +56,8 @@ pub fn release_unused_capacity(body: &mut Vec<u8>) {
     };
 }
 
-/// Maximum length in bytes of an allocation that an allocator may take from its reserve. Longer ones are made
-/// in ways that may be refused.
+/// Maximum length in bytes of an allocation that an allocator may take from its reserve. Longer
+/// ones are made in ways that may be refused.
 pub const SMALL: usize = 64 << 10;
 
 /// Length in bytes from which the memory of a body is released while it is drained.
@@ -99,7 +99,8 @@ pub(crate) fn release_pages(bytes: &mut [u8]) {
     let _ = bytes;
 }
 
-/// A memory budget: the bytes that are reserved by the exchanges that share it. Cheap to clone.
+/// The bytes that the exchanges of a process have reserved for bodies and encoders; each
+/// reservation states the limit that it respects. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryBudget(Arc<BudgetState>);
 
@@ -153,7 +154,7 @@ impl MemoryBudget {
     }
 }
 
-/// Bytes of a [`Budget`], returned to it when dropped.
+/// Bytes of a [`MemoryBudget`] that are reserved until this value is dropped.
 #[derive(Debug)]
 pub struct MemoryReservation {
     memory_budget: MemoryBudget,

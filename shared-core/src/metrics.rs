@@ -11,8 +11,8 @@ use crate::cache::status::CacheStatus;
 use crate::jsonrpc::methods;
 use crate::response_mode::ResponseMode;
 
-/// The counters that are not one of a family such as modes, reasons or methods. The first five are
-/// also counters of Envoy's compressor.
+/// A counter that is not one of a family such as modes, reasons or methods. The first five are also
+/// counters of Envoy's compressor.
 #[derive(Clone, Copy)]
 enum TotalCounter {
     Compressed,
@@ -29,7 +29,7 @@ enum TotalCounter {
     CallsSaved,
     Evicted,
     Invalid,
-    /// The first of [`Verdict::ALL`](crate::cache::process::verification::Verdict::ALL).
+    /// The first of [`HitVerdict::ALL`](crate::cache::process::verification::HitVerdict::ALL).
     Verified,
 }
 
@@ -171,7 +171,7 @@ pub fn gauge_values(process: &ProcessHandle, waiting: usize) -> [u64; GAUGES.len
     ]
 }
 
-/// The properties of a response that are counted.
+/// The properties of an exchange and of its response that are counted when the exchange ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExchangeMetrics<'a> {
     pub(crate) mode: ResponseMode,
@@ -251,7 +251,7 @@ pub struct ExchangeTally {
     hit_age: Option<u64>,
 }
 
-/// The kinds of responses whose latency is recorded.
+/// The kind of a response whose latency is recorded: from the cache, or from the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LatencyKind {
     /// Latency of responses from the cache.

@@ -51,8 +51,8 @@ impl SupportedCoding {
     /// Decompresses as much of a truncated body as was received; no checksum verifies it.
     ///
     /// # Errors
-    /// The errors of [`decode`](Self::decode); [`InflateError::Bad`] if the body contains other
-    /// data.
+    /// The errors of [`decompress_body`](Self::decompress_body); [`InflateError::Bad`] if the body
+    /// contains other data.
     pub fn decode_truncated(
         self,
         body: &[u8],

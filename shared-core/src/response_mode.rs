@@ -1,7 +1,8 @@
 //! Modes: whether and how a body was compressed, or the reason why it was sent unchanged. One
 //! enum feeds log variables, metrics and tests of every host.
 
-/// The treatment of a response's body. `$sszip_mode` in nginx.
+/// The treatment of a response's body: compressed, streamed, sent from the cache, or the reason why
+/// it was sent unchanged. `$sszip_mode` in nginx.
 ///
 /// An uncompressed response is no error: every variant without a compression is the *reason* for
 /// identity. Values are part of the C ABI and never reused.

@@ -61,7 +61,7 @@ pub fn decompress_zstd(
 }
 
 /// Longest window of a truncated stream in bytes. RFC 9659 allows no longer one in a content
-/// coding. `STREAM` adds the library's own buffers.
+/// coding. [`STREAM_MEMORY_BYTES`] adds the library's own buffers.
 const MAX_WINDOW_BYTES: usize = 8 << 20;
 const MAX_WINDOW_LOG: u32 = 23;
 const STREAM_MEMORY_BYTES: usize = MAX_WINDOW_BYTES + (512 << 10);
@@ -70,7 +70,7 @@ const STREAM_MEMORY_BYTES: usize = MAX_WINDOW_BYTES + (512 << 10);
 /// called with the total length before memory is allocated.
 ///
 /// # Errors
-/// The errors of [`unzstd`]; [`InflateError::Bad`] if the body is damaged and not only
+/// The errors of [`decompress_zstd`]; [`InflateError::Bad`] if the body is damaged and not only
 /// truncated.
 pub fn decompress_truncated_zstd(
     coded: &[u8],

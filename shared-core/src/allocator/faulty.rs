@@ -14,7 +14,7 @@ thread_local! {
     static REFUSALS: Cell<RefusedAllocations> = const { Cell::new(RefusedAllocations { all: 0, small: 0 }) };
 }
 
-/// Counts of the allocations that were refused to a thread during [`with_refusals`].
+/// Counts of the allocations that were refused to a thread during [`with_refused_allocations`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RefusedAllocations {
     /// Refusals of any length.
@@ -31,7 +31,7 @@ impl AddAssign for RefusedAllocations {
 }
 
 /// Test allocator that passes requests to the system's, counts the bytes of each thread, and
-/// refuses allocations during [`with_refusals`].
+/// refuses allocations during [`with_refused_allocations`].
 #[derive(Debug)]
 pub struct FaultInjectingAllocator;
 
@@ -96,8 +96,8 @@ pub fn with_refused_allocations<T>(
     (done, REFUSALS.get())
 }
 
-/// Number of allocations that [`with_refusals`] will still pass to the calling thread before it
-/// refuses one.
+/// Number of allocations that [`with_refused_allocations`] will still pass to the calling thread
+/// before it refuses one.
 pub fn remaining_allocations() -> usize {
     REFUSAL_THRESHOLD.get().1
 }

@@ -3,9 +3,9 @@
 //! A Rust program whose allocation is refused terminates, and aborts all requests of an nginx
 //! worker. Allocations as long as a body are therefore made in ways that report a refusal. For the
 //! rest there is a reserve that the process owns since it was loaded: if the system refuses up to
-//! [`SMALL`] bytes, they are taken from the reserve. [`memory::is_short`] is `true` from then on,
-//! and no new work is begun until [`can_begin_work`]. nginx's own allocations are made by the C
-//! library, and can't use up the reserve.
+//! [`SMALL`] bytes, they are taken from the reserve. [`memory::is_memory_short`] is `true` from
+//! then on, and no new work is begun until [`can_begin_work`]. nginx's own allocations are made by
+//! the C library, and can't use up the reserve.
 //!
 //! The reserve is in the library's zeroed data: it takes address space and commit charge from
 //! the start, and memory only when it is used. docs/decisions/013 has the reasons.
@@ -92,7 +92,8 @@ static RESERVE_MEMORY: ReserveMemory = ReserveMemory(UnsafeCell::new([0; RESERVE
 /// Heap in the reserve; `None` until it is needed.
 static RESERVE_HEAP: Mutex<Option<Heap>> = Mutex::new(None);
 
-/// The global allocator of the static library for nginx (`nginx-module/library`).
+/// The global allocator of the static library for nginx (`nginx-module/library`), which takes small
+/// allocations from the reserve when the system refuses them.
 #[derive(Debug)]
 pub struct ReserveAllocator;
 
@@ -324,6 +325,7 @@ pub fn with_spare_allocations<T>(lengths: [usize; 2], run: impl FnOnce() -> T) -
     Some(run())
 }
 
+/// The guard of a thread's spares, which frees them when it is dropped.
 struct SparesGuard;
 
 impl Drop for SparesGuard {

@@ -19,7 +19,8 @@ const SLOTS: usize = 64;
 const START: usize = 0;
 const HEAD: usize = 8;
 
-/// The ring of samples of `N` values each, as a part of a board.
+/// The metrics of the last 15 minutes: a ring of samples of `N` values each, as a part of a metrics
+/// board.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct History<const N: usize>(&'static [AtomicU64]);
 

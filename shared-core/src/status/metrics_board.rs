@@ -45,7 +45,7 @@ pub struct MetricsBoard(&'static [AtomicU64]);
 pub struct MetricsTotals {
     /// Start of counting, in seconds since 1970.
     pub since: u64,
-    /// Counters in the order of [`names`].
+    /// Counters in the order of `metrics::all_counter_names`.
     pub counters: Vec<u64>,
     /// Histograms in the order of [`LatencyKind::ALL`].
     pub times: [LatencyHistogram; LatencyKind::ALL.len()],

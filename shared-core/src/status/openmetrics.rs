@@ -169,7 +169,7 @@ fn encode_collector(collector: impl Collector) -> String {
     written
 }
 
-/// The JSON of an owner's report, as a collector of metrics.
+/// The JSON of an owner's report, from which the metrics library collects the owner's metrics.
 #[derive(Debug)]
 struct OwnerCollector(Value);
 
