@@ -416,7 +416,7 @@ impl ExchangeTally {
         }
     }
 
-    /// Numbers of counters, with their increments.
+    /// Numbers of the counters that the exchange has changed, with their increments.
     pub fn counter_increments(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         let counts = self.counter_increments[..self.number]
             .iter()
@@ -424,7 +424,7 @@ impl ExchangeTally {
         counts.map(|(counter, count)| (usize::from(*counter), *count))
     }
 
-    /// Latency in microseconds, if the host measures it.
+    /// Latency of the response in microseconds, if the host measures it.
     pub fn response_latency(&self) -> Option<(LatencyKind, u64)> {
         self.response_latency
     }
@@ -434,7 +434,7 @@ impl ExchangeTally {
         self.hit_age
     }
 
-    /// Values for each of [`HISTOGRAMS`], if there is one.
+    /// Values that the exchange adds to each of [`HISTOGRAMS`], if it has one.
     pub fn histogram_values(&self) -> [Option<u64>; HISTOGRAMS.len()] {
         [self.length]
     }

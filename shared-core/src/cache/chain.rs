@@ -268,7 +268,7 @@ pub struct DispatchMark {
     pub epoch: u64,
     /// The first epoch whose entries about the head were valid.
     pub tip_since: u64,
-    /// Number of times that the tip had ended ([`Chain::tip_ends`]).
+    /// [`Chain::tip_ends`] at that time.
     pub tip_ends: u64,
     /// The highest block above the head that was shown.
     pub tip_height: u64,
@@ -300,7 +300,7 @@ impl DispatchMark {
 pub struct ChainDependency<'a> {
     chain: &'a Chain,
     epoch: u64,
-    /// Number of times that the tip had ended; `None` in the owner.
+    /// [`Chain::tip_ends`] when the request was sent; `None` in the owner.
     tip_ends: Option<u64>,
     on: DependencyTarget,
 }
@@ -334,8 +334,8 @@ impl<'a> ChainDependency<'a> {
         }
     }
 
-    /// Sets the number of times that the tip had ended when the request was sent. Only processes
-    /// that show responses to clients set it.
+    /// Sets the [`Chain::tip_ends`] of the moment when the request was sent. Only processes that
+    /// show responses to clients set it.
     #[must_use]
     pub fn with_tip_ends(self, tip_ends: u64) -> Self {
         Self {

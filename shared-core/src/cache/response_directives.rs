@@ -29,7 +29,7 @@ pub struct StaleDirectives {
     pub if_error: u64,
     /// Time for which the response may be served while it is updated (RFC 5861, 3).
     pub while_revalidate: u64,
-    /// Whether serving it stale is forbidden, regardless of the operator's settings:
+    /// Whether serving the response stale is forbidden, regardless of the operator's settings:
     /// `must-revalidate`, `proxy-revalidate` or `s-maxage` (RFC 9111, 4.2.4).
     pub never: bool,
 }

@@ -8,7 +8,7 @@ pub const MAX_STALE: u64 = 600_000;
 /// The stage at which the upstream failed a request, or the status with which it responded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpstreamFailure {
-    /// No connection to it could be opened.
+    /// No connection to the upstream could be opened.
     Connect,
     /// The connection was closed before the response head.
     Error,
@@ -16,7 +16,7 @@ pub enum UpstreamFailure {
     Timeout,
     /// The response is not HTTP.
     InvalidHeader,
-    /// The response has this status.
+    /// The upstream responded with this status.
     Status(u16),
     /// The host has sent a local reply for another reason than the upstream.
     Local,

@@ -122,7 +122,7 @@ pub struct EntryMeta {
     /// length or a content coding.
     #[serde(skip)]
     pub fields: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Time at which it was stored, in milliseconds of the caller's clock.
+    /// Time at which the entry was stored, in milliseconds of the caller's clock.
     #[serde(skip)]
     pub stored_at: u64,
     /// Age at that time in seconds (RFC 9111, 5.1).
@@ -132,7 +132,7 @@ pub struct EntryMeta {
     pub revalidates: bool,
     /// The node's directives about serving it stale, after `expires_at`.
     pub stale: StaleDirectives,
-    /// Time from which on it is stale, in milliseconds of the same clock.
+    /// Time from which on the entry is stale, in milliseconds of the same clock.
     #[serde(skip)]
     pub expires_at: u64,
     /// Class of the response.
@@ -191,7 +191,7 @@ pub struct CacheEntry {
     is_stale_allowed: AtomicBool,
     /// Number of the last invalidation before the request was sent to the node.
     invalidation_number: u64,
-    /// Number of times that the tip of its chain had ended then ([`Chain::tip_ends`]).
+    /// [`Chain::tip_ends`] of its chain at that time.
     tip_ends: u64,
     /// Whether the entry came from another process, and was not compared with its other format.
     uncompared: AtomicBool,
@@ -352,7 +352,7 @@ impl CacheEntry {
         self
     }
 
-    /// Sets the number of times that the tip of its chain had ended before the request.
+    /// Sets the [`Chain::tip_ends`] of its chain before the request.
     pub fn with_tip_ends(mut self, tip_ends: u64) -> Self {
         self.tip_ends = tip_ends;
         self
@@ -389,7 +389,7 @@ impl CacheEntry {
 
     /// Connects an entry of the owner with its chain, like
     /// [`with_chain_dependency`](Self::with_chain_dependency). Returns `None` if the entry is about
-    /// a head that has ended here before the owner was notified.
+    /// an older head than a block that was shown here before the owner was notified of it.
     pub fn from_owner(self, chains: &Chains) -> Option<Self> {
         let mut entry = self.with_chain_dependency(chains);
         if let (Some(chain), Some((_, epoch))) = (&entry.chain, entry.response_metadata.follows) {

@@ -19,9 +19,9 @@ use crate::cache::Key;
 pub struct RecordHeader {
     /// Store attributes of the entry.
     pub about: StoreAttributes,
-    /// Time at which it was stored, in milliseconds since 1970.
+    /// Time at which the entry was stored, in milliseconds since 1970.
     pub stored_at: u64,
-    /// Time from which on it is stale, in milliseconds since 1970; `u64::MAX`: never.
+    /// Time from which on the entry is stale, in milliseconds since 1970; `u64::MAX`: never.
     pub expires_at: u64,
 }
 
