@@ -69,6 +69,6 @@ pub mod vary_key;
 /// method, params and request headers.
 pub type Key = [u8; 32];
 
-/// The part of a key that separates the responses of one chain from those of others: the first half
-/// of the BLAKE3 hash of the namespace's encoding.
+/// The part of a key that separates the responses of one chain from the responses of other chains:
+/// the first half of the BLAKE3 hash of the namespace's encoding.
 pub type Namespace = [u8; 16];
