@@ -19,8 +19,8 @@ use crate::jsonrpc::method_spec::{MethodSpecError, MethodSpecs};
 use crate::jsonrpc::methods;
 use crate::jsonrpc::stateful_methods::is_stateful_method;
 
-/// The settings of the cache on a route, with their defaults: what is stored, for how long, and for
-/// which clients.
+/// The cache settings of one route after inheritance, with defaults: the responses that are stored,
+/// for how long, and for which clients.
 #[derive(Clone, Debug)]
 pub struct CacheConfig {
     /// Whether responses are stored and looked up.
@@ -56,7 +56,7 @@ pub struct CacheConfig {
     pub follows: Arc<Vec<DeclaredHeadSource>>,
 }
 
-/// The GET and HEAD requests that the cache serves: of the Beacon API, or all.
+/// The value of `cache_get`: the GET and HEAD requests of a route that the cache serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CacheGetScope {
     /// Requests of the Beacon API.
@@ -73,7 +73,8 @@ impl CacheConfig {
     }
 }
 
-/// Cache settings of one configuration block; `None` where they are not set.
+/// The cache settings that one configuration block sets itself, before inheritance; `None` where it
+/// sets none.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CacheConfigBlock {
     enable: Option<bool>,
@@ -141,7 +142,7 @@ pub(super) const CACHE_MEMORY_RANGE: ValueRange = ValueRange {
 
 impl CacheConfigBlock {
     /// Sets one directive whose name starts with `cache`, `batch_max` or `verify`, as
-    /// [`super::ConfigBlock::set`] does.
+    /// [`super::ConfigBlock::set_directive_at`] does.
     pub(super) fn set_directive(
         &mut self,
         name: &str,
@@ -326,7 +327,8 @@ impl CacheConfigBlock {
         Ok(())
     }
 
-    /// Copies unset settings from the enclosing block, as [`super::ConfigBlock::inherit`] does.
+    /// Copies unset settings from the enclosing block, as
+    /// [`super::ConfigBlock::inherit_unset_from`] does.
     pub(super) fn inherit_unset_from(&mut self, outer: &Self) {
         inherit_unset(&mut self.enable, &outer.enable);
         inherit_unset(&mut self.namespace, &outer.namespace);
@@ -360,7 +362,7 @@ impl CacheConfigBlock {
         }
     }
 
-    /// Returns the settings with their defaults, as [`super::ConfigBlock::resolve`] does.
+    /// Returns the settings with their defaults, as [`super::ConfigBlock::resolve_route`] does.
     pub(super) fn resolve_defaults(&self) -> CacheConfig {
         CacheConfig {
             enable: self.enable.unwrap_or(false),

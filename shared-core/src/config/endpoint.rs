@@ -20,7 +20,8 @@ pub enum NodeTransport {
     Unix(PathBuf),
 }
 
-/// The URL of a node, split into the parts that a connection and a request need.
+/// The URL of a node, parsed into the parts that a client needs to connect to it and to send
+/// requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeEndpoint {
     /// The transport to the node.

@@ -7,18 +7,18 @@ const FILTERS_UNKNOWN: u8 = 0;
 const FILTERS_ABSENT: u8 = 1;
 const FILTERS_PRESENT: u8 = 2;
 
-/// The record of whether other filters change bodies on a route, as far as responses have shown it.
-/// All settings that are cloned from one share it.
+/// The detected effect of the host's other filters on a route's response bodies: unknown, unchanged
+/// or changed. Clones share one value.
 #[derive(Clone, Debug, Default)]
 pub struct FilterDetection(Arc<AtomicU8>);
 
 impl FilterDetection {
-    /// Whether a filter changes the bodies of some responses at least.
+    /// Whether a filter has changed the body of a response.
     pub fn has_body_filter(&self) -> bool {
         self.0.load(Ordering::Relaxed) == FILTERS_PRESENT
     }
 
-    /// Whether a complete response was seen, and no filter has changed one yet.
+    /// Whether complete responses were seen, and no filter has changed the body of one.
     pub fn has_no_body_filter(&self) -> bool {
         self.0.load(Ordering::Relaxed) == FILTERS_ABSENT
     }

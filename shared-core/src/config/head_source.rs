@@ -12,7 +12,8 @@ use http::{HeaderName, HeaderValue};
 use super::endpoint::NodeEndpoint;
 use super::values::{invalid_value, set_once, DirectiveError, ValueRange, ValueUnit};
 
-/// A node that a chain follower polls, with its parameters.
+/// A node that a chain follower of the owner polls for new blocks (`cache_head`): its URL, and the
+/// parameters of the polls.
 #[derive(Clone, PartialEq, Eq)]
 pub struct HeadSource {
     /// URL of the node: `http`, `https`, `ws` or `wss`, or `unix:/path[:/uri]`, without user and
@@ -30,7 +31,8 @@ pub struct HeadSource {
     pub ca: Option<PathBuf>,
 }
 
-/// The rule by which a chain follower determines the finalized block.
+/// The rule by which a chain follower determines the finalized block of its chain: the node's tag,
+/// or a depth below the head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FinalityRule {
     /// The node's block `finalized`, or its finality checkpoints.
@@ -40,7 +42,7 @@ pub enum FinalityRule {
     Depth(u64),
 }
 
-/// The API by which a chain follower polls its node.
+/// The API over which a chain follower polls its node: JSON-RPC or the Beacon API.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NodeApi {
     /// JSON-RPC of execution clients.
@@ -171,7 +173,7 @@ impl HeadSource {
         Ok(())
     }
 
-    /// Returns the words from which [`parse`](Self::parse) reads this head source.
+    /// Returns the words from which [`parse_words`](Self::parse_words) reads this head source.
     pub fn to_words(&self) -> Vec<String> {
         let mut words = vec![
             self.url.clone(),

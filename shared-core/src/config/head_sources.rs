@@ -4,7 +4,8 @@ use std::fmt;
 
 use super::head_source::{is_valid_namespace_name, HeadSource};
 
-/// A head source as one block of the configuration declares it, with its position for messages.
+/// A `cache_head` directive as one configuration block declares it: the head source, its namespace,
+/// and its position for messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeclaredHeadSource {
     /// The node and its parameters.
@@ -15,7 +16,8 @@ pub struct DeclaredHeadSource {
     pub at: String,
 }
 
-/// The way in which a route's cache namespace is determined.
+/// The origin of a route's cache namespace: derived from the route, one configured name, or a name
+/// per request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamespaceSource<'a> {
     /// Not configured: the namespace is derived from route, host and path.
@@ -26,7 +28,8 @@ pub enum NamespaceSource<'a> {
     PerRequest,
 }
 
-/// The head sources of a configuration, at most one per namespace.
+/// The head sources of a whole configuration, at most one per namespace; the owner runs a chain
+/// follower for each.
 #[derive(Clone, Debug, Default)]
 pub struct HeadSourceList {
     list: Vec<NamedHeadSource>,
@@ -40,8 +43,8 @@ struct NamedHeadSource {
     at: String,
 }
 
-/// Reason why a head source is rejected. The text continues a sentence that begins with the
-/// directive's name.
+/// The reason why a head source is rejected when its route is added to the configuration. The text
+/// continues a sentence that begins with the directive's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeadSourceError {
     /// The route has no named namespace.

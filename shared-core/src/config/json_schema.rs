@@ -294,7 +294,7 @@ impl ValueRange {
         vec![number, text_schema(&self.text_pattern())]
     }
 
-    /// Returns a regular expression of the texts that [`read`](Self::read) accepts.
+    /// Returns a regular expression of the texts that [`parse_value`](Self::parse_value) accepts.
     fn text_pattern(&self) -> String {
         let units: &[(&str, u64)] = match self.unit {
             ValueUnit::Number => &[("", 1)],

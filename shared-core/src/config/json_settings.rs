@@ -7,7 +7,8 @@
 
 use serde_json::Value;
 
-/// The name of a setting, with the values of one of its occurrences.
+/// One occurrence of a setting in a JSON object: its name, and its values as the words of one
+/// directive of nginx.
 pub type SettingOccurrence = (String, Vec<String>);
 
 /// Reads the settings of a JSON object, which messages call `source`. An empty text is an empty

@@ -54,7 +54,7 @@ use values::{
 pub use values::{DirectiveError, DirectiveLocation};
 pub use verify::{VerifyConfig, VERIFY_ALL_RATE as ALL_HITS};
 
-/// The content codings that upstream requests accept: identity only, or the client's.
+/// The value of `upstream_encoding`: the `Accept-Encoding` of upstream requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpstreamEncoding {
     /// `Accept-Encoding: identity`, independent of the client.
@@ -63,8 +63,8 @@ pub enum UpstreamEncoding {
     Pass,
 }
 
-/// The number and the size of the buffers of one compressed stream. The node is delayed while a
-/// client leaves all of them unread.
+/// The number and the size of the output buffers of one response that is compressed while it
+/// arrives (`buffers`). The node is delayed while a client leaves all of them unread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamBuffers {
     /// Maximum number of buffers.
@@ -73,7 +73,8 @@ pub struct StreamBuffers {
     pub size: u32,
 }
 
-/// The settings of a route (in nginx: a location), with their defaults and after inheritance.
+/// The settings of one route (nginx: location) after inheritance, with defaults, and the state that
+/// its requests share.
 #[derive(Clone, Debug)]
 pub struct RouteConfig {
     /// Whether sszip is enabled.
@@ -121,7 +122,8 @@ pub struct RouteConfig {
     pub process: ProcessHandle,
 }
 
-/// The settings that one block of the configuration has set; `None` where they are not set.
+/// The settings that one configuration block (nginx: `server` or `location`; Envoy: filter or
+/// route) sets itself, before inheritance; `None` where it sets none.
 #[derive(Clone, Debug, Default)]
 pub struct ConfigBlock {
     enable: Option<bool>,
@@ -228,11 +230,11 @@ impl ConfigBlock {
         self.set_directive_at(name, values, DirectiveLocation::default())
     }
 
-    /// Sets one directive as [`set`](Self::set) does, and records its position in the configuration
-    /// for messages.
+    /// Sets one directive as [`set_directive`](Self::set_directive) does, and records its position
+    /// in the configuration for messages.
     ///
     /// # Errors
-    /// The errors of [`set`](Self::set).
+    /// The errors of [`set_directive`](Self::set_directive).
     pub fn set_directive_at(
         &mut self,
         name: &str,

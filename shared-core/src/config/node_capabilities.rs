@@ -20,7 +20,7 @@ const NEW_NODE_INTERVAL_MS: u64 = 1_000;
 /// Maximum number of nodes of a route. Routes with more are rare.
 const MAX_NODES: usize = 16;
 
-/// The request of a probe: for the node's spec, or for its genesis.
+/// The endpoint of the Beacon API that a probe requests: the node's spec, or its genesis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeKind {
     /// The specification of the chain.
@@ -39,7 +39,7 @@ impl ProbeKind {
     }
 }
 
-/// The capabilities that a request requires of its node, and that a probe has to detect.
+/// The capabilities of its node that one request depends on, and that a probe has to detect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequiredCapabilities {
     /// Whether the preset is required, because it is not configured.
@@ -48,7 +48,7 @@ pub struct RequiredCapabilities {
     pub digests: bool,
 }
 
-/// The facts about a node's chain that probes have detected so far.
+/// The preset and the fork digests of a node's chain, as far as probes have detected them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KnownChain {
     /// The preset.
@@ -57,13 +57,11 @@ pub struct KnownChain {
     pub digests: Option<Arc<ForkDigests>>,
 }
 
-/// The detected capabilities of a route's nodes, by the name of the node. All settings that are
-/// cloned from one share it.
+/// The capabilities that probes have detected for each node of a route. Clones share one table.
 #[derive(Clone, Debug, Default)]
 pub struct NodeCapabilities(Arc<Mutex<CapabilityTable>>);
 
-/// The nodes of a route whose capabilities are known or probed, and the time of the next first
-/// probe.
+/// The nodes of a route that were probed, and the time from which another one may be added.
 #[derive(Debug, Default)]
 struct CapabilityTable {
     nodes: Vec<ProbedNode>,
@@ -84,8 +82,8 @@ struct ProbedNode {
     wanted: u64,
 }
 
-/// The time of a node's next probe, in milliseconds, and the number of probes without a usable
-/// response.
+/// The time of a node's next probe of one kind, in milliseconds, and the number of probes since the
+/// last usable response.
 #[derive(Clone, Copy, Debug, Default)]
 struct ProbeSchedule {
     at: u64,

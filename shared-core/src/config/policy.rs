@@ -47,8 +47,8 @@ pub(super) const CONCURRENCY_LIMIT_RANGE: ValueRange = ValueRange {
     unit: ValueUnit::Number,
 };
 
-/// The compiled policy of a route: its rules, its limits, and the responses to calls that break
-/// them.
+/// The compiled policy of a route: its rules and limits for JSON-RPC methods, and the prepared
+/// errors for calls that break them.
 #[derive(Clone, Debug)]
 pub struct Policy {
     rules: Option<Arc<MethodRules>>,
@@ -150,7 +150,8 @@ fn error_entry(text: &[u8]) -> CacheEntry {
     )
 }
 
-/// Policy settings of one configuration block; `None` where they are not set.
+/// The policy settings that one configuration block sets itself, before inheritance; `None` where
+/// it sets none.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PolicyConfigBlock {
     rules: Option<Arc<MethodRules>>,
@@ -219,15 +220,16 @@ impl PolicyConfigBlock {
         })
     }
 
-    /// Copies unset settings from the enclosing block, as [`super::ConfigBlock::inherit`] does.
-    /// Rules are not inherited into a block that sets its own.
+    /// Copies unset settings from the enclosing block, as
+    /// [`super::ConfigBlock::inherit_unset_from`] does. Rules are not inherited into a block that
+    /// sets its own.
     pub(super) fn inherit_unset_from(&mut self, outer: &Self) {
         inherit_unset(&mut self.rules, &outer.rules);
         inherit_unset(&mut self.answers, &outer.answers);
         inherit_unset(&mut self.websocket, &outer.websocket);
     }
 
-    /// Returns the policy, as [`super::ConfigBlock::resolve`] does. Batches with more than
+    /// Returns the policy, as [`super::ConfigBlock::resolve_route`] does. Batches with more than
     /// `batch_max` calls are denied.
     pub(super) fn resolve_policy(&self, batch_max: Option<usize>) -> Option<Arc<Policy>> {
         Policy::new(self, batch_max)

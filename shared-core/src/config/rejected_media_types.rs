@@ -3,9 +3,10 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
-/// The kinds of request bodies, of at most 32, that a route's node has refused with 415. All
-/// settings that are cloned from one share it. Every node accepts the form that is sent instead: a
-/// kind that is recorded wrongly, for one of several nodes or before an upgrade, does no harm.
+/// The set of kinds of request bodies that a route's node has refused with 415: routes of SSZ
+/// submissions, or content codings, as numbers below 32. Clones share one set. Every node accepts
+/// the form that is sent instead: a kind that is recorded wrongly, for one of several nodes or
+/// before an upgrade, does no harm.
 #[derive(Clone, Debug, Default)]
 pub struct RejectedMediaTypes(Arc<AtomicU32>);
 

@@ -3,8 +3,8 @@
 use super::rejected_media_types::RejectedMediaTypes;
 use crate::request_coding::SupportedCoding;
 
-/// The setting that decides which compressed requests are decoded, and which body the node
-/// receives.
+/// The value of `request_decoding`: the compressed requests that are decoded, and the form in which
+/// the node receives them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RequestDecodingMode {
     /// No request is decoded.
@@ -16,8 +16,8 @@ pub enum RequestDecodingMode {
     Always,
 }
 
-/// The treatment of compressed requests on a route: its setting, and the content codings that its
-/// node has refused. All settings that are cloned from one share it.
+/// The treatment of compressed requests on a route: the configured mode, and the content codings
+/// that the node has refused. Clones share the refusals.
 #[derive(Clone, Debug, Default)]
 pub struct CompressedRequestHandling {
     decoding: RequestDecodingMode,

@@ -23,7 +23,8 @@ const BUFFER_LIMIT_RANGE: ValueRange = ValueRange {
 /// (`http.async_response_buffer_limit`), less room for the head.
 const MAX_SANDBOX_ENTRY: u64 = 31 * MIB;
 
-/// The settings of a filter in a sandbox that other hosts do not have.
+/// The settings that only the proxy-wasm filter has: the owner's cluster, the limit of buffered
+/// bytes, and the lookup timeout.
 #[derive(Clone, Debug, Default)]
 pub struct SandboxConfig {
     owner_cluster: Option<String>,
@@ -32,8 +33,8 @@ pub struct SandboxConfig {
 }
 
 impl SandboxConfig {
-    /// Sets a setting of the filter, or returns why it is not available. `None`: the setting is one
-    /// of [`super::ConfigBlock`].
+    /// Sets a setting of the filter, or returns the reason why it is not available. `None`: the
+    /// setting is one of [`super::ConfigBlock`].
     pub fn set_setting(
         &mut self,
         name: &str,

@@ -28,8 +28,8 @@ use NginxContext::{Anywhere, AnywhereAndIf, Http, Location};
 use ValueKind::{Answers, Credentials, Flag, Line, Lines, Methods, Of, OfOr, OfThen, OneOrTwo};
 use ValueKind::{Rate, Rows, Text, Two, Types, Valid, Word, Words};
 
-/// One row of the table of settings: its names, its values, and the contexts of each host that
-/// allow it.
+/// The definition of one setting: its name, values and default, and the contexts of nginx and Envoy
+/// that allow it.
 pub(super) struct Setting {
     /// Name in nginx without the prefix `sszip_`; `enable` is the directive `sszip`.
     pub name: &'static str,
@@ -46,7 +46,7 @@ pub(super) struct Setting {
     pub since: &'static str,
 }
 
-/// The syntax of a setting's values.
+/// The syntax of a setting's values, for the documentation and the JSON Schema.
 pub(super) enum ValueKind {
     Flag,
     Of(ValueRange),

@@ -9,7 +9,8 @@ use super::values::{
 use super::values::{GIB, MIB};
 use crate::ssz::Preset;
 
-/// The settings of transcoding on a route, with their defaults.
+/// The settings of one route for transcoding between JSON and SSZ, with defaults, and the detected
+/// capabilities of its nodes.
 #[derive(Clone, Debug)]
 pub struct SszConfig {
     /// Whether clients receive SSZ from a node that has JSON only, and the other way round.
@@ -33,8 +34,8 @@ pub struct SszConfig {
     pub learnt: NodeCapabilities,
 }
 
-/// The protocol over which a node returns the witness of a submitted payload. Requests over the
-/// other protocol are converted.
+/// The value of `ssz_witness`: the protocol over which a node returns the witness of a submitted
+/// payload. Requests over the other protocol are converted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WitnessSource {
     /// Not configured: requests are forwarded unchanged.
@@ -45,7 +46,8 @@ pub enum WitnessSource {
     Rest,
 }
 
-/// The treatment of request bodies in SSZ: forwarded, or converted to JSON for the node.
+/// The value of `ssz_request`: whether SSZ in request bodies is forwarded, or converted to JSON for
+/// the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SszRequestMode {
     /// Bodies are forwarded unchanged.
@@ -56,7 +58,8 @@ pub enum SszRequestMode {
     Always,
 }
 
-/// Transcoding settings of one configuration block; `None` where they are not set.
+/// The transcoding settings that one configuration block sets itself, before inheritance; `None`
+/// where it sets none.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SszConfigBlock {
     enable: Option<bool>,
@@ -87,8 +90,8 @@ pub(super) const SSZ_CONCURRENCY_RANGE: ValueRange = ValueRange {
 };
 
 impl SszConfigBlock {
-    /// Sets `ssz` or a directive whose name starts with `ssz_`, as [`super::ConfigBlock::set`]
-    /// does.
+    /// Sets `ssz` or a directive whose name starts with `ssz_`, as
+    /// [`super::ConfigBlock::set_directive`] does.
     pub(super) fn set_directive(
         &mut self,
         name: &str,

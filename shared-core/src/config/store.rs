@@ -11,8 +11,8 @@ pub const OWNER_SOCKET_NAME: &str = "owner.sock";
 /// Name of the folder with the data in the store's folder.
 pub const DATA_FOLDER_NAME: &str = "store";
 
-/// The settings of a store's directive, for the process that owns the store; `None` where the
-/// owner's default applies.
+/// The value of `cache_path`: the folder and the limits of the store that a process of the host
+/// owns; `None` where the owner's default applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreSettings {
     /// The store's own folder, an absolute path without a slash at its end.

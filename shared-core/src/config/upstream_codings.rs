@@ -4,8 +4,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-/// The record of whether a route's node sends content codings that were not requested, as far as
-/// responses have shown it. All settings that are cloned from one share it.
+/// The detection of a node that sends a content coding that was not requested and is not decoded.
+/// Clones share one value.
 #[derive(Clone, Debug, Default)]
 pub struct UpstreamCodings(Arc<AtomicBool>);
 

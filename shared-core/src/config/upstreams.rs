@@ -11,8 +11,8 @@ struct UpstreamGroup {
     servers: Vec<Vec<u8>>,
 }
 
-/// The groups of servers of a configuration. Routes share them, and are created before all groups
-/// are known.
+/// The named groups of servers of a whole configuration, which resolve the URL of a route to
+/// servers. Routes share them, and are created before all groups are known.
 #[derive(Clone, Debug, Default)]
 pub struct UpstreamGroups {
     found: Vec<UpstreamGroup>,
@@ -27,7 +27,7 @@ impl UpstreamGroups {
         self.found.push(UpstreamGroup { name, servers });
     }
 
-    /// Marks the list of groups as complete.
+    /// Makes the groups visible to all routes, once all of them are added.
     pub fn mark_complete(&mut self) {
         let _ = self.all.set(std::mem::take(&mut self.found));
     }
@@ -46,8 +46,9 @@ impl UpstreamGroups {
     }
 }
 
-/// The identity of the servers to which a route sends its requests. It is stable across reloads,
-/// processes and restarts, because it contains no positions in files.
+/// The identity of the servers of a route, which separates its cached responses where no namespace
+/// is configured. It is stable across reloads, processes and restarts, because it contains no
+/// positions in files.
 #[derive(Clone, Debug, Default)]
 pub struct RouteDestination {
     place: Vec<u8>,
@@ -71,8 +72,8 @@ impl RouteDestination {
         }
     }
 
-    /// Returns the destination as text. `url` is the URL of one request, if the route's URL depends
-    /// on it.
+    /// Returns the text that identifies the destination of a request. `url` is the URL of the
+    /// request, if the route's URL depends on it.
     pub fn request_text(&self, url: Option<&[u8]>) -> Cow<'_, [u8]> {
         match url {
             Some(url) => self.text_for_url(url).into(),

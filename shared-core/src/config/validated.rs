@@ -13,8 +13,8 @@ use super::RouteConfig;
 use crate::cache::class::Class;
 use crate::time_constants::lookup_timeout;
 
-/// The facts about a whole configuration, collected while its routes are added, for checks across
-/// routes.
+/// The parts of a host's configuration that are checked across its routes: the store or owner, the
+/// head sources, and the cached routes.
 #[derive(Clone, Debug, Default)]
 pub struct ValidatedConfig {
     /// Head sources, one per namespace.
@@ -45,7 +45,8 @@ struct CachedRoute {
     long: Option<(Class, u64)>,
 }
 
-/// A route as the host declares it, after inheritance.
+/// A route as the host declares it for validation: its name, its namespace, and the properties that
+/// the host itself configures.
 #[derive(Clone, Copy, Debug)]
 pub struct RouteDeclaration<'a> {
     /// Name of the route in messages, with the host's word for it: `location "/"`.
@@ -75,7 +76,8 @@ impl ValidatedConfig {
         self.set_directive_at(name, values, base, DirectiveLocation::default())
     }
 
-    /// Sets a directive as [`set`](Self::set) does, with its position in the configuration.
+    /// Sets a directive as [`set_directive`](Self::set_directive) does, with its position in the
+    /// configuration.
     pub fn set_directive_at(
         &mut self,
         name: &str,
@@ -166,7 +168,7 @@ impl ValidatedConfig {
         Ok(None)
     }
 
-    /// Returns the warnings that concern all routes together.
+    /// Returns the warnings that need the settings of all routes.
     pub fn cross_route_warnings(&self) -> Vec<String> {
         let places = self.caches.iter();
         let texts = places.filter_map(|place| {
@@ -207,7 +209,7 @@ impl ValidatedConfig {
     /// Checks the configuration when all routes are known.
     ///
     /// # Errors
-    /// The text describes the problem, as in [`add`](Self::add).
+    /// The text describes the problem, as in [`add_route`](Self::add_route).
     pub fn check_all_routes(&self) -> Result<(), String> {
         let has_owner = self.owner_socket().is_some();
         if self.purges && !has_owner {

@@ -13,7 +13,7 @@ pub struct DirectiveLocation<'a> {
     pub at: &'a str,
 }
 
-/// Reason why a directive is rejected. The text continues a sentence that begins with the
+/// The reason why a directive is rejected. The text continues a sentence that begins with the
 /// directive's name, and contains the allowed values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DirectiveError {
@@ -200,7 +200,7 @@ pub(super) enum ValueUnit {
     Time,
 }
 
-/// The numbers that a directive accepts, from `least` to `most`, in its unit.
+/// The range of numbers that a directive accepts, from `least` to `most`, and their unit.
 #[derive(Clone, Copy)]
 pub(super) struct ValueRange {
     pub(super) least: u64,

@@ -2,8 +2,8 @@
 
 use super::values::{invalid_value, DirectiveError};
 
-/// The share of hits that are compared with a new response of the node, and the action on a
-/// difference.
+/// The value of `verify`: the share of hits that are compared with a new response of the node, and
+/// the action on a difference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VerifyConfig {
     /// Hits per million that are verified.

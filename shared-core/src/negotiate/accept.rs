@@ -3,7 +3,8 @@
 use super::list_header::{list_members, trim_header_whitespace};
 use super::weight::{parse_weight, Weight, DEFAULT_WEIGHT};
 
-/// The preferences of a client for the two media types of the Beacon API.
+/// A client's preferences for JSON and SSZ, the media types of the Beacon API, as `Accept` states
+/// them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AcceptPreferences {
     json: RangePreference,
@@ -12,7 +13,8 @@ pub struct AcceptPreferences {
     ranges: u16,
 }
 
-/// The preference of a client for one type, from the most specific range that matches it.
+/// A client's preference for one media type, from the most specific range of `Accept` that matches
+/// it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct RangePreference {
     /// Specificity of the range: 0 without a range, 1 for `*/*`, 2 for `type/*`, 3 for the type
@@ -39,7 +41,7 @@ pub enum FormatPreference {
 }
 
 impl AcceptPreferences {
-    /// Reads one header line; several lines are one list. A member that does not follow the
+    /// Reads one line of `Accept`; several lines are one list. A member that does not follow the
     /// grammar is skipped.
     pub fn read_line(&mut self, value: &[u8]) {
         for member in list_members(value) {

@@ -3,7 +3,8 @@
 use super::list_header::{list_members, trim_header_whitespace};
 use super::weight::{parse_weight, Weight};
 
-/// The preferences of a client for the two codings that sszip can send.
+/// A client's preferences for gzip and identity, the codings that sszip can send, as
+/// `Accept-Encoding` states them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EncodingPreferences {
     gzip: Option<Weight>,
@@ -14,7 +15,7 @@ pub struct EncodingPreferences {
 }
 
 impl EncodingPreferences {
-    /// Reads one header line; several lines are one list.
+    /// Reads one line of `Accept-Encoding`; several lines are one list.
     ///
     /// A member that does not follow the grammar is skipped: a client with an unreadable
     /// preference gets identity, which it always understands.

@@ -14,7 +14,8 @@ pub fn unquoted_split(value: &[u8], separator: u8) -> impl Iterator<Item = &[u8]
     }
 }
 
-/// Iterator over the trimmed parts of a value, between separators outside of quoted strings.
+/// An iterator over the trimmed parts of a header value, between separators outside of quoted
+/// strings.
 struct UnquotedParts<'a> {
     rest: Option<&'a [u8]>,
     separator: u8,

@@ -71,7 +71,7 @@ pub fn charset_parameters(content_type: &[u8]) -> impl Iterator<Item = &[u8]> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MediaTypeSet(Vec<MediaTypePattern>);
 
-/// One member of the set, as the operator writes it.
+/// One member of a media type set, as the operator writes it: a type, a range or a suffix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum MediaTypePattern {
     /// `*` or `*/*`

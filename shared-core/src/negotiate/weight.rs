@@ -1,6 +1,6 @@
 //! Weights of content negotiation (RFC 9110, section 12.4.2).
 
-/// A weight in thousandths, 0 to 1000.
+/// The weight of a preference (RFC 9110, 12.4.2: `q`) in thousandths, 0 to 1000.
 pub(super) type Weight = u16;
 
 /// Weight of a member without a `q` parameter.

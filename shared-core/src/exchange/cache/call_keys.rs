@@ -15,7 +15,7 @@ use crate::jsonrpc::key::CallKeyBuilder;
 use crate::jsonrpc::request;
 use crate::jsonrpc::request::{Call, JsonRpcRequest, MemberOffsets, ParseRefusal, MAX_ID_LENGTH};
 
-/// The key of a call whose response may be stored, and its prospect.
+/// The cache key of one call whose response may be stored, and the lifetime rules of the call.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::exchange) struct CallKey {
     pub(in crate::exchange) key: Key,
@@ -24,7 +24,8 @@ pub(in crate::exchange) struct CallKey {
     remembered: bool,
 }
 
-/// A reader of one request's calls, which finds or computes their keys and lifetime rules.
+/// A reader of the calls in one request body, which finds their keys and lifetime rules in the key
+/// cache, or computes them.
 #[derive(Debug)]
 pub(in crate::exchange) struct CallReader<'a> {
     body: &'a [u8],
@@ -146,7 +147,7 @@ impl<'a> CallReader<'a> {
         Some((call, place))
     }
 
-    /// Computes the key and the prospect of a call; `None` if its response is not cached.
+    /// Computes the key and the lifetime rules of a call; `None` if its response is not cached.
     pub(in crate::exchange) fn compute_call_key(&mut self, call: &Call<'_>) -> Option<CallKey> {
         let prospect = CallProspect::for_call(call.method, call.params, self.valid)?;
         let keys = self

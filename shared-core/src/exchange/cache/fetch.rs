@@ -28,8 +28,8 @@ use crate::exchange::response::pipeline::BufferedBody;
 use crate::response_mode::ResponseMode;
 
 impl Exchange {
-    /// Starts the fill for this request, or in the background while the client receives a stale
-    /// response.
+    /// Attaches the fill to this request or, while the client receives a stale response, to a
+    /// background update.
     pub(in crate::exchange) fn start_fetch(
         &mut self,
         mut fill: Box<Fill>,

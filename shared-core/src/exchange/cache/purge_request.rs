@@ -24,7 +24,7 @@ const NO_OWNER_REPLY_ERROR: &str =
 
 const METHOD_ERROR: &str = r#"{"detail":"POST and PURGE purge","status":405}"#;
 
-/// The input of [`Exchange::purge`]: a purge request, and the host's properties of it.
+/// A request to purge entries, as the host passes it to [`Exchange::handle_purge_request`].
 #[derive(Clone, Copy, Debug)]
 pub struct PurgeRequest<'a> {
     /// Method of the request.
@@ -42,8 +42,8 @@ pub struct PurgeRequest<'a> {
 }
 
 impl Exchange {
-    /// Purges in place of a lookup. The host calls it again once the request was woken, or its
-    /// wait has timed out.
+    /// Purges the scope that the request's query names, in place of a lookup. The host calls it
+    /// again once the request was woken, or its wait has timed out.
     ///
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.
@@ -89,7 +89,7 @@ impl Exchange {
         self.respond_with_local_body(status, media_type, body, allow)
     }
 
-    /// Responds with a body of the proxy itself, of that media type.
+    /// Responds with a body that the proxy itself makes, and its media type.
     pub(in crate::exchange) fn respond_with_local_body(
         &mut self,
         status: u16,

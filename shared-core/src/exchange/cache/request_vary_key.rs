@@ -62,7 +62,7 @@ impl Exchange {
         lookup.namespace.or_else(of_place)
     }
 
-    /// Whether the namespace could contain responses of other routes.
+    /// Whether the request has no namespace that separates its responses from other routes'.
     pub(in crate::exchange) fn has_no_namespace(&self, lookup: &LookupRequest<'_>) -> bool {
         lookup.unnamed && self.configured_namespace(lookup).is_none()
     }

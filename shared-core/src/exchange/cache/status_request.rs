@@ -15,7 +15,8 @@ use crate::status::metrics_board::MetricsBoard;
 use crate::status::report::StatusReport;
 use crate::status::ReportFormat;
 
-/// The input of [`Exchange::report_status`]: a request to a status page, and the host's counters.
+/// A request to the status page, with the host's counters, as the host passes it to
+/// [`Exchange::report_status`].
 #[derive(Clone, Copy, Debug)]
 pub struct StatusRequest<'a> {
     /// Method of the request.
@@ -40,8 +41,8 @@ pub struct StatusRequest<'a> {
 const PLAIN_TEXT_TYPE: &str = "text/plain; charset=utf-8";
 
 impl Exchange {
-    /// Reports the status in place of a lookup. The host calls it again once the request was woken,
-    /// or its wait has timed out.
+    /// Responds with the status page in place of a lookup. The host calls it again once the request
+    /// was woken, or its wait has timed out.
     ///
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.

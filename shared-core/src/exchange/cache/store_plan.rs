@@ -4,7 +4,8 @@ use super::fill::Fill;
 use crate::cache::reason::Reason;
 use crate::config::RouteConfig;
 
-/// The decision how a response is stored: its fill, and the source of the bytes that feed the fill.
+/// The plan for storing the response of an exchange: its fill, and the source of the bytes that
+/// feed the fill.
 #[derive(Debug, Default)]
 pub(in crate::exchange) struct StorePlan {
     /// Fill that is published when the response is complete.

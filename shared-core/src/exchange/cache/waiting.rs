@@ -21,7 +21,8 @@ pub(in crate::exchange) struct WaitingRequest {
     awaited: WaitTarget,
 }
 
-/// The event that a request waits for.
+/// The result that a waiting request waits for: responses of other requests, or a reply of the
+/// owner.
 #[derive(Debug)]
 pub(in crate::exchange) enum WaitTarget {
     /// One response, which another request fetches or the owner has.
@@ -37,7 +38,8 @@ pub(in crate::exchange) enum WaitTarget {
     Nothing,
 }
 
-/// The last purge and the state of the chain when a request was looked up or began to wait.
+/// The purge generation and the chain state that were known when a request was looked up or began
+/// to wait.
 #[derive(Clone, Debug)]
 pub(in crate::exchange) struct LookupSnapshot {
     /// Generation of the last purge.

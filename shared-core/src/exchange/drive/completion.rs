@@ -10,7 +10,8 @@ use crate::panics::catch_panic;
 
 impl ExchangeDriver {
     /// Handles the end of a response that is completely with the host: stores its entry at `now` of
-    /// the lookup clock, or returns the job that does, which ends with [`Job::store`].
+    /// the lookup clock, or returns the job that does, which ends with
+    /// [`OffLoopJob::store_built_entry`].
     pub fn response_sent(&mut self, now: u64) -> Option<OffLoopJob> {
         self.compare_body_lengths();
         self.update_exchange(|exchange| catch_panic(|| exchange.finish_probe(now)));
@@ -19,8 +20,8 @@ impl ExchangeDriver {
         store_or_defer(fill?, now)
     }
 
-    /// Passes the pieces of [`Exchange::body`] to a host that copies them, once: the memory of a
-    /// long body is released while it is drained.
+    /// Passes the pieces of [`Exchange::body_slices`] to a host that copies them, once: the memory
+    /// of a long body is released while it is drained.
     pub fn drain_body(&mut self, to: impl FnMut(&[u8])) {
         self.update_exchange(|exchange| exchange.drain_body(to));
     }
@@ -79,14 +80,15 @@ impl ExchangeDriver {
     }
 
     /// Number of bytes of the body that should be read at once after
-    /// [`Step::Buffer`](super::Step::Buffer); `None` for the host's default.
+    /// [`HostStep::Buffer`](super::HostStep::Buffer); `None` for the host's default.
     pub fn read_size(&self) -> Option<usize> {
         self.available_exchange().and_then(Exchange::body_read_size)
     }
 
-    /// Time in milliseconds after which the host calls [`Driver::end_buffering`], flushes a stream
-    /// that has consumed its input, repeats the lookup after [`Step::Wait`](super::Step::Wait), or
-    /// drops a [probe](Self::take_probe); `None` without a timeout.
+    /// Time in milliseconds after which the host calls [`ExchangeDriver::end_buffering`], flushes a
+    /// stream that has consumed its input, repeats the lookup after
+    /// [`HostStep::Wait`](super::HostStep::Wait), or drops a [probe](Self::take_probe); `None`
+    /// without a timeout.
     pub fn next_timeout_ms(&self) -> Option<u64> {
         let exchange = self.available_exchange()?;
         if let Some(patience) = exchange.probe_timeout_ms() {

@@ -23,7 +23,7 @@ use crate::exchange::machine::Exchange;
 use crate::memory::MemoryReservation;
 use crate::response_mode::ResponseMode;
 
-/// Progress of the lookup of stored responses.
+/// The progress of an exchange's lookup: not begun, waiting for the request's body, or done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LookupPhase {
     /// No body was requested from the host.
@@ -34,8 +34,8 @@ enum LookupPhase {
     Done,
 }
 
-/// The object through which a host feeds events to one exchange and receives steps. See the
-/// [module](self).
+/// The interface of a host to one exchange: the host feeds it events, and receives the next step.
+/// See the [module](self).
 #[derive(Debug)]
 pub struct ExchangeDriver {
     /// The exchange; `None` while a job has it.
@@ -93,7 +93,7 @@ impl ExchangeDriver {
         }
     }
 
-    /// The exchange, for reading; `None` while a job has it.
+    /// Returns the exchange for reading; `None` while a job has it.
     pub fn available_exchange(&self) -> Option<&Exchange> {
         self.available_exchange.as_deref()
     }
@@ -173,7 +173,7 @@ impl ExchangeDriver {
         }
     }
 
-    /// Returns the step after a job of [`Step::RunJob`] has run.
+    /// Returns the step after a job of [`HostStep::RunJob`] has run.
     pub fn resume_after_job(&mut self, job: OffLoopJob) -> HostStep {
         match job.0 {
             JobKind::Answer(exchange) => {

@@ -100,8 +100,9 @@ impl ExchangeDriver {
     }
 
     /// Reserves memory for a contiguous copy of the request's body, which the host makes from its
-    /// pieces for a [lookup](Self::lookup) or to build the request again. The memory is released
-    /// after the lookup. `false` if there is not enough memory: the lookup runs without the body.
+    /// pieces for a [lookup](Self::lookup_under_policy) or to build the request again. The memory
+    /// is released after the lookup. `false` if there is not enough memory: the lookup runs without
+    /// the body.
     pub fn reserve_body_copy(&mut self, bytes: usize) -> bool {
         if bytes <= MAX_UNRESERVED_COPY {
             return !memory::is_memory_short();
@@ -257,7 +258,8 @@ impl ExchangeDriver {
         }
     }
 
-    /// Searches the cache, if the request has to be looked up, with what the other filters allow.
+    /// Searches the cache, if the request has to be looked up; other filters that change bodies
+    /// limit the result.
     fn lookup_stored(
         &mut self,
         body: Option<&[u8]>,
@@ -319,7 +321,7 @@ impl ExchangeDriver {
     }
 
     /// Purges the scope that the request's query names, instead of a lookup. Returns
-    /// [`Step::Respond`] or [`Step::Wait`].
+    /// [`HostStep::Respond`] or [`HostStep::Wait`].
     ///
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.
@@ -344,8 +346,8 @@ impl ExchangeDriver {
         })
     }
 
-    /// Returns the driver of a background update, after [`Step::Respond`], or after
-    /// [`Step::RunJob`] or [`Step::ForwardRewritten`] of a lookup. It awaits the upstream's
+    /// Returns the driver of a background update, after [`HostStep::Respond`], or after
+    /// [`HostStep::RunJob`] or [`HostStep::ForwardRewritten`] of a lookup. It awaits the upstream's
     /// response to the same request, or to its own request body if it has one, for the cache alone.
     /// The host sends that request in the background, or drops it.
     pub fn take_background_update(&mut self) -> Option<Self> {

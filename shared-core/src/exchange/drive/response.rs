@@ -33,7 +33,7 @@ impl ExchangeDriver {
     }
 
     /// Whether the client gets a response although the upstream failed before its head; see
-    /// [`Exchange::answers_without_node`].
+    /// [`Exchange::has_response_without_node`].
     pub fn has_response_without_upstream(&self, failure: UpstreamFailure) -> bool {
         let exchange = self.available_exchange();
         exchange.is_some_and(|exchange| exchange.has_response_without_node(failure))
@@ -325,7 +325,8 @@ impl ExchangeDriver {
             .abort_response()
     }
 
-    /// Compresses the buffered bytes and then `piece` into `output`; see [`Exchange::stream`].
+    /// Compresses the buffered bytes and then `piece` into `output`; see
+    /// [`Exchange::encode_stream_piece`].
     ///
     /// # Errors
     /// [`BodyStreamError`]: the response must be aborted.

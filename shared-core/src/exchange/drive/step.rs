@@ -16,36 +16,37 @@ pub enum HostStep {
     Forward,
     /// Forward the request with [`Exchange::request_body`] as its body.
     ForwardRewritten,
-    /// Send a stored response: [`Exchange::status`], [`Exchange::head_edits`] as the whole head,
-    /// and [`Exchange::body`].
+    /// Send a stored response: [`Exchange::stored_response_status`], [`Exchange::head_edits`] as
+    /// the whole head, and [`Exchange::body_slices`].
     Respond,
     /// Repeat the lookup when this request is woken, or when its
-    /// [timer](crate::exchange::drive::Driver::next_timeout_ms) expires.
+    /// [timer](crate::exchange::drive::ExchangeDriver::next_timeout_ms) expires.
     Wait,
     /// Send the head with the head edits, and stream the body unchanged.
     Pass,
-    /// Send the response as with [`Step::Pass`], and report each piece of the body to
-    /// [`Driver::piece`](crate::exchange::drive::Driver::piece).
+    /// Send the response as with [`HostStep::Pass`], and report each piece of the body to
+    /// [`handle_body_piece`](crate::exchange::drive::ExchangeDriver::handle_body_piece).
     Observe,
-    /// Withhold the head, and deliver the body to [`Driver::piece`](crate::exchange::drive::Driver::piece).
+    /// Withhold the head, and deliver the body to
+    /// [`handle_body_piece`](crate::exchange::drive::ExchangeDriver::handle_body_piece).
     Buffer,
     /// Send the head with the head edits, and the body through
-    /// [`Driver::stream`](crate::exchange::drive::Driver::stream), beginning with the last piece that was
-    /// delivered.
+    /// [`encode_body_piece`](crate::exchange::drive::ExchangeDriver::encode_body_piece), beginning
+    /// with the last piece that was delivered.
     Stream,
-    /// Send the head with the head edits, and [`Exchange::body`] as the complete body.
+    /// Send the head with the head edits, and [`Exchange::body_slices`] as the complete body.
     Send,
-    /// Send the head with the head edits, [`Exchange::body`], then the last piece that was
+    /// Send the head with the head edits, [`Exchange::body_slices`], then the last piece that was
     /// delivered, and the rest of the body unchanged.
     SendThenPass,
     /// Run this job on a thread that serves no connections, then pass it to
-    /// [`Driver::job_done`](crate::exchange::drive::Driver::job_done).
+    /// [`resume_after_job`](crate::exchange::drive::ExchangeDriver::resume_after_job).
     RunJob(OffLoopJob),
     /// Respond with 502: nothing was sent, and there is no response to send.
     Fail(FailureReason),
 }
 
-/// The reason why there is no response to send.
+/// The reason why the host must respond with 502: there is no response to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureReason {
     /// The upstream's response is truncated.
@@ -107,11 +108,12 @@ impl FailureReason {
     }
 }
 
-/// Work that takes too long for an event loop, and can run on any thread.
+/// Work of an exchange that takes too long for an event loop, and that the host runs on another
+/// thread.
 #[derive(Debug)]
 pub struct OffLoopJob(pub(in crate::exchange) JobKind);
 
-/// The kinds of jobs, with the data that each takes to its thread.
+/// The work of a job, with the data that it takes to its thread.
 #[derive(Debug)]
 pub(in crate::exchange) enum JobKind {
     /// Compress or decompress a response.
@@ -165,14 +167,15 @@ impl OffLoopJob {
     }
 }
 
-/// Runs the compression; if it panics, the original body is sent.
+/// Runs the pending work of an exchange: compression, conversion, merge, decompression or rewrite.
+/// If it panics, the original is sent.
 pub(in crate::exchange) fn run_compression(exchange: &mut Exchange) {
     let coded = catch_panic(|| exchange.run_body_stages());
     // the state allows the compression, or sending the original
     let _ = coded.unwrap_or_else(|| exchange.send_original(ResponseMode::Failed));
 }
 
-/// Changes that the host's other filters make to a response.
+/// The changes that the host's other filters make to the body of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OtherFilters {
     /// The body is not changed.
@@ -180,7 +183,7 @@ pub enum OtherFilters {
     /// The body is changed.
     BodyChanged,
     /// The body is changed, and the upstream's body is reported to
-    /// [`Driver::upstream_piece`](crate::exchange::drive::Driver::upstream_piece).
+    /// [`upstream_piece`](crate::exchange::drive::ExchangeDriver::upstream_piece).
     SeparateCopy,
 }
 

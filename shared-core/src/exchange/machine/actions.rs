@@ -10,7 +10,7 @@ pub enum ResponseHeadAction {
     /// Send the head with the head edits, and stream the body unchanged.
     Pass,
     /// Send the response as with `Pass`, and report each piece of the body to
-    /// `Exchange::observe`: a copy of it may be stored.
+    /// `Exchange::observe_passed_piece`: a copy of it may be stored.
     Tee,
     /// Withhold the head and collect the body.
     Buffer,

@@ -16,7 +16,7 @@ use crate::transcode::engine::rpc_request::RpcWitnessCall;
 use crate::transcode::engine::{ExecutionFork, RestWitnessRequest};
 use crate::transcode::{Submission, TranscodeRequest};
 
-/// A header: name and value. Bytes, because HTTP does not guarantee UTF-8.
+/// A header field: name and value. Bytes, because HTTP does not guarantee UTF-8.
 pub type Header<'a> = (&'a [u8], &'a [u8]);
 
 /// A change to one header of a message: it is set, replaced or removed.
@@ -51,7 +51,7 @@ impl HeadEdit {
     }
 }
 
-/// A request head as the host received it.
+/// A request head as the host received it: method, target and headers.
 #[derive(Clone, Debug)]
 pub struct RequestHead<'a, I> {
     /// The method.
@@ -63,7 +63,7 @@ pub struct RequestHead<'a, I> {
     pub fields: I,
 }
 
-/// The parts of a request head that the exchange keeps.
+/// The properties of the client's request that an exchange keeps, most of them read from its head.
 #[derive(Clone, Debug, Default)]
 pub(in crate::exchange) struct RequestProperties {
     pub(in crate::exchange) accept_encoding: EncodingPreferences,
@@ -103,7 +103,7 @@ pub(in crate::exchange) struct RequestProperties {
     pub(in crate::exchange) cache: CacheHeaders,
 }
 
-/// The kind of a request as the cache sees it.
+/// The kind of a request as the cache sees it: a call, a resource, a change, or none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::exchange) enum RequestKind {
     /// A request that is not cached.
@@ -254,7 +254,8 @@ fn is_websocket(protocol: &[u8]) -> bool {
     protocol.eq_ignore_ascii_case(b"websocket")
 }
 
-/// The protocol that a connection is to switch to (RFC 9110, 7.8).
+/// The protocol to which a client requests, or a node announces, to switch a connection (RFC 9110,
+/// 7.8).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::exchange) enum UpgradeProtocol {
     /// No upgrade.
@@ -316,7 +317,7 @@ impl RequestCharset {
     }
 }
 
-/// A response head as the host received it.
+/// A response head as the host received it, with the host's conditions for changing the response.
 #[derive(Clone, Debug)]
 pub struct ResponseHead<I> {
     /// The status code.
@@ -345,7 +346,7 @@ pub(in crate::exchange) fn has_no_body(status: u16) -> bool {
     matches!(status, 0..=199 | 204 | 304)
 }
 
-/// The content coding of a body.
+/// The content coding of a response body: none, gzip, or any other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::exchange) enum ResponseCoding {
     #[default]
@@ -371,7 +372,7 @@ impl ResponseCoding {
     }
 }
 
-/// The parts of a response head that the exchange reads, in one pass.
+/// The parts of a response head that determine whether and how its body may be changed.
 pub(in crate::exchange) struct ResponseProperties<'a> {
     pub(in crate::exchange) content_type: Option<&'a [u8]>,
     pub(in crate::exchange) coding: ResponseCoding,

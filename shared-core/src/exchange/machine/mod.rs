@@ -36,7 +36,7 @@ use crate::transcode::{call_types, BodyFormat, Submission, TranscodeRequest};
 
 const ACCEPT: &str = "Accept";
 
-/// The state machine of one request and its response. See the [module](super).
+/// The state machine of one request and its response, without I/O. See the [module](super).
 #[derive(Debug)]
 pub struct Exchange {
     pub(super) route_config: Arc<RouteConfig>,
@@ -189,7 +189,8 @@ impl Exchange {
     }
 
     /// Passes the slices of the body to a host that copies them. The memory of a long body is
-    /// released while it is drained; [`body`](Self::body) must not be used afterwards.
+    /// released while it is drained; [`body_slices`](Self::body_slices) must not be used
+    /// afterwards.
     pub fn drain_body(&mut self, mut to: impl FnMut(&[u8])) {
         let (own, stored) = match &mut self.phase {
             Phase::Ready(answer) | Phase::DiscardingUpstream(answer) => {

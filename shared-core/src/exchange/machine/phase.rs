@@ -8,7 +8,8 @@ use crate::exchange::response::pipeline::{BodyPipeline, BufferedBody};
 use crate::exchange::response::stream_encoder::BodyStream;
 use crate::gzip::splice::SlicedBody;
 
-/// A [`State`] with its data. It is small, because it is moved often.
+/// The data of an exchange in each [`ExchangeState`], one variant per state. It is small, because
+/// it is moved often.
 #[derive(Debug)]
 pub(in crate::exchange) enum Phase {
     Start,

@@ -40,7 +40,7 @@ pub enum ExchangeState {
     Aborted,
 }
 
-/// The occurrences that move an exchange from one state to another.
+/// An occurrence that moves an exchange from one state to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ExchangeEvent {
     /// The client's request head was received.

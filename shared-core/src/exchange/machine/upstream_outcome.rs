@@ -4,7 +4,8 @@
 /// Bytes.
 pub(in crate::exchange) const MAX_WATCHED_LENGTH: usize = 4 << 10;
 
-/// The status or failure of an upstream request, and a copy of a short response for its errors.
+/// The result of an upstream request, for the counters: its status or failure, and a copy of a
+/// short body that may be an error.
 #[derive(Debug, Default)]
 pub(in crate::exchange) struct UpstreamOutcome {
     pub(in crate::exchange) upstream_status: Option<u16>,

@@ -116,8 +116,9 @@ impl Exchange {
         }
     }
 
-    /// Copies the body, to be processed by [`compress`](Self::compress). `body` is `None` if there
-    /// is no memory to read it or it `is_too_long`. `false` if the body goes to the node unchanged.
+    /// Copies the body, to be processed by [`run_body_stages`](Self::run_body_stages). `body` is
+    /// `None` if there is no memory to read it or it `is_too_long`. `false` if the body goes to the
+    /// node unchanged.
     ///
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.
@@ -233,7 +234,7 @@ impl Exchange {
         self.apply_event(ExchangeEvent::SendOriginal, Phase::into_original)
     }
 
-    /// Decompresses the body, and reads it if it may be a call for a route of the node.
+    /// Decompresses the body, and reads it if it may be a witness call for the node's REST route.
     fn decompress_request_body(&mut self, body: Vec<u8>) -> Result<Vec<u8>, TranscodeError> {
         if self.request.coding.supported_coding().is_none() {
             return Ok(body);

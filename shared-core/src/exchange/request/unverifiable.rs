@@ -3,7 +3,7 @@
 use crate::exchange::machine::message_head::HeadEdit;
 use crate::jsonrpc::request::ParseRefusal;
 
-/// The reason why the calls of a request can't be verified.
+/// The reason why a request is rejected under a policy because its calls can't be verified.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::exchange) enum UnverifiableRequest {
     /// The body is not JSON.

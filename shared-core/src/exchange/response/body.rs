@@ -8,7 +8,8 @@ use crate::exchange::response::pipeline::{BufferedBody, EntryReservations};
 use crate::gzip::splice::SlicedBody;
 use crate::memory::MemoryReservation;
 
-/// A response whose body is decided, with the memory that it keeps until it is sent.
+/// A response that is decided and ready to send: its body, the status if it is not the upstream's,
+/// and the memory of the body.
 #[derive(Debug, Default)]
 pub(in crate::exchange) struct ResponseBody {
     /// Status of a stored response; 0 if the upstream's status is sent.
@@ -35,8 +36,8 @@ impl ResponseBody {
     }
 }
 
-/// A stored response that must be decompressed before it is sent, with the memory that was
-/// reserved for it.
+/// A stored response that a job must decompress, check or convert before it is sent, with its
+/// reserved memory.
 #[derive(Debug, Default)]
 pub(in crate::exchange) enum PendingDecode {
     /// A single entry with its key and the id of its response; the id is `None` for a resource.

@@ -24,9 +24,10 @@ struct CompressedBody {
 }
 
 impl Exchange {
-    /// Compresses, converts or merges the complete body, decodes a stored one, or rewrites the
-    /// request. May take milliseconds per megabyte. In
-    /// [`State::Aborted`](crate::exchange::machine::transitions::State::Aborted) there is nothing to send.
+    /// Runs the pending work: compresses, converts or merges the complete body, decodes a stored
+    /// one, or rewrites the request. May take milliseconds per megabyte. In
+    /// [`ExchangeState::Aborted`](crate::exchange::machine::transitions::ExchangeState::Aborted)
+    /// there is nothing to send.
     ///
     /// # Errors
     /// [`Misuse`] unless the body is complete, or a stored one is to be decompressed.

@@ -5,7 +5,8 @@
 //! mostly send, or when it is complete.
 //!
 //! The limit applies to the decompressed body: a compressed body is buffered and decompressed. In a
-//! batch the limits apply to each response ([`merge`](crate::exchange::machine::Exchange::merge)).
+//! batch the limits apply to each response
+//! ([`merge_batch`](crate::exchange::machine::Exchange::merge_batch)).
 
 use std::sync::Arc;
 

@@ -9,7 +9,8 @@ pub(in crate::exchange) fn max_compressed_length(most: u64) -> u64 {
     most + most / 64 + 1024
 }
 
-/// The limit of the response to a single call.
+/// The maximum length that the policy sets for the response to a single call, and the error that
+/// replaces a longer one.
 #[derive(Debug)]
 pub(in crate::exchange) struct ResponseLimit {
     /// Maximum length of the response. Bytes.

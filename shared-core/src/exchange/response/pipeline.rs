@@ -18,7 +18,8 @@ use crate::{json, memory};
 /// Bytes that are reserved for a body before its first piece arrives.
 const INITIAL_RESERVATION: usize = 64 << 10;
 
-/// The received bytes of a body, with their reservation and the properties that its head declares.
+/// The received bytes of an upstream body that an exchange buffers, with their reservation and the
+/// properties that the head declares.
 #[derive(Debug, Default)]
 pub(in crate::exchange) struct BufferedBody {
     /// Bytes that the upstream sent.
@@ -216,14 +217,14 @@ pub(in crate::exchange) struct BodyStages {
     pub(in crate::exchange) gzip: Option<CompressionSettings>,
 }
 
-/// Requirements of the client for the compressed form of a body.
+/// The client's condition for a gzip body: shorter than identity, or of any length.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::exchange) struct CompressionSettings {
     /// Whether gzip is sent even if it is longer, because the client refused identity.
     pub(in crate::exchange) at_any_length: bool,
 }
 
-/// A buffered body, and the stages that it passes through when it is complete.
+/// A buffered response body, and the stages that it passes through when it is complete.
 #[derive(Debug)]
 pub(in crate::exchange) struct BodyPipeline {
     pub(in crate::exchange) stages: BodyStages,
@@ -413,10 +414,10 @@ pub(in crate::exchange) fn decompression_work(coded: &[u8], config: &RouteConfig
         .max(coded.len())
 }
 
-/// The reservations for all parts of cache entries that one response consists of.
+/// The memory reservations for all cache entries whose bytes are sent in one response.
 pub(in crate::exchange) type EntryReservations = Vec<EntryReservation>;
 
-/// A reservation that lasts while bytes of a cache entry are sent.
+/// A memory reservation that lasts while bytes of a cache entry are sent.
 #[derive(Debug)]
 pub(in crate::exchange) enum EntryReservation {
     /// Memory of a decompressed entry.

@@ -20,7 +20,8 @@ use crate::negotiate::media_type;
 use crate::request_coding::BodyCoding;
 use crate::response_mode::ResponseMode;
 
-/// The plan for a response that is not passed unchanged.
+/// The treatment of a response that is not passed unchanged, decided from its head: buffer, stream
+/// or merge.
 pub(in crate::exchange) enum ResponsePlan {
     /// The body is buffered and processed when it is complete.
     Buffer(Box<BodyPipeline>),

@@ -11,7 +11,7 @@ use crate::gzip::stream::{EncodeProgress, Flush, StreamEncoder, StreamError};
 use crate::memory;
 use crate::response_mode::ResponseMode;
 
-/// The reason why a step of a stream failed. The stream must be aborted.
+/// The reason why a response that is compressed while it arrives must be aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyStreamError {
     /// The body is not being streamed.
@@ -46,8 +46,8 @@ impl From<StreamError> for BodyStreamError {
     }
 }
 
-/// The encoder of a body that is compressed while it arrives, and the bytes that it has not
-/// consumed.
+/// A response body that is compressed while it arrives: the encoder, and the buffered bytes that it
+/// has not consumed.
 #[derive(Debug)]
 pub(in crate::exchange) struct BodyStream {
     pub(in crate::exchange) encoder: Box<dyn StreamEncoder>,

@@ -11,8 +11,8 @@ use crate::gzip::stream::{EncodeProgress, Flush};
 use crate::response_mode::ResponseMode;
 
 impl Exchange {
-    /// Compresses the buffered bytes and then `piece` into `output`, as far as it has room.
-    /// Called again with the rest of the piece and the same flush until [`Progress::complete`].
+    /// Compresses the buffered bytes and then `piece` into `output`, as far as it has room. Called
+    /// again with the rest of the piece and the same flush until [`EncodeProgress::complete`].
     /// [`Flush::Finish`] with the last piece ends the stream.
     ///
     /// # Errors

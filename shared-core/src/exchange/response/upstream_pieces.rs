@@ -25,8 +25,8 @@ use crate::transcode::{BodyFormat, TranscodeRequest};
 impl Exchange {
     /// Evaluates the head as the upstream sent it, before [`Exchange::response_head`], with the
     /// headers that the host is configured to hide. Returns whether a stored response replaces the
-    /// upstream's: its head is [`Exchange::status`] and [`Exchange::head_edits`] then, and
-    /// `response_head` returns `HeadAction::Buffer`.
+    /// upstream's: its head is [`Exchange::stored_response_status`] and [`Exchange::head_edits`]
+    /// then, and `response_head` returns `ResponseHeadAction::Buffer`.
     ///
     /// A host that can't distinguish this head from the one that it sends does not call this.
     ///
@@ -53,8 +53,8 @@ impl Exchange {
         Ok(self.stored_response_status() != 0)
     }
 
-    /// Feeds the fill from the pieces of [`Exchange::observe_upstream`], because other filters
-    /// change the body on its way here.
+    /// Feeds the fill from the pieces of [`Exchange::observe_upstream_piece`], because other
+    /// filters change the body on its way here.
     pub fn store_upstream_pieces(&mut self) {
         let fill = self.storing.fill.as_ref();
         let coded = fill.is_some_and(|fill| fill.is_coded());

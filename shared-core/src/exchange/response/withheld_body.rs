@@ -90,8 +90,8 @@ impl Exchange {
     }
 
     /// Ends the buffering, because the buffering window expired or the upstream flushes.
-    /// [`PieceAction::Buffered`] means that buffering continues: the body's length is known, or the
-    /// body can't be sent before its end.
+    /// [`BodyPieceAction::Buffered`] means that buffering continues: the body's length is known, or
+    /// the body can't be sent before its end.
     ///
     /// # Errors
     /// [`Misuse`] unless the head is withheld.
@@ -109,8 +109,8 @@ impl Exchange {
     ///
     /// A batch that must be merged and for which memory is refused has no original, nor has a
     /// response whose head was not evaluated for a client that accepts only SSZ. The state is
-    /// `State::Aborted` then; or `State::BufferingPart` if the head was still awaited: the host
-    /// continues as after `HeadAction::Buffer`, and the end of the body is a failure.
+    /// `Aborted` then; or `BufferingPart` if the head was still awaited: the host continues as
+    /// after `ResponseHeadAction::Buffer`, and the end of the body is a failure.
     ///
     /// # Errors
     /// [`Misuse`] once the response is decided.
@@ -209,8 +209,8 @@ impl Exchange {
         })
     }
 
-    /// Completes the body where [`end`](Self::end) has failed: it is sent unchanged if it is
-    /// complete.
+    /// Completes the body where [`body_end`](Self::body_end) has failed: it is sent unchanged if it
+    /// is complete.
     ///
     /// # Errors
     /// [`Misuse`] unless the head is withheld.

@@ -38,8 +38,8 @@ impl Exchange {
         self.looked.is_for_others
     }
 
-    /// Whether the cache does not need the request's body (`None` if there is no memory for it).
-    /// Reads the body to detect a call whose result is to be SSZ.
+    /// Negotiates SSZ if the body (`None` if there is no memory for it) is a call whose result is
+    /// to be SSZ. Returns whether the request is forwarded without a lookup.
     pub(in crate::exchange) fn is_call_for_transcoding(&mut self, body: Option<&[u8]>) -> bool {
         let is_for_others = self.looked.is_for_others;
         if !self.may_still_have_ssz_result() {
@@ -69,14 +69,15 @@ impl Exchange {
         false
     }
 
-    /// Whether a request with a body of this length may be a call for a route of the node.
+    /// Whether a request with a body of this length may be a witness call, which becomes a request
+    /// to the node's REST route.
     pub(in crate::exchange) fn may_be_witness_call(&self, length: BodyLength) -> bool {
         self.request.route.is_some() && length != BodyLength::Known(0)
     }
 
-    /// Whether the request's body is a call for a route of the node, or may be one: a compressed
-    /// body that is too long for an event loop is left to a job. Without memory to read the
-    /// body, its beginning decides: the node would not know the method.
+    /// Whether the request's body is a witness call for the node's REST route, or may be one: a
+    /// compressed body that is too long for an event loop is left to a job. Without memory to read
+    /// the body, its beginning decides: the node would not know the method.
     pub(in crate::exchange) fn is_witness_call(
         &mut self,
         body: Option<&[u8]>,
@@ -109,8 +110,8 @@ impl Exchange {
         }
     }
 
-    /// Returns whether the body is a call for a route of the node. If it is not, no later call
-    /// reads it again.
+    /// Detects whether the body is a witness call for the node's REST route. If it is not, no later
+    /// call reads it again.
     pub(in crate::exchange) fn detect_witness_call(&mut self, body: &[u8]) -> bool {
         if self.request.called.is_some() {
             return true;

@@ -13,8 +13,8 @@ use crate::transcode::{TranscodeError, Transcoder};
 /// default of the bytes that are buffered of an original. Bytes.
 const LONG_RESPONSE_BYTES: u64 = 4 << 20;
 
-/// Returns a slot among the long responses that the process transcodes at a time, which is
-/// released when it is dropped; `None` if a response of this length needs none.
+/// Reserves a slot for the transcoding of a long response, of which a process runs a limited number
+/// at a time; `None` if a response of this length needs none. It is released when it is dropped.
 pub(in crate::exchange) fn reserve_slot(
     config: &RouteConfig,
     length: u64,
@@ -27,7 +27,8 @@ pub(in crate::exchange) fn reserve_slot(
     place.map(Some).ok_or(TranscodeError::Busy)
 }
 
-/// The conversion of one body to another format, with its transcoder and the state of the original.
+/// The conversion of one response body between JSON and SSZ, with its transcoder and the state of
+/// the original.
 #[derive(Debug)]
 pub(in crate::exchange) struct FormatConversion {
     pub(in crate::exchange) stage: Result<Transcoder, TranscodeError>,
@@ -49,7 +50,8 @@ pub(in crate::exchange) struct FormatConversion {
     pub(in crate::exchange) refused_edits: Vec<HeadEdit>,
 }
 
-/// The kind of request whose response is converted, which determines the response if that fails.
+/// The kind of request whose response is converted, which determines the response if the conversion
+/// fails.
 #[derive(Debug)]
 pub(in crate::exchange) enum ConversionSource {
     /// A route of the Beacon API, which can be requested again.

@@ -16,7 +16,7 @@ use crate::jsonrpc::batch_elements::{
     read_batch_elements, BatchElements, BatchShape, RawElement as Answer,
 };
 
-/// The response to a batch after its assembly: the node's response, or a merged body.
+/// The response to a split batch after its assembly: the node's response, or a merged body.
 #[derive(Debug)]
 pub(in crate::exchange::cache) enum BatchResponse {
     /// The node's response, unchanged: the whole batch was forwarded.
@@ -25,7 +25,8 @@ pub(in crate::exchange::cache) enum BatchResponse {
     Merged(SlicedBody, bool),
 }
 
-/// The node's response to the forwarded calls, by the way in which it can be merged.
+/// The node's parsed response to the forwarded calls of a batch, by the way in which it can be
+/// merged.
 enum UpstreamBatch {
     /// Responses to all or most of the calls.
     Answers(BatchElements),
@@ -39,7 +40,7 @@ impl Exchange {
     /// Merges the node's responses with the stored ones.
     ///
     /// Any reason why stored responses must not be sent together with the node's has to be
-    /// detected here, between `read_part` and the loop over the places, where both are
+    /// detected here, between `read_upstream_batch` and the loop over the places, where both are
     /// complete.
     pub(in crate::exchange::cache) fn assemble_batch_response(
         &self,
@@ -92,7 +93,7 @@ impl Exchange {
     }
 }
 
-/// The stored responses and the node's, from which the elements of a merged batch are taken.
+/// The inputs of a merge: the stored responses of a split batch, and the node's with their pairing.
 struct BatchSources<'a> {
     mixed: &'a SplitBatch,
     reading: &'a UpstreamBatch,

@@ -125,8 +125,8 @@ impl Exchange {
         found
     }
 
-    /// Prepares the hit verification of one stored call, if one is due: the node receives this
-    /// call alone.
+    /// Creates the fill that verifies the hit of one call of a batch, if a verification is due: the
+    /// node receives this call alone.
     fn verify_one_call(
         &self,
         batch: &BatchLookup<'_>,
@@ -346,8 +346,8 @@ impl Exchange {
         follows.then_some(WaitTarget::Flights(since, names, of_owner))
     }
 
-    /// Reserves the memory for a batch of these entries. Returns whether the batch is to be gzip,
-    /// or `None` if there is not enough memory for either form.
+    /// Reserves the memory for the response to a batch of these entries. Returns whether the
+    /// response is to be gzip, or `None` if there is not enough memory for either form.
     fn reserve_batch(
         &self,
         found: &[Option<Arc<CacheEntry>>],
@@ -445,7 +445,8 @@ impl Exchange {
     }
 }
 
-/// The calls of a batch, the keys of their responses, and the entries that were found.
+/// The state of a batch's lookup: its calls, the keys of their responses, and the entries that were
+/// found.
 #[derive(Debug)]
 struct BatchLookup<'a> {
     calls: Vec<Call<'a>>,
@@ -456,7 +457,7 @@ struct BatchLookup<'a> {
 }
 
 impl BatchLookup<'_> {
-    /// Puts the errors of denied calls in place of entries, and removes denied notifications.
+    /// Sets the errors of denied calls as their entries, and removes denied notifications.
     fn insert_denials(&mut self, ruled: &[Option<Arc<CacheEntry>>]) {
         let calls = std::mem::take(&mut self.calls);
         let places = std::mem::take(&mut self.places);

@@ -19,7 +19,8 @@ pub(in crate::exchange::cache) struct BatchPairing {
     pub(in crate::exchange::cache) others: Vec<usize>,
 }
 
-/// The use of one response of the node for the calls of a batch.
+/// The state of one of the node's responses during the pairing: free, paired with a call, or
+/// dropped.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ResponseUse {
     Free,

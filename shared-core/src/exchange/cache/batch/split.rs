@@ -10,7 +10,8 @@ use crate::exchange::response::pipeline::{decompression_work, BufferedBody};
 use crate::gzip::inflate::InflateError;
 use crate::request_coding::{BodyCoding, SupportedCoding};
 
-/// A split batch: the node receives only its missing calls.
+/// A batch of which the node receives only the missing calls: the source of each response, and the
+/// node's response so far.
 #[derive(Debug, Default)]
 pub(in crate::exchange) struct SplitBatch {
     /// The calls with an id, in the request's order.
@@ -35,7 +36,7 @@ pub(in crate::exchange) struct SplitBatch {
     pub(in crate::exchange) is_cut: bool,
 }
 
-/// The reason why no part of the node's response is sent.
+/// The reason why no part of the node's response to a split batch is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::exchange) enum UnusableResponse {
     /// The response was too long to be buffered.
@@ -44,7 +45,7 @@ pub(in crate::exchange) enum UnusableResponse {
     Unreadable,
 }
 
-/// The source of the response to one call.
+/// The source of the response to one call of a split batch: the cache, the policy or the node.
 #[derive(Debug)]
 pub(in crate::exchange) enum BatchSource {
     /// A stored response, and the id under which it is sent.
@@ -207,7 +208,7 @@ impl SplitBatch {
     }
 }
 
-/// The error of refused memory, when there is nothing else to send.
+/// The error of a refused allocation for a split batch, which has no original to send.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::exchange) struct OutOfMemory;
 

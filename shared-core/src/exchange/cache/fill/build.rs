@@ -163,7 +163,7 @@ impl Fill {
         }
     }
 
-    /// Whether [`Fill::build`] takes too long for an event loop.
+    /// Whether [`Fill::build_collected_entries`] takes too long for an event loop.
     pub fn is_long_build(&self) -> bool {
         let length = match self.coding {
             ResponseCoding::Gzip => inflate::declared_trailer_length(&self.collected),

@@ -44,7 +44,7 @@ impl Fill {
     }
 
     /// Counts the verdict of a hit verification, and purges and logs a hit that was wrong; `now`
-    /// has the clock of [`Fill::publish`].
+    /// has the clock of [`Fill::publish_entries`].
     pub(super) fn report_verdict(mut self, now: u64) {
         self.compare_with_hit();
         let Some(compared) = self.compared.take() else {

@@ -30,8 +30,9 @@ use crate::transcode::requested_root::HashTreeRoot;
 use target::FillTarget;
 use verification::HitVerification;
 
-/// The fetch of a response that is stored when it is complete. A fill that is dropped before
-/// hands its leadership over to a follower.
+/// The fetch of a response for the cache: it collects the body, builds the entries, and publishes
+/// them to followers, hot tier and owner. A fill that is dropped before hands its leadership over
+/// to a follower.
 #[derive(Debug)]
 pub struct Fill {
     target: FillTarget,
@@ -75,7 +76,8 @@ pub struct Fill {
     wrong_chain: RefCell<Option<String>>,
 }
 
-/// An entry, its key, and the milliseconds for which it is fresh.
+/// An entry that a fill has built and not yet published, with its key and its lifetime in
+/// milliseconds.
 #[derive(Debug)]
 pub(in crate::exchange) struct BuiltEntry {
     key: Key,
@@ -89,7 +91,8 @@ pub(in crate::exchange) struct BuiltEntry {
     is_read: bool,
 }
 
-/// The settings of a route and the state of its chain when the request was sent.
+/// The state that a fill captures when its request is sent: the route's settings, the purge
+/// generation, and the state of the chain.
 #[derive(Clone, Debug)]
 pub(in crate::exchange) struct FillSettings {
     /// Time at which the request was sent to the node, in milliseconds: a response is as old as
@@ -238,9 +241,9 @@ impl Fill {
         true
     }
 
-    /// Whether `bytes` may be allocated in addition to the `body` bytes of a body. Where a body
-    /// is built that was not collected its exchange has reserved memory for it, and the limit is
-    /// `cache_max_entry`.
+    /// Reserves `bytes` in addition to the `body` bytes of a body. `false` if memory is short.
+    /// Where a body is built that was not collected its exchange has reserved memory for it, and
+    /// the limit is `cache_max_entry`.
     fn reserve_build_memory(&mut self, body: usize, bytes: usize) -> bool {
         let needed = body.saturating_add(bytes);
         let has_room = match &mut self.reservation {

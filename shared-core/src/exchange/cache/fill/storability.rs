@@ -19,8 +19,9 @@ use crate::transcode::transcoder::response_types_by_fork;
 use crate::transcode::{BodyFormat, TranscodeRequest, Transcoder, CONSENSUS_VERSION_HEADER};
 
 impl Fill {
-    /// Checks whether a response with this head may be stored. `request` is the head of the
-    /// request; bodies of the media types `types` are compressed.
+    /// Checks whether a response with this head may be stored, and records the properties of its
+    /// entry. `request` is the head of the request; bodies of the media types `types` are
+    /// compressed.
     pub(in crate::exchange) fn is_storable<'a, I>(
         &mut self,
         head: &ResponseHead<I>,
@@ -177,7 +178,8 @@ impl Fill {
         }
     }
 
-    /// Whether a response that varies on these request headers (in lower case) can be stored.
+    /// Sets the request headers (in lower case) on which the response varies. Returns whether the
+    /// response can be stored.
     pub(in crate::exchange) fn set_vary_headers(
         &mut self,
         varies: &[String],

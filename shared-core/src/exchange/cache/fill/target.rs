@@ -14,7 +14,7 @@ use crate::ssz::{check_ssz, EnvelopeFlags, Schema, TypeId};
 use crate::transcode::requested_root::{self, HashTreeRoot};
 use crate::transcode::{BodyFormat, TranscodeRequest, TranscodedBody, Transcoder};
 
-/// A call whose response is to be stored.
+/// A call whose response a fill stores, with its key and its lifetime rules.
 #[derive(Debug)]
 pub(in crate::exchange) struct FillCall {
     pub(in crate::exchange) key: Key,
@@ -42,7 +42,8 @@ impl FillCall {
     }
 }
 
-/// The target of a fill: the keys that it stores, with the call, batch or resource of each.
+/// The target of a fill: the call, the calls of a batch, or the resource whose responses it stores,
+/// with their keys.
 #[derive(Debug)]
 pub(in crate::exchange) enum FillTarget {
     Call(FillCall),
@@ -80,7 +81,8 @@ impl FillTarget {
     }
 }
 
-/// A resource whose response to a GET is to be stored.
+/// A resource whose response to a GET a fill stores, with the properties that the response's head
+/// declares.
 #[derive(Debug)]
 pub(in crate::exchange) struct FillResource {
     pub(in crate::exchange) key: Key,

@@ -6,7 +6,8 @@ use crate::bytes::SharedBytes;
 use crate::cache::entry::CacheEntry;
 use crate::jsonrpc::key::canonical_json;
 
-/// The entry that was sent for a hit, and its comparison with the node's present response.
+/// The background check of one hit: the entry that was sent, and its comparison with the node's
+/// present response.
 #[derive(Debug)]
 pub(in crate::exchange) struct HitVerification {
     /// The entry that was sent.
@@ -47,7 +48,7 @@ impl HitVerification {
         self.found.is_none()
     }
 
-    /// Records that the node has no such result now.
+    /// Records that the node has no such result now, which is a difference.
     pub(super) fn set_unanswered(&mut self) {
         self.found = Some(HitComparison::Different(
             "the node now has no result, or one of another block".to_owned(),

@@ -172,7 +172,8 @@ impl Exchange {
         }
     }
 
-    /// Searches the hot tier for an entry that another request may have stored meanwhile.
+    /// Searches the hot tier for an entry that another event loop may have stored since the last
+    /// search.
     fn find_newly_stored_entry(
         &self,
         key: &Key,
@@ -298,7 +299,8 @@ impl Exchange {
     }
 }
 
-/// The decision of a lookup that found no entry at once.
+/// The decision of a lookup without an entry in the hot tier: to fetch the response, or to respond
+/// or wait.
 enum FetchDecision {
     /// The response is fetched, by the leader of a flight or without one.
     Fetch(Option<Leadership>),

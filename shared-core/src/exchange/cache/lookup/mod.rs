@@ -90,7 +90,7 @@ impl Exchange {
         self.is_call_request() && body.len() as u64 > self.route_config.cache.max_request
     }
 
-    /// Whether the request's body determines the response.
+    /// Whether the request may be a JSON-RPC call, whose body determines the response.
     pub(in crate::exchange) fn is_call_request(&self) -> bool {
         self.request.cache.kind == RequestKind::Call
     }

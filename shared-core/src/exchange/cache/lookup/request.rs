@@ -3,7 +3,7 @@
 use crate::cache::process::wake::Waiter;
 use crate::cache::Key;
 
-/// Length of a request's body, as its head announces it.
+/// The length of a request's body, as its head announces it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyLength {
     /// Number of bytes; 0 if the request has no body.
@@ -12,7 +12,7 @@ pub enum BodyLength {
     Unknown,
 }
 
-/// A request's body, as the host has it at a lookup.
+/// The body of a request, as the host has it at the lookup: complete, unread or unavailable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestBody<'a> {
     /// The complete body, in memory; empty if the request has none.
@@ -42,7 +42,7 @@ impl<'a> From<Option<&'a [u8]>> for RequestBody<'a> {
     }
 }
 
-/// The part of a request that a lookup needs from the host.
+/// The part of a request that its lookup needs from the host: nothing, the head or the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequiredBody {
     /// No lookup follows: forward the request to the node.
@@ -89,9 +89,9 @@ pub struct LookupRequest<'a> {
     /// and stored responses would not be changed with it.
     pub whole: bool,
     /// The host has other filters, which may change the request's or the response's body, and
-    /// reports them ([`Driver::other_filters`]).
+    /// reports them ([`record_other_filters`]).
     ///
-    /// [`Driver::other_filters`]: crate::exchange::drive::Driver::other_filters
+    /// [`record_other_filters`]: crate::exchange::drive::ExchangeDriver::record_other_filters
     pub filters: bool,
     /// The host adds `Vary: Accept-Encoding` itself when the exchange requests it.
     pub host_writes_vary: bool,
@@ -112,11 +112,12 @@ pub struct LookupRequest<'a> {
 pub enum LookupAction {
     /// Forward the request to the node.
     Forward,
-    /// Send `Exchange::status`, `Exchange::head_edits` as the complete head, and
-    /// `Exchange::body`.
+    /// Send `Exchange::stored_response_status`, `Exchange::head_edits` as the complete head, and
+    /// `Exchange::body_slices`.
     Respond,
-    /// Respond like `Respond`, after `Exchange::compress` has run on a thread that serves no
-    /// connections; forward the request to the node if `Exchange::status` is 0 then.
+    /// Respond like `Respond`, after `Exchange::run_body_stages` has run on a thread that serves no
+    /// connections; if `Exchange::stored_response_status` is 0 then, forward the request to the
+    /// node.
     RespondOffLoop,
     /// Forward the request to the node, with `Exchange::request_body` as its body.
     ForwardRewritten,
@@ -126,7 +127,8 @@ pub enum LookupAction {
     Wait,
 }
 
-/// One response that a lookup searches.
+/// One response that a lookup searches: its key, and the conditions under which it is stored and
+/// coalesced.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::exchange) struct LookupTarget<'a> {
     pub(in crate::exchange) key: Key,

@@ -17,8 +17,8 @@ use crate::jsonrpc::concurrency_limit::Permit;
 use crate::jsonrpc::request::Call;
 use crate::metrics::BatchCallMetrics;
 
-/// The outcome of a lookup: a miss, a hit, a part of a batch or a wait, with the data of the next
-/// state.
+/// The outcome of a lookup: a miss, a hit, a partly stored batch or a wait, with the data of the
+/// next state.
 #[derive(Debug)]
 pub(in crate::exchange) enum LookupResult {
     Miss,
@@ -28,7 +28,8 @@ pub(in crate::exchange) enum LookupResult {
     InFlight(Box<WaitingRequest>),
 }
 
-/// Facts that a lookup has found, and that later states of the exchange need.
+/// The facts that the policy and the lookup have found about an exchange, and that its later states
+/// need.
 #[derive(Debug, Default)]
 pub(in crate::exchange) struct LookupContext {
     /// Time of the lookup, in milliseconds; the next members are properties that the host set.
@@ -89,7 +90,7 @@ pub(in crate::exchange) struct LookupContext {
     pub(in crate::exchange) update_of_one: Option<VerifiedCall>,
 }
 
-/// A call of a batch that is verified by a request of its own.
+/// The one call of a batch that a background request verifies, with its text and key.
 #[derive(Debug)]
 pub(in crate::exchange) struct VerifiedCall {
     pub(in crate::exchange) body: Vec<u8>,
@@ -141,7 +142,7 @@ pub(in crate::exchange) struct StaleEntry {
 }
 
 impl StaleEntry {
-    /// Returns the entry for another request.
+    /// Returns the stale entry for the exchange of a background update.
     pub(in crate::exchange) fn clone_for_request(&self) -> Self {
         Self {
             key: self.key,
@@ -153,7 +154,7 @@ impl StaleEntry {
     }
 }
 
-/// A failure of the node that the host has reported.
+/// A failure of the upstream that the host has reported, and its time.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::exchange) struct ReportedFailure {
     pub(in crate::exchange) failure: UpstreamFailure,
@@ -163,7 +164,7 @@ pub(in crate::exchange) struct ReportedFailure {
     pub(in crate::exchange) is_stood_in_for: bool,
 }
 
-/// A request that invalidates entries if it succeeds.
+/// A request that invalidates the entries of its target if it succeeds, such as a PUT or DELETE.
 #[derive(Debug)]
 pub(in crate::exchange) struct InvalidatingRequest {
     /// Scope in which the target of the request is invalidated.

@@ -29,7 +29,8 @@ const MAX_READS: u8 = 16;
 /// client may name any.
 const MAX_BLOCKS_ABOVE_HEAD: u64 = 16;
 
-/// The search for the blocks that a response shows, with the beginning and end of its text.
+/// The search of one response, on its way to the client, for the blocks that it shows, which raise
+/// the head and the tip floor of their chain.
 #[derive(Debug)]
 pub(in crate::exchange) struct BlockObserver {
     shared: Arc<ProcessState>,
@@ -59,7 +60,7 @@ fn shown_blocks_for(
     call.1
 }
 
-/// The request whose response is observed.
+/// The kind of request whose response is searched: a call, a batch, or a route of the Beacon API.
 #[derive(Debug)]
 pub(in crate::exchange) enum ObservedRequest {
     Call(ShownBlocks),
