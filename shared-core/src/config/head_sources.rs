@@ -169,7 +169,7 @@ impl HeadSourceList {
             .map(|followed| (followed.namespace.as_str(), &followed.follow))
     }
 
-    /// Serializes the head sources for the process that polls them: an array with an array of
+    /// Serializes the head sources for the owner, which polls them: an array with an array of
     /// strings for each, the namespace and then the directive's words.
     pub fn to_json(&self) -> String {
         let rows = self.iter().map(|(namespace, follow)| {

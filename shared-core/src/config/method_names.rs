@@ -12,9 +12,9 @@ pub(super) enum CaseSensitivity {
     Any,
 }
 
-/// Describes the patterns (names or prefixes with `*`) that match no known method, and suggests the
-/// nearest known ones. The text continues a sentence that begins with the setting's name. `None` if
-/// all match. `is_defined` returns whether the operator has described a method.
+/// Returns a warning about the patterns (names or prefixes with `*`) that match no known method,
+/// with the nearest known ones. The text continues a sentence that begins with the setting's name.
+/// `None` if all match. `is_defined` returns whether the operator has described a method.
 pub(super) fn unknown_methods_warning(
     patterns: &[&[u8]],
     case: CaseSensitivity,

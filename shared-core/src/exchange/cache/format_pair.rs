@@ -12,7 +12,7 @@ use crate::memory;
 use crate::transcode::chain_spec::ChainParameters;
 use crate::transcode::{BodyFormat, TranscodeRequest, Transcoder};
 
-/// Returns the key under which a resource is stored.
+/// Returns the key under which a resource is stored in the format that is negotiated.
 pub(in crate::exchange) fn format_pair_key(
     scope: &VaryKey,
     name: &[u8],

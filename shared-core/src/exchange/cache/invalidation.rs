@@ -16,8 +16,8 @@ impl Exchange {
         }));
     }
 
-    /// Scope in which a target names one resource on all routes: the namespace that the operator
-    /// sets, or port and host.
+    /// Returns the scope in which a target names one resource on all routes: the namespace that the
+    /// operator sets, or port and host.
     fn invalidation_scope(&self, lookup: &LookupRequest<'_>) -> Vec<u8> {
         let mut scope = VaryKey::new();
         match self.configured_namespace(lookup) {

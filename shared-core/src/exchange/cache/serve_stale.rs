@@ -23,7 +23,7 @@ use crate::exchange::response::pipeline::EntryReservations;
 const STALE_WAIT_MS: u64 = 30;
 
 impl Exchange {
-    /// Finds the stale entry of the target, and keeps it for later states.
+    /// Finds the stale entry of the lookup target, and keeps it for later states.
     pub(in crate::exchange) fn find_stale_entry(
         &mut self,
         sought: &LookupTarget<'_>,

@@ -73,7 +73,7 @@ impl ExchangeDriver {
         Self::from_exchange(Exchange::new(config))
     }
 
-    /// Returns a driver for a new exchange, of a client's request or of a background request.
+    /// Returns a driver for a new exchange of a client's request or a background request.
     fn from_exchange(exchange: Exchange) -> Self {
         Self {
             available_exchange: Some(Box::new(exchange)),
@@ -106,8 +106,8 @@ impl ExchangeDriver {
             .ok_or(Misuse { state, event })
     }
 
-    /// Calls the function with the exchange, for events that have no result; skipped while a job
-    /// has the exchange.
+    /// Calls `action` with the exchange, for events that have no result; `None` while a job has the
+    /// exchange.
     pub fn update_exchange<T>(&mut self, action: impl FnOnce(&mut Exchange) -> T) -> Option<T> {
         self.available_exchange.as_deref_mut().map(action)
     }

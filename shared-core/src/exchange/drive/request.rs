@@ -156,7 +156,8 @@ impl ExchangeDriver {
         found
     }
 
-    /// Rejects a request that the policy denies, and looks up or rewrites any other.
+    /// Evaluates the request under the policy; a request that is not denied is rewritten, looked up
+    /// or forwarded.
     fn evaluate_and_lookup(
         &mut self,
         body: RequestBody<'_>,

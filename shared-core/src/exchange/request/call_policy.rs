@@ -3,8 +3,8 @@
 //! Each call of a request is evaluated before the request is forwarded: a denied call is
 //! answered here, and a batch is forwarded without its denied calls.
 //!
-//! A request that does not pass the strict reading of [`parse_request`] may be read differently by a
-//! node, and call another method there. It is not forwarded, and neither is a request that can't
+//! A request that does not pass the strict reading of [`parse_request`] may be read differently by
+//! a node, and call another method there. It is not forwarded, and neither is a request that can't
 //! be read: a body that is too long, or in a content coding that is not decompressed here, or a
 //! connection that leaves HTTP.
 

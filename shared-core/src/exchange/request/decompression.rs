@@ -20,7 +20,7 @@ pub(in crate::exchange) struct DecodedRequest {
 }
 
 impl Exchange {
-    /// Whether the node gets such a body decompressed, if possible.
+    /// Whether the node receives the request's compressed body decompressed, if that is possible.
     pub(in crate::exchange) fn is_sent_decoded(&self) -> bool {
         let coded = self.request.coding.supported_coding();
         coded.is_some_and(|coded| self.route_config.coded_requests.is_forwarded_decoded(coded))

@@ -53,7 +53,7 @@ const MEMORY_FACTOR: usize = 4;
 const OFF_LOOP_LENGTH: usize = 4 << 20;
 
 impl Exchange {
-    /// Whether the request's body has to be rewritten for the node.
+    /// Whether the request's body has to be rewritten to another format for the node.
     pub(in crate::exchange) fn requires_rewrite(&self) -> bool {
         let is_to_be = self.submission_for_json_node().is_some() || self.request.payload.is_some();
         is_to_be
@@ -301,7 +301,7 @@ impl Exchange {
         }
     }
 
-    /// Forwards this call in place of the request.
+    /// Forwards the JSON-RPC call that was made of a payload in place of the REST request.
     fn forward_as_call(&mut self, call: Vec<u8>) -> Result<(), Misuse> {
         self.request_body = call;
         self.set_decoded_headers();
@@ -318,7 +318,8 @@ impl Exchange {
         self.apply_event(ExchangeEvent::Rewritten, |_| Phase::AwaitingHead)
     }
 
-    /// Forwards this submission to the node's route in place of the call.
+    /// Forwards the submission that was made of a call to the node's REST route in place of the
+    /// call.
     fn forward_to_route(&mut self, submission: RestSubmission) -> Result<(), Misuse> {
         self.request_body = submission.ssz;
         self.set_decoded_headers();

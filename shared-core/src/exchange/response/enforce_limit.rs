@@ -105,8 +105,8 @@ impl Exchange {
         head.content_length.is_some_and(|length| length > most)
     }
 
-    /// Returns the plan for a response of unknown length: it is buffered, whatever the previous
-    /// plan. `None` if there is no memory for that.
+    /// Returns the plan for a response with a limit, whose length is not known: it is buffered,
+    /// whatever the previous plan. `None` if there is no memory for that.
     pub(in crate::exchange) fn buffer_for_limit<I>(
         &self,
         judged: Result<ResponsePlan, ResponseMode>,
@@ -201,7 +201,8 @@ impl Exchange {
         Some(answer)
     }
 
-    /// Maximum length of the response to a call of a batch, in bytes.
+    /// Returns the maximum length of the response to a call of a batch, in bytes; `None` without a
+    /// limit.
     pub(in crate::exchange) fn max_response_length(
         policy: Option<&Arc<Policy>>,
         method: &[u8],

@@ -244,8 +244,8 @@ impl Exchange {
         Ok(())
     }
 
-    /// Returns the stages that change the coding of a body for this client, or the reason to send
-    /// the body unchanged.
+    /// Returns the pipeline that compresses or decompresses a body for this client, or the reason
+    /// to send the body unchanged.
     fn compression_pipeline<'a, I>(
         &self,
         response: &ResponseProperties<'_>,

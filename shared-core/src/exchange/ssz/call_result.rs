@@ -33,7 +33,7 @@ impl Exchange {
         self.ssz_result_preference().is_some() && self.request.ssz.is_none()
     }
 
-    /// Whether the cache does not need the request's body.
+    /// Whether only others than the cache need the request's body.
     pub(in crate::exchange) fn is_not_for_cache(&self) -> bool {
         self.looked.is_for_others
     }

@@ -45,7 +45,7 @@ const CLIENT_HEADERS: [&str; 10] = [
 ];
 
 impl Exchange {
-    /// The chain behind the route, as far as it is known.
+    /// Returns the parameters of the route's chain: configured, detected or default.
     pub(in crate::exchange) fn known_chain(&self) -> ChainParameters {
         let configured = self.route_config.ssz.preset;
         ChainParameters {
@@ -83,7 +83,7 @@ impl Exchange {
         self.load_node_capabilities(None);
     }
 
-    /// Capabilities of all nodes that this exchange may reach.
+    /// Returns the detected capabilities of all nodes that this exchange may reach.
     fn node_capabilities(&self) -> &NodeCapabilities {
         self.nodes.as_ref().unwrap_or(&self.route_config.ssz.learnt)
     }

@@ -10,7 +10,8 @@ use crate::exchange::cache::chain_identity::{is_namespace_suspended, suspend_nam
 use crate::transcode::chain_spec::parse_genesis_root;
 
 impl Fill {
-    /// Observes the chain that the result of a call shows.
+    /// Compares the chain that the result of a call shows with the chain of the namespace, and
+    /// records a contradiction.
     pub(super) fn observe_result(
         &self,
         wanted: &FillCall,
@@ -39,7 +40,8 @@ impl Fill {
         }
     }
 
-    /// Observes the body of a route of the Beacon API whose responses are constants of the chain.
+    /// Compares the genesis in the body of a Beacon API route, whose responses are constants of the
+    /// chain, with the chain of the namespace.
     pub(super) fn observe_constant(&self, body: &[u8]) {
         if let Some(root) = parse_genesis_root(body) {
             self.observe_chain_fact(ChainFact::ValidatorsRoot(root));
@@ -64,7 +66,7 @@ impl Fill {
         }
     }
 
-    /// Describes how a fact contradicts the chain of the followed node.
+    /// Describes how a fact contradicts the chain of the followed node; `None` if it does not.
     fn describe_chain_contradiction(&self, fact: ChainFact) -> Option<String> {
         if self.settings.has_keyed_fields {
             // they may select another chain than the followed one
@@ -84,7 +86,8 @@ impl Fill {
         ))
     }
 
-    /// Records that the node has responded to a request with these headers.
+    /// Marks the request's chain-selecting headers as verified, because the node has responded to a
+    /// request with them.
     fn verify_selector(&self) {
         let generation = self.settings.generation;
         if generation != self.shared.purge_generation() {

@@ -60,7 +60,8 @@ impl Exchange {
         });
     }
 
-    /// Whether the request is forwarded to the node, for the client or in the background.
+    /// Whether the node's response is searched for blocks: there is an owner, and the request is
+    /// forwarded to the node, for the client or in the background.
     pub(in crate::exchange) fn observes_response(&self, found: &LookupResult) -> bool {
         let has_owner = self.route_config.process.shared.owner_client().is_some();
         has_owner && (matches!(found, LookupResult::Miss) || self.looked.update.is_some())
@@ -100,7 +101,8 @@ impl Exchange {
         }
     }
 
-    /// Whether the host must deliver a response to the exchange that is sent unchanged otherwise.
+    /// Whether a response is searched for blocks, so that the host must deliver it to the exchange
+    /// even if it is sent unchanged.
     pub(in crate::exchange) fn is_observing_blocks(&self) -> bool {
         self.watched.is_some()
     }
