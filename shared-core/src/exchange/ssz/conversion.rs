@@ -13,8 +13,9 @@ use crate::transcode::{TranscodeError, Transcoder};
 /// default of the bytes that are buffered of an original. Bytes.
 const LONG_RESPONSE_BYTES: u64 = 4 << 20;
 
-/// Reserves a slot for the transcoding of a long response, of which a process runs a limited number
-/// at a time; `None` if a response of this length needs none. It is released when it is dropped.
+/// Reserves a slot for the transcoding of a long response; the number of slots of a process is
+/// limited. `None` if a response of this length needs none. The slot is released when it is
+/// dropped.
 pub(in crate::exchange) fn reserve_slot(
     config: &RouteConfig,
     length: u64,

@@ -10,8 +10,8 @@ use crate::exchange::response::pipeline::{decompression_work, BufferedBody};
 use crate::gzip::inflate::InflateError;
 use crate::request_coding::{BodyCoding, SupportedCoding};
 
-/// A batch of which the node receives only the missing calls: the source of each response, and the
-/// node's response so far.
+/// A batch whose missing calls alone are forwarded to the node: the source of each response, and
+/// the node's response so far.
 #[derive(Debug, Default)]
 pub(in crate::exchange) struct SplitBatch {
     /// The calls with an id, in the request's order.
