@@ -29,8 +29,8 @@ const MAX_READS: u8 = 16;
 /// client may name any.
 const MAX_BLOCKS_ABOVE_HEAD: u64 = 16;
 
-/// The search of one response, on its way to the client, for the blocks that it shows, which raise
-/// the head and the tip floor of their chain.
+/// The search of one response, on its way to the client, for the blocks that it shows. A block
+/// above the head expires the entries about the former head.
 #[derive(Debug)]
 pub(in crate::exchange) struct BlockObserver {
     shared: Arc<ProcessState>,
