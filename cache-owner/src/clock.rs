@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rustix::time::{clock_gettime, ClockId};
 use sszip_core::cache::owner::CallTime;
 
-/// Reads the machine's clocks, for the rules of the owner that need the time of a call.
+/// Reads the monotonic clock, which all processes of the machine share, and the system clock.
 pub fn read_clocks() -> CallTime {
     // the same for all processes of a machine, and never set back
     let monotonic = clock_gettime(ClockId::Monotonic);

@@ -54,7 +54,8 @@ const MAX_PENDING_STORES: usize = 256;
 /// here in the background.
 pub(crate) const INLINE_CHECK_BYTES: u64 = 256 << 10;
 
-/// The owner's rules and the threads, queues and limits around them, shared by all connections.
+/// The engine of an owner, shared by all connections: it runs lookups, writes and purges within
+/// limits of concurrent disk accesses, and wakes the clients that wait.
 pub struct Engine {
     /// The rules of the owner.
     pub owner: Arc<Owner>,
@@ -77,10 +78,11 @@ pub struct Engine {
     stopping: AtomicBool,
 }
 
-/// The outcome of a lookup: the entry; or none, with the lease if one was requested.
+/// The outcome of a lookup at the owner: the entry, or the lease decision if there is no entry and
+/// a lease was requested.
 pub type LookupOutcome = Result<OwnerEntry, Option<LeaseDecision>>;
 
-/// The outcome of a completed purge.
+/// The result of a purge that is in effect in all processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PurgeOutcome {
     /// Generation of the purge.
@@ -89,7 +91,7 @@ pub struct PurgeOutcome {
     pub entries: u64,
 }
 
-/// The reason why a call of the engine failed.
+/// The reason why the engine could not execute a call: the store failed, or a task panicked.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// The store has failed.
@@ -104,7 +106,7 @@ pub enum EngineError {
 }
 
 impl Engine {
-    /// Creates the engine of an owner that has started, with its followed chains.
+    /// Creates the engine of an owner, with the chains that the owner follows.
     pub fn new(
         owner: Arc<Owner>,
         chains: Vec<Arc<FollowedChain>>,
@@ -131,11 +133,11 @@ impl Engine {
         self.owner.owner_store().purge_generation()
     }
 
-    /// Looks a key up. A process that misses it may request its lease, and wait for the end of
-    /// another process's lease. Returns the outcome, and the newest purge before the lookup.
+    /// Looks a key up; after a miss, it acquires the requested lease, or waits for the end of
+    /// another process's lease. Returns the outcome, and the purge generation before the lookup.
     ///
     /// # Errors
-    /// [`Failure`].
+    /// [`EngineError`].
     pub async fn lookup_and_wait(
         self: &Arc<Self>,
         key: Key,
@@ -193,7 +195,7 @@ impl Engine {
     /// Looks several keys up, and returns the entries that were found.
     ///
     /// # Errors
-    /// [`Failure`].
+    /// [`EngineError`].
     pub async fn lookup_many(
         self: &Arc<Self>,
         keys: Vec<Key>,
@@ -238,10 +240,11 @@ impl Engine {
         Ok(spawn_blocking(move || work(&owner)).await?)
     }
 
-    /// Runs a write of the store that may fail, such as a purge.
+    /// Runs a write of the store that may fail, such as a purge, within the limit of concurrent
+    /// writes.
     ///
     /// # Errors
-    /// [`Failure`].
+    /// [`EngineError`].
     pub async fn run_store_write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Owner) -> Result<T, StoreError> + Send + 'static,
@@ -253,7 +256,7 @@ impl Engine {
     /// reason why it is not accepted.
     ///
     /// # Errors
-    /// [`Failure`].
+    /// [`EngineError`].
     pub async fn put_entry(
         self: &Arc<Self>,
         put: PutRequest,
@@ -304,7 +307,7 @@ impl Engine {
         self.wake_receivers();
     }
 
-    /// Records that a block was shown to a client.
+    /// Records a block that a response has shown to a client.
     pub fn record_shown_block(&self, namespace: &Namespace, sighting: ShownBlock) {
         self.owner.record_shown_block(namespace, sighting);
         self.wake_receivers();
@@ -314,7 +317,7 @@ impl Engine {
     /// caller stops waiting.
     ///
     /// # Errors
-    /// [`Failure`]: the purge must be repeated.
+    /// [`EngineError`]: the purge must be repeated.
     pub async fn purge_entries(
         self: &Arc<Self>,
         scope: PurgeScope,
@@ -382,7 +385,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Wakes the follower of a chain if an entry has shown a head that it has not seen yet.
+    /// Wakes the follower of a chain if an entry has shown a head that the follower has not seen.
     fn publish_notifications(&self, namespace: &Namespace) {
         let Some(chain) = self.find_chain(namespace) else {
             return;
@@ -433,7 +436,7 @@ impl Engine {
         self.waits.wake_all();
     }
 
-    /// Whether [`stop`](Self::stop) was called.
+    /// Whether [`stop_serving`](Self::stop_serving) was called.
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
@@ -450,6 +453,7 @@ impl Engine {
         wakers.for_each(|waker| waker.wake());
     }
 
+    /// Expires leases and completes purges that are due, and wakes the tasks that wait for them.
     pub(crate) fn run_tick(&self) {
         if !self.owner.expire_due(read_clocks()).is_empty() {
             self.settled.notify_waiters();

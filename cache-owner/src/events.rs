@@ -17,8 +17,8 @@ use crate::engine::Engine;
 /// Maximum number of bytes of events that are sent at a time, apart from the last event.
 const MAX_EVENT_BYTES: usize = 16 << 10;
 
-/// The event stream of one process, as the body of a standing response. Dropping it closes the
-/// stream.
+/// The body of a response that stays open and sends the owner's events to one process. Dropping it
+/// closes the stream.
 pub struct EventStream {
     engine: Arc<Engine>,
     stream: EventStreamId,
@@ -37,7 +37,8 @@ impl EventStream {
         }
     }
 
-    /// Polls the next bytes of the stream; `None` at its end.
+    /// Polls the next events as `text/event-stream`; `None` when the owner stops or closes the
+    /// stream.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         // first, so that events that come in the meantime are not missed
         self.waker.register(context.waker());

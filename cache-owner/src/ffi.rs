@@ -97,13 +97,14 @@ pub struct sszip_owner_config {
     pub heads_len: usize,
 }
 
+/// The owner's log lines that wait until the host calls the library.
 type LogQueue = Arc<Mutex<VecDeque<(LogLevel, String)>>>;
 
 /// Receives a log line that ends with NUL and is valid during the call.
 pub type sszip_owner_log =
     Option<unsafe extern "C" fn(level: sszip_owner_level, line: *const c_char)>;
 
-/// A started owner.
+/// The owner of this process from its start on, with its open gate and its queued log lines.
 struct StartedOwner {
     running: RunningOwner,
     gate: OpenGate,
@@ -178,7 +179,8 @@ pub unsafe extern "C" fn sszip_owner_run(
     u64::try_from(after.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Advances the owner. Returns whether it serves, and the time until the next call.
+/// Waits for an attempt to open the store, logs, and removes an owner that has ended. Returns
+/// whether the owner serves, and the time until the next call.
 fn should_continue(
     own: &mut Option<StartedOwner>,
     limit: Duration,

@@ -15,8 +15,8 @@ pub fn raise_file_limit() {
     let _ = setrlimit(Resource::Nofile, raised);
 }
 
-/// Returns the maximum number of connections, `most` or fewer: half of the files that may be open
-/// are left to the store.
+/// Returns the maximum number of connections: `most`, or fewer if that is more than half of the
+/// files that the process may open; the store needs the other half.
 pub fn max_connections(most: usize) -> usize {
     let files = getrlimit(Resource::Nofile).current;
     let files = files.and_then(|files| usize::try_from(files).ok());

@@ -1,5 +1,5 @@
 //! The tables `[[head]]` of the daemon's configuration: the followed nodes. The core checks their
-//! values (`sszip_core::config::follow`), as for the directive of nginx.
+//! values (`sszip_core::config::head_source`), as for the directive of nginx.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,11 +10,13 @@ use sszip_core::config::head_source::HeadSource;
 
 use crate::config_values::deserialize_absolute_path;
 
-/// A followed node and the namespace that it determines: one table `[[head]]`.
+/// One table `[[head]]`: the name of a namespace, and the node whose chain the owner follows for
+/// it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, try_from = "Table")]
 struct HeadTable(String, HeadSource);
 
+/// A table `[[head]]` as it is written, before the core parses its values.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
@@ -57,7 +59,7 @@ impl TryFrom<Table> for HeadTable {
     }
 }
 
-/// Deserializes all tables `[[head]]`; a namespace may have one.
+/// Deserializes all tables `[[head]]`; each namespace may have one.
 pub(crate) fn head_tables<'de, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Vec<(String, HeadSource)>, D::Error> {

@@ -12,23 +12,26 @@ use tokio::sync::Notify;
 /// Maximum number of waits: each has a connection, and other requests need some.
 const MAX_WAITS: usize = 1_024;
 
-/// The lookups that wait for the end of a lease, by key.
+/// The lookups that wait for another process to end its lease, by key.
 #[derive(Debug, Default)]
 pub struct LeaseWaits(Mutex<WaitState>);
 
+/// The waiting lookups by key, and their total number.
 #[derive(Debug, Default)]
 struct WaitState {
     by_key: HashMap<Key, WaitList>,
     count: usize,
 }
 
+/// The lookups that wait for one key.
 #[derive(Debug, Default)]
 struct WaitList {
     count: usize,
     ended: Arc<Notify>,
 }
 
-/// A lookup's wait for the end of another process's lease. Dropping it ends the wait.
+/// The registration of a lookup that waits for another process to end its lease. Dropping it ends
+/// the wait.
 #[derive(Debug)]
 pub struct LeaseWait<'a> {
     waits: &'a LeaseWaits,
@@ -37,7 +40,8 @@ pub struct LeaseWait<'a> {
 }
 
 impl LeaseWaits {
-    /// Starts a wait for the end of the lease of `key`. Returns `None` if there are too many.
+    /// Registers a lookup that waits for the end of the lease of `key`. Returns `None` if too many
+    /// lookups wait.
     pub fn start_lease_wait(&self, key: Key) -> Option<LeaseWait<'_>> {
         let mut state = lock_ignoring_poison(&self.0);
         if state.count == MAX_WAITS {
@@ -54,7 +58,7 @@ impl LeaseWaits {
         })
     }
 
-    /// Wakes the waits for the leases of these keys, which have ended.
+    /// Wakes the lookups that wait for these keys, whose leases have ended.
     pub fn wake_keys(&self, keys: &[Key]) {
         if keys.is_empty() {
             return;
@@ -65,7 +69,7 @@ impl LeaseWaits {
         }
     }
 
-    /// Wakes all waits.
+    /// Wakes all waiting lookups.
     pub fn wake_all(&self) {
         for waiting in lock_ignoring_poison(&self.0).by_key.values() {
             waiting.ended.notify_waiters();

@@ -11,6 +11,8 @@ use sszip_core::lock::lock_ignoring_poison;
 
 use crate::open_store::{OpenStoreError, StoreOpener};
 
+/// The state of the gate: whether an attempt to open the store may begin, is in progress, or
+/// succeeded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum GateState {
     /// The host does not wait.
@@ -24,12 +26,12 @@ enum GateState {
     Done,
 }
 
-/// The gate, which lets one attempt through each time that the host waits.
+/// The gate that permits one attempt to open the store each time that the host waits for it.
 #[derive(Clone, Debug, Default)]
 pub struct OpenGate(Arc<(Mutex<GateState>, Condvar)>);
 
 impl OpenGate {
-    /// Returns an opener of the store that lets `open` run only while the host waits for it.
+    /// Wraps `open` so that it runs only while the host waits for it.
     pub fn guard_opener(&self, mut open: StoreOpener) -> StoreOpener {
         let gate = self.clone();
         Box::new(move |now| {

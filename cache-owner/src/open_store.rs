@@ -20,11 +20,11 @@ pub enum OpenStoreError {
     Failed(String),
 }
 
-/// The function that opens the store; it may be called again after a failure.
+/// A function that attempts to open the store; it may be called again after a failure.
 pub type StoreOpener =
     Box<dyn FnMut(CallTime) -> Result<Box<dyn OwnerStore>, OpenStoreError> + Send>;
 
-/// Returns the function that opens the store in the folder `path`, of at most `max_size` bytes on
+/// Returns a function that opens the store in the folder `path`, of at most `max_size` bytes on
 /// disk.
 pub fn store_opener(path: &Path, max_size: u64, log: LogFunction) -> StoreOpener {
     let config = StoreConfig::new(path, max_size);

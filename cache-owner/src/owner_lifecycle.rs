@@ -49,7 +49,7 @@ const FAILED_RETRY_MS: u64 = 1_000;
 /// its name.
 const DISK_THREADS: usize = MAX_READS + MAX_WRITES + 4;
 
-/// The state in the lifecycle of an owner: from waiting for the store to its end.
+/// The stage of an owner's lifecycle, from waiting for the store to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnerState {
     /// Another owner has the store, or it cannot be opened.
@@ -112,7 +112,7 @@ impl RunningOwner {
         *self.owner_state.borrow()
     }
 
-    /// Waits until the owner has an open store and serves, for `limit` at most.
+    /// Waits until the owner serves or has ended, for `limit` at most.
     pub fn wait_while_waiting(&self, limit: Duration) {
         let since = std::time::Instant::now();
         while self.owner_state() == OwnerState::Waiting && since.elapsed() < limit {
@@ -163,6 +163,8 @@ fn without_signals<T>(
     started
 }
 
+/// The part of an owner that runs on its own thread: it waits for the store, serves, and stores
+/// what its memory has at the end.
 struct OwnerLifetime {
     config: OwnerConfig,
     log: LogFunction,
@@ -209,7 +211,8 @@ impl OwnerLifetime {
         served
     }
 
-    /// Waits for the store to open. Returns `None` when the owner is stopped before.
+    /// Opens the store, and tries again until it succeeds. Returns `None` when the owner is stopped
+    /// before.
     async fn wait_for_store(&self, open: &mut StoreOpener) -> Option<Box<dyn OwnerStore>> {
         let mut stop = self.stop.clone();
         let mut logged = None;

@@ -12,10 +12,12 @@ use sszip_core::lock::lock_ignoring_poison;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
 
-/// The client of one connection: its request in flight, and the lease that it was granted.
+/// The client of one connection, observed so that a lease that it was granted and never read is
+/// released.
 #[derive(Debug, Default)]
 pub struct ConnectionPeer(Mutex<PeerState>);
 
+/// The lease that the last response granted, and whether the client has closed the connection.
 #[derive(Debug, Default)]
 struct PeerState {
     granted: Option<(Key, ProcessName)>,
@@ -23,7 +25,7 @@ struct PeerState {
 }
 
 impl ConnectionPeer {
-    /// Records that a request of the client has started.
+    /// Records that a request has started, so that the client has read the previous response.
     pub fn begin_request(&self) {
         lock_ignoring_poison(&self.0).granted = None;
     }
@@ -33,17 +35,16 @@ impl ConnectionPeer {
         lock_ignoring_poison(&self.0).granted = Some((key, process));
     }
 
-    /// Returns the lease that the client was granted and has not read, at the end of the
-    /// connection.
+    /// Returns the lease that the client was granted and has not read, if it closed the connection.
     pub fn take_unread_lease(&self) -> Option<(Key, ProcessName)> {
         let mut state = lock_ignoring_poison(&self.0);
         state.granted.take().filter(|_| state.has_left)
     }
 }
 
-/// The socket of a client, which reports that the client has closed it. A socket that the client
-/// closes with unread bytes, or before bytes are written to it, reports an error at this end
-/// (`unix(7)`).
+/// The socket of a connection, which reports to a [`ConnectionPeer`] that the client has closed it.
+/// A socket that the client closes with unread bytes, or before bytes are written to it, reports an
+/// error at this end (`unix(7)`).
 #[derive(Debug)]
 pub struct WatchedSocket {
     socket: UnixStream,

@@ -18,10 +18,12 @@ const MAX_QUEUED_ENTRIES: usize = 32;
 /// The lowest scheduling priority (nice).
 const LOWEST_PRIORITY: i32 = 19;
 
-/// The handle of the recompression thread, which ends when all handles are dropped.
+/// The handle of the thread that recompresses entries before they are written to disk. The thread
+/// ends when all handles are dropped.
 #[derive(Clone, Debug)]
 pub struct Recompressor(SyncSender<RecompressionJob>);
 
+/// An entry in the queue of the recompression thread, with the channel of its new bytes.
 #[derive(Debug)]
 struct RecompressionJob {
     entry: Arc<MemoryEntry>,

@@ -26,7 +26,7 @@ const MAX_KEYS: usize = 1_000;
 /// Maximum length in bytes of a request body that is no entry.
 pub const MAX_SMALL_BODY_BYTES: usize = 66 * MAX_KEYS;
 
-/// A request of the owner protocol, decoded from its head.
+/// A request of the owner protocol (HTTP over the owner's socket), decoded from its head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OwnerHttpRequest {
     /// Look up one entry.
@@ -36,7 +36,7 @@ pub enum OwnerHttpRequest {
         /// The lease to request if the entry is missing.
         lease: Option<LeaseRequest>,
     },
-    /// Look up several entries, whose [`keys`] are in the body.
+    /// Look up several entries, whose [keys](parse_keys) are in the body.
     LookUps,
     /// Store the entry in the body.
     Put(PutRequest),
@@ -47,7 +47,7 @@ pub enum OwnerHttpRequest {
         /// Holder of the lease.
         process: ProcessName,
     },
-    /// Purge entries; the body has the [`scope`].
+    /// Purge entries; the body has the [scope](parse_purge_scope).
     Purge,
     /// Record that a block was shown to a client.
     ShowBlock {
@@ -56,7 +56,7 @@ pub enum OwnerHttpRequest {
         /// The shown block.
         sighting: ShownBlock,
     },
-    /// Acknowledge purges up to the [`generation`] in the body.
+    /// Acknowledge purges up to the [generation](parse_generation) in the body.
     Acknowledge(ProcessName),
     /// Open the event stream.
     Events(ProcessName),
@@ -64,7 +64,7 @@ pub enum OwnerHttpRequest {
     Status(ReportFormat),
 }
 
-/// The head of a request to store an entry: its key, lifetime and attributes.
+/// The head of a request to store an entry: key, attributes and lifetime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PutRequest {
     /// Key of the entry.
@@ -79,7 +79,7 @@ pub struct PutRequest {
     pub if_final: Option<FinalUpgrade>,
 }
 
-/// A process's request for the lease of the key that it looks up.
+/// The lease that a process requests with its lookup, and its wait for another process's lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseRequest {
     /// The process that requests it.
@@ -90,7 +90,7 @@ pub struct LeaseRequest {
     pub wait: u64,
 }
 
-/// The chain whose state the response must report, as the request's headers name it.
+/// The chain whose state a process requests with any reply, as the headers of its request name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChainQuery {
     /// Namespace of the chain.
@@ -128,7 +128,7 @@ fn bad_request(detail: impl Into<String>) -> ProblemDetails {
 /// Decodes a request of the owner protocol from its head.
 ///
 /// # Errors
-/// [`Problem`].
+/// [`ProblemDetails`].
 pub fn decode_head(head: &Parts) -> Result<OwnerHttpRequest, ProblemDetails> {
     let query = QueryParameters::read(head.uri.query())?;
     let nowhere = |detail| ProblemDetails::new(StatusCode::NOT_FOUND, detail);
@@ -217,7 +217,7 @@ pub fn decode_head(head: &Parts) -> Result<OwnerHttpRequest, ProblemDetails> {
 /// Decodes the chain that the headers of a request name, if any.
 ///
 /// # Errors
-/// [`Problem`].
+/// [`ProblemDetails`].
 pub fn chain_query(fields: &HeaderMap) -> Result<Option<ChainQuery>, ProblemDetails> {
     let known = header_number(fields, "sszip-chain-known")?;
     match header_text(fields, "sszip-namespace")?
@@ -299,7 +299,7 @@ fn parse_final_upgrade(text: &str) -> Result<FinalUpgrade, ProblemDetails> {
 /// Parses the keys in a body, one per line.
 ///
 /// # Errors
-/// [`Problem`].
+/// [`ProblemDetails`].
 pub fn parse_keys(body: &[u8]) -> Result<Vec<Key>, ProblemDetails> {
     let text = std::str::from_utf8(body).map_err(|_| bad_request("keys must be hex digits"))?;
     let keys: Vec<Key> = text
@@ -318,7 +318,7 @@ pub fn parse_keys(body: &[u8]) -> Result<Vec<Key>, ProblemDetails> {
 /// Parses the generation in the body of an acknowledgement.
 ///
 /// # Errors
-/// [`Problem`].
+/// [`ProblemDetails`].
 pub fn parse_generation(body: &[u8]) -> Result<u64, ProblemDetails> {
     std::str::from_utf8(body)
         .ok()
@@ -327,6 +327,7 @@ pub fn parse_generation(body: &[u8]) -> Result<u64, ProblemDetails> {
         .ok_or_else(|| bad_request("the body must be a generation in decimal digits"))
 }
 
+/// The JSON body of a purge request.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PurgeObject {
@@ -339,7 +340,8 @@ struct PurgeObject {
     wrong_chain: Option<String>,
 }
 
-/// Returns the namespace that a purge suspends because its node has another chain.
+/// Returns the namespace in the body of a purge that a process requests because its node has
+/// another chain.
 pub fn suspended_namespace(body: &[u8]) -> Option<Namespace> {
     let object: PurgeObject = serde_json::from_slice(body).ok()?;
     parse_namespace(&object.wrong_chain?).ok()
@@ -348,7 +350,7 @@ pub fn suspended_namespace(body: &[u8]) -> Option<Namespace> {
 /// Parses the scope of the purge that a body describes.
 ///
 /// # Errors
-/// [`Problem`].
+/// [`ProblemDetails`].
 pub fn parse_purge_scope(body: &[u8]) -> Result<PurgeScope, ProblemDetails> {
     let PurgeObject {
         everything,
@@ -443,7 +445,7 @@ fn header_number(fields: &HeaderMap, name: &'static str) -> Result<Option<u64>, 
         .transpose()
 }
 
-/// The parameters of a query string, which needs no escapes.
+/// The parameters of a query string, in which nothing is escaped.
 struct QueryParameters<'a>(Vec<(&'a str, &'a str)>);
 
 impl<'a> QueryParameters<'a> {

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::request::ProblemDetails;
 
-/// The limits of one request body: its length and its time.
+/// The limits of a request body: the maximum length of an entry, and the maximum time.
 #[derive(Clone, Copy, Debug)]
 pub struct BodyLimits {
     /// Maximum length of an entry in bytes.
@@ -23,7 +23,7 @@ pub struct BodyLimits {
 /// Bytes per permit of the semaphore that counts the bodies in flight.
 const BYTES_PER_PERMIT: usize = 1 << 10;
 
-/// The reader of request bodies, which limits the bytes of all bodies in memory.
+/// The reader of request bodies, which limits the bytes of all bodies in memory together.
 #[derive(Debug)]
 pub struct BodyReader {
     /// The limits of each body.
@@ -42,10 +42,10 @@ impl BodyReader {
         }
     }
 
-    /// Reads a whole body of at most `most` bytes.
+    /// Reads a whole body of at most `most` bytes, within its time.
     ///
     /// # Errors
-    /// [`Problem`].
+    /// [`ProblemDetails`].
     pub async fn read_body(
         &self,
         body: &mut Incoming,
@@ -99,9 +99,9 @@ impl BodyReader {
         Ok(bytes)
     }
 
-    /// Reads the rest of the body of a rejected request: most clients read the response only after
-    /// they have sent everything, and would miss it if the connection were closed before. The rest
-    /// of a much longer body is not read.
+    /// Reads and drops the rest of a rejected request's body: most clients read the response only
+    /// after they have sent everything, and would miss it if the connection were closed before. The
+    /// rest of a much longer body is not read.
     pub async fn discard_rest(&self, body: &mut Incoming) {
         let most = self.limits.max_entry.saturating_mul(2);
         let all = async {

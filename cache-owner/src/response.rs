@@ -24,7 +24,7 @@ use crate::events::EventStream;
 use crate::follow::chain::FollowedChain;
 use crate::request::{ChainQuery, ProblemDetails};
 
-/// The body of an owner's response: bytes, the bytes of an entry, or an event stream.
+/// The body of an owner's HTTP response: pieces of known length, or an event stream.
 pub enum ResponseBody {
     /// Pieces of a body of known length.
     Whole(VecDeque<Bytes>),
@@ -75,8 +75,8 @@ const CHAIN_HEADER: HeaderName = HeaderName::from_static("sszip-chain");
 const CHAIN_STATE_HEADER: HeaderName = HeaderName::from_static("sszip-chain-state");
 const LEASE_HEADER: HeaderName = HeaderName::from_static("sszip-lease");
 
-/// Sets the headers of every response of an owner: the newest purge that it knows, and the state
-/// of a chain if the request names one. A chain that is not followed has no state.
+/// Sets the headers of every response of an owner: the purge generation, and the state of a chain
+/// if the request names one. A chain that is not followed has no state.
 pub fn set_reply_headers(
     fields: &mut HeaderMap,
     generation: u64,
@@ -102,7 +102,7 @@ pub fn set_reply_headers(
     }
 }
 
-/// Sets the newest purge that was known before the lookup.
+/// Sets the header with the purge generation, in place of any other.
 pub fn set_generation_header(fields: &mut HeaderMap, generation: u64) {
     fields.insert(GENERATION_HEADER, generation.into());
 }
@@ -120,7 +120,7 @@ fn typed_response(
     response
 }
 
-/// The bytes of an entry in the owner's memory, borrowed by a response.
+/// The encoded bytes of an entry in the owner's memory, which a response borrows.
 struct EntryBytes(Arc<MemoryEntry>);
 
 impl AsRef<[u8]> for EntryBytes {
@@ -163,7 +163,8 @@ pub fn entries_response(all: Vec<(Key, OwnerEntry)>, now: CallTime) -> Response<
     )
 }
 
-/// Creates the response to a lookup that found no entry, with the lease if one was requested.
+/// Creates the response to a lookup without an entry (404), with the lease decision if a lease was
+/// requested.
 pub fn missing_response(lease: Option<LeaseDecision>) -> Response<ResponseBody> {
     let mut response =
         problem_response(&ProblemDetails::new(StatusCode::NOT_FOUND, "no such entry"));
@@ -221,7 +222,7 @@ pub fn problem_response(problem: &ProblemDetails) -> Response<ResponseBody> {
     response
 }
 
-/// Describes a followed chain in the owner's status.
+/// Returns the JSON of a followed chain in the owner's status.
 fn chain_status(chain: &FollowedChain) -> Value {
     let status = chain.follow_status();
     let now = crate::clock::read_clocks().monotonic;
@@ -246,7 +247,8 @@ fn chain_status(chain: &FollowedChain) -> Value {
     })
 }
 
-/// Adds the followed chains, the uptime in seconds and the connections to the owner's status.
+/// Adds the followed chains, the uptime in seconds, the connections and the waits to the owner's
+/// status.
 pub fn owner_status(
     mut status: Value,
     chains: &[Arc<FollowedChain>],

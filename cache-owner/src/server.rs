@@ -33,7 +33,7 @@ const MAX_HEAD_BYTES: usize = 64 << 10;
 /// Maximum number of headers of a request.
 const MAX_HEADERS: usize = 64;
 
-/// Serves connections until `stop` is true, or its sender is dropped.
+/// Accepts and serves connections until `stop` is true, or its sender is dropped.
 ///
 /// # Errors
 /// The listener cannot be used at all.

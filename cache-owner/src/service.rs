@@ -18,8 +18,8 @@ use crate::request::{self, ChainQuery, OwnerHttpRequest, ProblemDetails};
 use crate::request_bodies::{BodyLimits, BodyReader};
 use crate::response::{self, ResponseBody};
 
-/// The HTTP service of an owner: turns requests into calls of the engine, and outcomes into
-/// responses.
+/// The HTTP service of an owner: it decodes each request, calls the engine, and encodes the
+/// response.
 pub struct OwnerService {
     /// The engine that the requests call.
     pub engine: Arc<Engine>,
@@ -40,7 +40,7 @@ impl OwnerService {
         }
     }
 
-    /// Responds to a request.
+    /// Responds to a request, with the headers that every response of an owner has.
     ///
     /// # Errors
     /// Never.
@@ -80,6 +80,7 @@ impl OwnerService {
         Ok(answer)
     }
 
+    /// Executes a decoded request, and returns its response.
     async fn execute(
         &self,
         request: OwnerHttpRequest,

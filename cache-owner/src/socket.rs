@@ -12,7 +12,8 @@ use rustix::net::{bind, listen, socket_with, AddressFamily, SocketAddrUnix, Sock
 /// Maximum number of connections that wait to be accepted; further ones are refused.
 const BACKLOG: i32 = 1_024;
 
-/// The file of the socket. It is removed on drop, unless another owner has replaced it.
+/// The file of the owner's listening socket, which is removed on drop unless another owner has
+/// replaced it.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,

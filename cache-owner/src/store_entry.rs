@@ -12,8 +12,8 @@ use sszip_core::cache::Key;
 use crate::clock::read_clocks;
 use crate::engine::Engine;
 
-/// An entry on its way to the disk. If it does not get there, it is offered again on its next
-/// request, or at the end of the owner.
+/// An entry that a background task reads strictly, recompresses and writes to the store. If it is
+/// not written, it is offered again on its next request, or at the end of the owner.
 struct PendingStore {
     entry: Arc<MemoryEntry>,
     is_to_be_stored: bool,
@@ -49,8 +49,8 @@ impl Engine {
         Some(found)
     }
 
-    /// Reads an entry strictly if it is unchecked, and stores it if `stores`, both in the
-    /// background.
+    /// Starts a task that reads an entry strictly if it is unchecked, and writes it to the store if
+    /// `stores`.
     pub(crate) fn read_and_store(
         self: &Arc<Self>,
         key: Key,
@@ -75,8 +75,8 @@ impl Engine {
         });
     }
 
-    /// Reads a pending entry strictly, recompresses and stores it. Returns `None` if it is no valid
-    /// entry, or was purged or filled again in the meantime.
+    /// Reads a pending entry strictly, recompresses it, and writes it to the store. Returns `None`
+    /// if it is no valid entry, or was purged or filled again in the meantime.
     async fn run_pending_store(&self, key: Key, mut waits: PendingStore) -> Option<()> {
         if waits.entry.unchecked_length().is_some() {
             let read = move |owner: &Owner| {
@@ -103,7 +103,8 @@ impl Engine {
         self.run_write(store).await.ok()
     }
 
-    /// Queries the node whether the block of an entry is final, and upgrades the entry if so.
+    /// Starts a task that queries the node for the block of an entry, and prolongs the entry's
+    /// lifetime if the block is final.
     pub(crate) fn resolve_finality(
         &self,
         key: Key,

@@ -23,7 +23,7 @@ const MIN_EXPIRY_INTERVAL: u64 = 50;
 const MAX_EXPIRY_INTERVAL: u64 = 60_000;
 
 impl Engine {
-    /// Expires leases and completes purges. Never returns.
+    /// Expires leases and completes purges whenever they are due. Never returns.
     pub async fn run_timer(&self) {
         loop {
             let now = read_clocks().monotonic;
@@ -35,7 +35,7 @@ impl Engine {
         }
     }
 
-    /// Flushes the store at intervals, and logs its events. Never returns.
+    /// Flushes the store at the interval `every`, and logs its events. Never returns.
     pub async fn run_flushes(&self, every: Duration, log: &LogFunction) {
         let log_events = || {
             while let Some(event) = self.owner.owner_store().next_log_line() {
@@ -63,7 +63,8 @@ impl Engine {
         }
     }
 
-    /// Removes entries that no process has requested for `inactive` milliseconds. Never returns.
+    /// Removes entries that no process has requested for `inactive` milliseconds, at intervals.
+    /// Never returns.
     pub async fn run_expiry(&self, inactive: u64) {
         let every =
             Duration::from_millis((inactive / 16).clamp(MIN_EXPIRY_INTERVAL, MAX_EXPIRY_INTERVAL));

@@ -131,8 +131,8 @@ fn node_error(json: &[u8]) -> Option<String> {
     Some(text.chars().take(MAX_SHOWN_CHARACTERS).map(shown).collect())
 }
 
-/// Returns a hint that names the forks, or else the presets, in which the input is a value: the
-/// newest one, and others with the same result.
+/// Returns a hint that names the other forks, or else the other presets, in which the input is
+/// valid; of the forks, the newest one and those with the same result.
 fn other_matches<T: PartialEq>(
     type_arguments: &TypeArguments,
     read: impl Fn(Fork, Preset) -> Option<T>,

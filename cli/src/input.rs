@@ -18,7 +18,8 @@ const PROGRESS_MIN_BYTES: u64 = 16 << 20;
 /// invalid one.
 const MAX_PREFIX: usize = 4 << 20;
 
-/// The input file or standard input, read in pieces, with a progress bar if it is large.
+/// The reader of the input file or standard input, which reads pieces and shows a progress bar for
+/// large inputs.
 pub struct InputPieces {
     from: Box<dyn Read>,
     prefix: Vec<u8>,
@@ -87,8 +88,8 @@ impl InputPieces {
         }
     }
 
-    /// Keeps the start of the input for [`read_prefix`](Self::read_prefix), which describes an
-    /// invalid one.
+    /// Buffers the first pieces for [`read_prefix`](Self::read_prefix), by which error messages
+    /// describe an invalid input.
     pub fn buffer_prefix(mut self) -> Self {
         self.buffers_prefix = true;
         self

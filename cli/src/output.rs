@@ -16,7 +16,8 @@ pub struct CommandOutput {
     temporary: Option<TemporaryFile>,
 }
 
-/// A temporary file that will replace the output file. It is removed if it does not.
+/// The temporary file that replaces the output file at the end, and is removed if the command
+/// fails.
 struct TemporaryFile {
     file: File,
     path: PathBuf,

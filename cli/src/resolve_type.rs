@@ -24,7 +24,7 @@ const WORDS: [&str; 13] = [
 ];
 
 impl TypeArguments {
-    /// Resolves the arguments to the schema and the type, and the fork that they name, if any.
+    /// Resolves the arguments to a schema and a type, and returns the fork if they name one.
     pub fn resolve_type(&self) -> Result<(Schema, TypeId, Option<Fork>), CommandError> {
         let fork = match self.fork {
             Some(fork) => fork,
@@ -39,7 +39,7 @@ impl TypeArguments {
         Ok((schema, ty, self.fork))
     }
 
-    /// Resolves the type in another fork or preset.
+    /// Resolves the type of the arguments in the given fork and preset.
     pub fn type_in(&self, fork: Fork, preset: Preset) -> Result<(Schema, TypeId), SchemaError> {
         let limits: Vec<(&str, u64)> = self
             .limits
@@ -120,7 +120,7 @@ fn nearest_name<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<
     (distance <= 1 + name.len() / 4).then_some(known)
 }
 
-/// Computes the number of letters to change, add or remove (Levenshtein distance).
+/// Computes the Levenshtein distance of two names.
 fn edit_distance(one: &str, other: &str) -> usize {
     let mut row: Vec<usize> = (0..=other.len()).collect();
     for (n, a) in (1..).zip(one.bytes()) {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 static CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// Whether the program was started without a standard output.
+/// Whether standard output was closed when the program started.
 pub fn was_stdout_closed() -> bool {
     CLOSED.load(Ordering::Relaxed)
 }

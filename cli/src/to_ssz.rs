@@ -96,7 +96,7 @@ fn convert_with_schema(
     Ok(reader.finish()?)
 }
 
-/// Converts a value of the fork that the response names. A version before the value lets it be
+/// Converts a response whose `version` names the fork. A version before the value lets the value be
 /// converted as it streams; Lodestar sends the version after it, and the text is buffered until
 /// then.
 fn convert_by_version(
@@ -130,7 +130,8 @@ fn convert_by_version(
     Ok(reader.finish()?)
 }
 
-/// Converts a value of the fork that the response names anywhere, and returns the fork too.
+/// Converts a buffered response whose `version`, before or after the value, names the fork; returns
+/// the fork too.
 pub fn convert_by_late_version(
     preset: Preset,
     name: &str,

@@ -56,7 +56,7 @@ pub fn is_updates_type(type_arguments: &TypeArguments) -> Result<bool, CommandEr
     }
 }
 
-/// Converts light client updates in JSON to octets.
+/// Converts light client updates from a JSON array to the octet stream of the Beacon API.
 pub fn to_ssz(
     type_arguments: &TypeArguments,
     mut pieces: InputPieces,
@@ -91,7 +91,7 @@ pub fn to_ssz(
     Ok(octets)
 }
 
-/// Converts light client updates in octets to JSON: all updates, or the part at `path`.
+/// Converts light client updates from an octet stream to JSON: all updates, or the part at `path`.
 pub fn to_json(
     type_arguments: &TypeArguments,
     octets: &[u8],
@@ -120,12 +120,12 @@ pub fn to_json(
     output.finish()
 }
 
-/// Checks that octets are valid updates.
+/// Checks that octets are a valid stream of light client updates.
 pub fn check_updates(type_arguments: &TypeArguments, octets: &[u8]) -> Result<(), CommandError> {
     LightClientUpdate::parse_all(type_arguments, octets).map(|_| ())
 }
 
-/// Computes the root of a part of the updates: the sequence itself has none.
+/// Computes the hash tree root of a part of the updates; the sequence itself has none.
 pub fn root_of_part(
     type_arguments: &TypeArguments,
     path: &str,
@@ -143,7 +143,7 @@ pub fn root_of_part(
     hash_tree_root(update.schema, ty, part).map_err(|error| update.invalid_error(&error))
 }
 
-/// One update of the sequence: its fork, its type and its SSZ.
+/// One update of a `LightClientUpdates` sequence: its fork, its type and its SSZ bytes.
 struct LightClientUpdate<'o> {
     n: usize,
     /// Offset of its SSZ.
@@ -255,7 +255,7 @@ impl<'o> LightClientUpdate<'o> {
     }
 }
 
-/// The fork digests that identify the forks of updates, from the arguments and the network.
+/// The fork digests by which updates name their forks, from the arguments and the built-in network.
 struct DigestTable<'w> {
     type_arguments: &'w TypeArguments,
 }
@@ -301,7 +301,7 @@ impl<'w> DigestTable<'w> {
         })
     }
 
-    /// Returns the digest of an update, by the epoch of its attested header.
+    /// Returns the fork digest of an update, by its fork and the epoch of its attested header.
     fn digest_of_update(
         &self,
         preset: Preset,

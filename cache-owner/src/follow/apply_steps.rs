@@ -13,7 +13,8 @@ use super::chain::FollowedChain;
 use crate::engine::{Engine, EngineError};
 use crate::log::{LogFunction, LogLevel};
 
-/// The runner of the tracker's steps for one chain: publishes changes, records marks, purges.
+/// The executor of a chain tracker's steps: it publishes chain changes, records finality marks and
+/// purges replaced blocks.
 pub struct StepRunner {
     engine: Arc<Engine>,
     chain: Arc<FollowedChain>,
@@ -26,7 +27,7 @@ pub struct StepRunner {
     known: Option<ChainIdentity>,
 }
 
-/// The steps of the tracker that wait for the disk, which are run in the order of the fields.
+/// The tracker's steps that wait for the disk, in the order in which they are run.
 #[derive(Default)]
 struct DeferredSteps {
     /// The lowest block to purge, with all above it.
@@ -50,7 +51,7 @@ impl StepRunner {
         }
     }
 
-    /// Returns the number of the newest published final block.
+    /// Returns the number of the newest final block that was published.
     pub fn published_head(&self) -> Option<u64> {
         self.published_final
     }
@@ -64,8 +65,8 @@ impl StepRunner {
         (self.log)(level, &format!("{}: {text}", self.chain.name));
     }
 
-    /// Drops the deferred steps after a purge of the chain's record, which covers the broken blocks
-    /// too.
+    /// Drops the deferred steps, because a purge removed the chain's record and the blocks that
+    /// they concern.
     pub fn discard_deferred(&mut self) {
         self.later = DeferredSteps::default();
         self.publish_identity(None);
@@ -104,8 +105,7 @@ impl StepRunner {
         self.later.purge = Some(from);
     }
 
-    /// Sets the identity of the node, if it is the recorded one. It is published once the record
-    /// is written.
+    /// Publishes the chain identity of the node, or none while its record is not written.
     pub fn set_identified(&mut self, identity: Option<ChainIdentity>) {
         self.publish_identity(identity.filter(|_| self.later.identity.is_none()));
     }

@@ -70,6 +70,7 @@ fn unexpected_value(at: &str) -> String {
 
 /// Fetches the member `data` of the resource under a path, or `None` if the node has none.
 async fn fetch_data(http: &HttpNode, path: &str) -> Result<Option<Value>, String> {
+    /// The envelope of a Beacon API response.
     #[derive(Deserialize)]
     struct BeaconData {
         data: Value,

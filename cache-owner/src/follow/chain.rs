@@ -46,8 +46,8 @@ pub struct FollowStatus {
 }
 
 impl FollowStatus {
-    /// Returns the status `next` with the history of this one; `from` is the lowest replaced block,
-    /// if any.
+    /// Returns the status `next`, completed by the time of the last head and the past reorgs of
+    /// this one; `from` is the lowest replaced block, if any.
     pub fn followed_by(&self, next: Self, from: Option<u64>, now: u64) -> Self {
         let is_new = next.head.is_some() && next.head != self.head;
         let mut last_reorgs = self.last_reorgs.clone();
@@ -96,22 +96,22 @@ impl FollowedChain {
         }
     }
 
-    /// Returns the node of the chain, once it can be queried.
+    /// Returns the client of the chain's node, once its configuration and certificates were read.
     pub fn node_client(&self) -> Option<Arc<NodeClient>> {
         lock_ignoring_poison(&self.node_client).clone()
     }
 
-    /// Sets the node of the chain.
+    /// Sets the client of the chain's node.
     pub fn set_node(&self, node: &Arc<NodeClient>) {
         *lock_ignoring_poison(&self.node_client) = Some(Arc::clone(node));
     }
 
-    /// Returns the present status of following.
+    /// Returns the present state of the followed chain.
     pub fn follow_status(&self) -> FollowStatus {
         lock_ignoring_poison(&self.follow_status).clone()
     }
 
-    /// Replaces the present status of following.
+    /// Replaces the state that the owner's status reports for the chain.
     pub fn publish_status(&self, status: FollowStatus) {
         *lock_ignoring_poison(&self.follow_status) = status;
     }
@@ -129,7 +129,7 @@ impl FollowedChain {
         }
     }
 
-    /// Returns whether the record was purged since the last call.
+    /// Returns whether the chain's record was purged since the last call.
     pub fn take_purged(&self) -> bool {
         self.is_forgotten.swap(false, Ordering::AcqRel)
     }

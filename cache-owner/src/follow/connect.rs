@@ -29,7 +29,7 @@ use tower_service::Service;
 
 use super::with_causes;
 
-/// A byte stream to a node over any transport.
+/// A byte stream to a node: TCP, TLS or a Unix socket.
 pub trait NodeStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> NodeStream for T {}
@@ -37,7 +37,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> NodeStream for T {}
 /// An open connection to a node: TCP, TLS or a Unix socket.
 pub type NodeConnection = Box<dyn NodeStream>;
 
-/// A connector to one node, over the transport that its URL names.
+/// The factory of connections to one followed node, over the transport that its URL selects.
 #[derive(Clone)]
 pub struct Connector {
     transport: NodeTransport,

@@ -32,6 +32,7 @@ fn encode_call(method: &str, params: &str, id: u64) -> String {
     format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":[{params}]}}")
 }
 
+/// A JSON-RPC response of the node: a result or an error.
 #[derive(Deserialize)]
 struct RpcResponse<'a> {
     #[serde(borrow, default)]
@@ -40,6 +41,7 @@ struct RpcResponse<'a> {
     error: Option<RpcError>,
 }
 
+/// The error object of a JSON-RPC response.
 #[derive(Deserialize)]
 struct RpcError {
     code: i64,
@@ -47,6 +49,7 @@ struct RpcError {
     message: String,
 }
 
+/// The members of an execution block that identify it and its parent.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Header {
@@ -142,12 +145,12 @@ pub fn receipt_block(body: &Bytes) -> Result<Option<u64>, String> {
     Ok(response.result.map(|receipt| receipt.block_number))
 }
 
-/// Encodes the request for a notification at each new head, with this id.
+/// Encodes the subscription to new heads (`eth_subscribe`), with this id.
 pub fn subscription_request(id: u64) -> String {
     encode_call("eth_subscribe", "\"newHeads\"", id)
 }
 
-/// The kind of a message over a WebSocket.
+/// The kind of a message that a node sends over a WebSocket: a response, a notification, another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WebSocketMessageKind {
     /// The response to the request with this id.
@@ -158,8 +161,9 @@ pub enum WebSocketMessageKind {
     Other,
 }
 
-/// Classifies a message.
+/// Classifies a message of a node by its `id` and `method`.
 pub fn classify_message(text: &str) -> WebSocketMessageKind {
+    /// The members that distinguish a response from a notification.
     #[derive(Deserialize)]
     struct AnyMessage {
         #[serde(default)]

@@ -29,7 +29,8 @@ const MAX_UNCHECKED_TIME: Duration = Duration::from_secs(2);
 /// Maximum duration of a poll.
 const MAX_POLL_TIME: Duration = Duration::from_secs(60);
 
-/// Follows a chain from the start of the owner on. Never returns; a panic ends one attempt only.
+/// Follows a chain from the start of the owner to its end. Never returns: after a panic it starts
+/// again.
 pub async fn follow_chain(
     follow: HeadSource,
     chain: Arc<FollowedChain>,
@@ -69,6 +70,7 @@ impl Drop for AbortOnDrop {
     }
 }
 
+/// The follower of one chain: it polls the chain's node, and executes the steps of the tracker.
 struct Follower {
     follow: HeadSource,
     chain: Arc<FollowedChain>,
@@ -77,6 +79,7 @@ struct Follower {
 }
 
 impl Follower {
+    /// Polls the node without end, at each interval and sooner after a notification.
     async fn follow_chain(mut self) {
         let _checking = AbortOnDrop(tokio::spawn({
             let (engine, namespace) = (Arc::clone(&self.engine), self.chain.namespace);
@@ -120,7 +123,7 @@ impl Follower {
         }
     }
 
-    /// Reads the record of the chain from the store, again until it can be read.
+    /// Reads the record of the chain from the store; after an error it tries again.
     async fn read_record(&mut self) -> ChainRecord {
         let namespace = self.chain.namespace;
         let mut has_failed = false;
@@ -146,7 +149,8 @@ impl Follower {
         }
     }
 
-    /// Creates the client of the chain's node, again until its certificates can be read.
+    /// Creates the client of the chain's node; after an error, such as an unreadable certificate,
+    /// it tries again.
     async fn create_node_client(&mut self, tracker: &mut Tracker) -> Arc<NodeClient> {
         loop {
             let (follow, news) = (self.follow.clone(), Arc::clone(&self.chain.news));
@@ -161,7 +165,7 @@ impl Follower {
         }
     }
 
-    /// Runs the steps that the tracker requires after a poll.
+    /// Runs the steps that the tracker requires after a poll, and publishes the state of the chain.
     async fn run_steps(&mut self, tracker: &mut Tracker) {
         let blocks = tracker
             .window_blocks()
@@ -194,7 +198,7 @@ impl Follower {
     }
 }
 
-/// Queries the node until the tracker has no more queries: one poll.
+/// Performs one poll: queries the node until the tracker has no more queries, or the poll fails.
 async fn run_queries(tracker: &mut Tracker, node: &NodeClient) {
     tracker.begin_poll(read_clocks().monotonic);
     let outcome = timeout(MAX_POLL_TIME, async {

@@ -26,7 +26,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum number of idle connections: the number of concurrent queries.
 const MAX_IDLE_CONNECTIONS: usize = 6;
 
-/// The client of a node over HTTP/1.1, limited in time and memory.
+/// The HTTP/1.1 client of a followed node, with a timeout and a limit of the response length.
 #[derive(Clone)]
 pub struct HttpNode {
     client: Client<Connector, Full<Bytes>>,

@@ -24,7 +24,7 @@ const MAX_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 const REOPEN_PAUSE: Duration = Duration::from_secs(5);
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The client of a followed node, in the protocol of its API and URL.
+/// The client of a followed node: JSON-RPC over HTTP or a WebSocket, or the Beacon API.
 pub enum NodeClient {
     /// JSON-RPC over HTTP.
     Execution(HttpNode),
@@ -61,7 +61,7 @@ impl NodeClient {
         })
     }
 
-    /// Sends a query of the tracker to the node.
+    /// Sends a tracker's query to the node, and returns the result.
     ///
     /// # Errors
     /// The reason why there is no result: the node fails or is unreachable. The message is for
@@ -81,11 +81,11 @@ impl NodeClient {
         }
     }
 
-    /// Queries the number of the block of a transaction. Returns `None` if it is in no block, or if
-    /// the protocol of this node has no transactions.
+    /// Queries the number of the block that contains a transaction. Returns `None` if no block
+    /// does, or if the protocol of this node has no transactions.
     ///
     /// # Errors
-    /// The errors of [`query`](Self::query).
+    /// The errors of [`query_node`](Self::query_node).
     pub async fn transaction_block(&self, transaction: &BlockHash) -> Result<Option<u64>, String> {
         let body = match self {
             Self::Execution(http) => {
@@ -101,7 +101,7 @@ impl NodeClient {
         execution::receipt_block(&body)
     }
 
-    /// Notifies `news` of the events that the node sends. Never returns.
+    /// Notifies `news` of each event that the node sends. Never returns.
     pub async fn forward_notifications(&self, news: &Notify) {
         let Self::Beacon(http) = self else {
             // a WebSocket notifies on its own

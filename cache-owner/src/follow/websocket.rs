@@ -30,14 +30,15 @@ const MAX_RECONNECT_PAUSE: Duration = Duration::from_secs(15);
 /// Id of the subscription request; calls have higher ids.
 const SUBSCRIPTION_ID: u64 = 0;
 
-/// A call in the queue to the connection, with the channel of its response.
+/// A JSON-RPC call that waits to be written to the WebSocket, with the channel of its response.
 struct QueuedCall {
     id: u64,
     request: String,
     answer: oneshot::Sender<Bytes>,
 }
 
-/// The client of a node over a WebSocket, which is opened on demand and shared by all calls.
+/// The WebSocket client of a followed node; its connection is opened on demand and shared by all
+/// calls.
 pub struct WebSocketNode {
     connector: Connector,
     url: String,
@@ -49,6 +50,8 @@ pub struct WebSocketNode {
     opening: tokio::sync::Mutex<()>,
 }
 
+/// The state of the connection: its call queue while it is open, and the pause before the next
+/// attempt.
 #[derive(Default)]
 struct ConnectionState {
     calls: Option<mpsc::UnboundedSender<QueuedCall>>,
@@ -83,7 +86,7 @@ impl WebSocketNode {
         }
     }
 
-    /// Sends the request that `make` returns for an id, and returns the response.
+    /// Sends a JSON-RPC request, which `make` encodes with its id, and returns the response.
     ///
     /// # Errors
     /// The reason why there is no response. The message is for operators.
