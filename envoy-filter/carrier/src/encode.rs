@@ -6,8 +6,8 @@ use sszip_core::gzip::stream::Flush;
 /// Size in bytes by which the output buffer grows.
 pub const OUTPUT_BUFFER: usize = 16 << 10;
 
-/// Compresses a piece, and appends the output to `written`. `None`: memory is refused, the encoder
-/// failed, or the body is not as long as its head announced.
+/// Passes a piece of the body through the driver's encoder, and appends the output to `written`.
+/// `None`: memory is refused, the encoder failed, or the body is not as long as its head announced.
 pub fn encode(
     driver: &mut ExchangeDriver,
     piece: &[u8],

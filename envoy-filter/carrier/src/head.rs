@@ -3,12 +3,12 @@
 
 use sszip_core::exchange::{HeadEdit, Header};
 
-/// The head of a message as a host has read it, pseudo-headers included.
+/// A message head that a host has read, pseudo-headers (`:method`, `:status`) included.
 pub trait MessageHead {
     /// Iterates over all headers.
     fn all_headers(&self) -> impl Iterator<Item = Header<'_>> + Clone;
 
-    /// Iterates over the headers except the pseudo-headers, which do not exist in HTTP/1.1.
+    /// Iterates over the headers except the pseudo-headers.
     fn plain(&self) -> impl Iterator<Item = Header<'_>> + Clone {
         self.all_headers()
             .filter(|(name, _)| !name.starts_with(b":"))
@@ -54,12 +54,12 @@ pub trait MessageHead {
     }
 }
 
-/// The headers of a message in Envoy, which a filter reads and changes within a hook.
+/// The header map of a message in Envoy, which a filter reads and changes within a hook.
 pub trait HeaderMap {
     /// The headers as they were when they were read.
     type Head: MessageHead;
 
-    /// Reads the present headers.
+    /// Copies the present headers.
     fn read(&self) -> Self::Head;
 
     /// Sets a header to one line, or removes it.
@@ -85,7 +85,7 @@ pub(crate) mod tests {
     use super::{HeaderMap, MessageHead};
     use sszip_core::exchange::Header;
 
-    /// The lines of a head.
+    /// A message head of a test, by its header lines.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct Lines(pub(crate) Vec<(String, String)>);
 
@@ -108,7 +108,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Headers in memory.
+    /// A header map of a test, in memory.
     pub(crate) struct MemoryHeaders(pub(crate) RefCell<Lines>);
 
     impl HeaderMap for MemoryHeaders {

@@ -8,8 +8,8 @@ use sszip_core::exchange::{Exchange, LookupRequest};
 
 use crate::head::MessageHead;
 
-/// The identity of a route: the names of its cluster and of itself, unless the operator sets a
-/// namespace.
+/// The identity of a route in cache keys: the names of its cluster and of itself, unless the
+/// operator sets a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RouteIdentity {
     destination: Vec<u8>,
@@ -49,7 +49,8 @@ impl RouteIdentity {
         }
     }
 
-    /// Returns the input of a lookup; `now` is the monotonic clock in milliseconds.
+    /// Creates the lookup request of a stream on this route; `now` is the monotonic clock in
+    /// milliseconds.
     pub fn lookup_request<'a>(
         &'a self,
         head: &'a impl MessageHead,

@@ -6,7 +6,7 @@ use sszip_core::exchange::PurgeRequest;
 
 use crate::head::MessageHead;
 
-/// A line for the log about a finished purge. The access log has the client.
+/// A log line about a finished purge. The client's address is in the access log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PurgeLine {
     /// The line.
@@ -15,7 +15,8 @@ pub struct PurgeLine {
     pub is_error: bool,
 }
 
-/// Returns the input of a purge; `now` is the monotonic clock in milliseconds.
+/// Creates the core's purge request from a request head; `now` is the monotonic clock in
+/// milliseconds.
 pub fn purge_request(head: &impl MessageHead, waiter: Waiter, now: u64) -> PurgeRequest<'_> {
     PurgeRequest {
         method: head.method(),

@@ -12,7 +12,7 @@ use crate::head::MessageHead;
 /// (`internal_redirect_policy`). Clients may send it, too.
 pub const REDIRECTED_FROM: &str = "x-envoy-original-url";
 
-/// The action that follows a request head.
+/// The action that a host performs after it has read a request head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestAction {
     /// Forward the request to the upstream.
@@ -49,7 +49,7 @@ pub fn body_length(head: &impl MessageHead, is_all: bool) -> BodyLength {
     }
 }
 
-/// Returns the action that follows the request head. `is_all`: the head ends the request.
+/// Decides the action that follows the request head. `is_all`: the head ends the request.
 pub fn action(driver: &mut ExchangeDriver, length: BodyLength, is_all: bool) -> RequestAction {
     const NO_BODY: RequestBody<'static> = RequestBody::Whole(b"");
     match driver.required_body(length) {

@@ -10,7 +10,7 @@ use crate::head::{HeaderMap, MessageHead};
 /// the upstream's protocol to filters. The filter removes it.
 const UPSTREAM_PROTOCOL: &str = "sszip-upstream-protocol";
 
-/// The head of a response as the upstream or Envoy sent it.
+/// The head of a response as the upstream sent it, or Envoy for a local reply.
 #[derive(Clone, Debug)]
 pub struct ReceivedHead<Head> {
     /// The head without the header of the upstream's protocol.
@@ -19,7 +19,7 @@ pub struct ReceivedHead<Head> {
     is_delimited: bool,
 }
 
-/// The host's clocks, read within one hook.
+/// The time of one hook, by the host's two clocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
     /// Milliseconds of the monotonic clock.
@@ -78,7 +78,8 @@ pub fn is_delimited(head: &impl MessageHead, is_all: bool) -> bool {
         || matches!(head.get(UPSTREAM_PROTOCOL), Some(b"HTTP/2" | b"HTTP/3"))
 }
 
-/// Converts a response head for the driver. `wall` is the time in seconds since 1970.
+/// Converts a response head to the form that the driver reads. `wall` is the time in seconds since
+/// 1970.
 pub fn response_head<Head: MessageHead>(
     head: &Head,
     is_delimited: bool,
@@ -103,7 +104,7 @@ pub fn passes_failure(driver: &mut ExchangeDriver, failure: UpstreamFailure, now
     !driver.upstream_failed(failure, now) && !driver.has_response_without_upstream(failure)
 }
 
-/// Applies the driver's edits to the response head.
+/// Applies the driver's head edits and its status to the response head.
 pub fn edit_head(driver: Option<&ExchangeDriver>, headers: &impl HeaderMap) {
     if let Some(exchange) = driver.and_then(ExchangeDriver::available_exchange) {
         headers.edit(exchange.head_edits());
@@ -113,7 +114,7 @@ pub fn edit_head(driver: Option<&ExchangeDriver>, headers: &impl HeaderMap) {
     }
 }
 
-/// Replaces the response head by the driver's head.
+/// Replaces all headers of the response by those of the driver's response.
 fn replace_head(head: &impl MessageHead, driver: &ExchangeDriver, headers: &impl HeaderMap) {
     let names: Vec<_> = head.plain().map(|(name, _)| name.to_vec()).collect();
     for name in names {

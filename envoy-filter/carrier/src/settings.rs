@@ -12,7 +12,7 @@ use sszip_core::config::setting_error::describe_setting_error;
 use sszip_core::config::validated::RouteDeclaration;
 use sszip_core::config::{ConfigBlock, DirectiveLocation, RouteConfig};
 
-/// The effective settings of one request, from its route and its filter.
+/// The effective settings of a request, merged from its route and its filter.
 #[derive(Debug)]
 pub struct RequestSettings {
     /// Settings of the core.
@@ -23,7 +23,7 @@ pub struct RequestSettings {
     pub reports_status: bool,
 }
 
-/// Settings of a filter or a route as they are written in its configuration.
+/// The settings of a filter or a route as its configuration has them, before inheritance.
 #[derive(Clone, Debug, Default)]
 pub struct ParsedSettings {
     directives: ConfigBlock,
@@ -31,7 +31,8 @@ pub struct ParsedSettings {
     reports_status: Option<bool>,
 }
 
-/// The settings that a host has in addition to the core's, and its receiver of warnings.
+/// The settings of one host (dynamic module or Wasm filter) beside the core's, and the receiver of
+/// warnings.
 pub trait HostSettings {
     /// Location of the settings in messages.
     const LOCATION: &'static str;
@@ -68,13 +69,14 @@ impl RequestSettings {
         self.core.enable || self.purges || self.reports_status
     }
 
-    /// Returns the source of the namespace.
+    /// Returns the source of the cache namespace: the setting, or the route.
     pub fn namespace_source(&self) -> NamespaceSource<'_> {
         let namespace = self.core.cache.namespace.as_deref();
         namespace.map_or(NamespaceSource::Derived, NamespaceSource::Fixed)
     }
 
-    /// Returns the declaration of a route with these settings, which messages call `name`.
+    /// Describes a route with these settings for the validation of the configuration; messages call
+    /// it `name`.
     pub fn declaration<'a>(&'a self, name: &'a str) -> RouteDeclaration<'a> {
         RouteDeclaration {
             name,
@@ -156,7 +158,7 @@ impl ParsedSettings {
         &self.directives
     }
 
-    /// Returns the settings of requests with these `core` settings, which are resolved from
+    /// Creates the settings of requests from these and the `core` settings, which are resolved from
     /// [`directives`](Self::directives).
     pub fn for_requests(&self, core: RouteConfig) -> Arc<RequestSettings> {
         Arc::new(RequestSettings {
@@ -172,12 +174,12 @@ pub fn setting_message(name: &str, message: &dyn Display) -> String {
     format!("\"{name}\" {message}")
 }
 
-/// The node capabilities of each cluster.
+/// The node capabilities of each cluster, recorded by all its requests.
 #[derive(Debug, Default)]
 pub struct ClusterCapabilities(RwLock<HashMap<Vec<u8>, NodeCapabilities>>);
 
 impl ClusterCapabilities {
-    /// Returns the capabilities of a cluster's nodes, which all its requests share.
+    /// Returns the capabilities of a cluster's nodes.
     pub fn get(&self, cluster: &[u8]) -> NodeCapabilities {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(capabilities) = known.get(cluster) {

@@ -27,7 +27,7 @@ pub type FilterConfigPtr = *mut c_void;
 /// thread (`type_http_filter_scheduler_module_ptr`, and the same for a
 /// configuration).
 pub type SchedulerPtr = *mut c_void;
-/// Result of a callback for metrics (`type_metrics_result`); 0 is success.
+/// The result of a callback for metrics (`type_metrics_result`); 0 is success.
 pub type MetricsResult = u32;
 
 /// A slice of bytes that Envoy owns, as its callbacks return it
@@ -184,8 +184,8 @@ pub enum LocalReplyStatus {
     Continue = 0,
 }
 
-/// Result of starting a callout (`type_http_callout_init_result`). Envoy may
-/// return any of its values, so all of them are here.
+/// The result of starting a callout (`type_http_callout_init_result`). Envoy may return any of its
+/// values, so all of them are here.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CalloutResult {

@@ -17,7 +17,7 @@ pub fn unix_seconds() -> u64 {
     since.map_or(0, |since| since.as_secs())
 }
 
-/// Reads both clocks.
+/// Reads the monotonic and the system clock.
 pub fn now() -> Now {
     Now {
         monotonic: monotonic_ms(),

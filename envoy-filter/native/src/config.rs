@@ -25,14 +25,16 @@ use crate::store::{self, ConfigInstance};
 static WORKERS: LazyLock<Option<usize>> =
     LazyLock::new(|| (!envoy::is_validation_run()).then(envoy::worker_count));
 
-/// The settings that only this host has: the store of the process, status requests, and files.
+/// The settings that only the dynamic module has: the store of the process, status requests, and
+/// file names.
 struct ModuleSettings<'p> {
     /// The configuration to which settings of the process are added; without one they are
     /// rejected.
     plan: Option<&'p mut ValidatedConfig>,
 }
 
-/// The configuration of one filter: its settings, metrics, store and background requests.
+/// The configuration of one filter in Envoy's configuration: settings, metrics, store and
+/// background requests.
 #[derive(Debug)]
 pub struct FilterSettings {
     parsed: ParsedSettings,
@@ -51,7 +53,7 @@ pub struct FilterSettings {
     pub background: Arc<BackgroundRequests>,
 }
 
-/// The configuration of one route, which inherits missing settings from the filter.
+/// The filter's configuration for one route, which inherits missing settings from the filter.
 #[derive(Debug)]
 pub struct RouteOverrides {
     parsed: ParsedSettings,
@@ -103,7 +105,8 @@ impl FilterSettings {
         self.nodes.get(cluster)
     }
 
-    /// Returns the settings of a request.
+    /// Returns the effective settings of a request of this filter and, if it has a configuration,
+    /// its route.
     pub fn for_request(&self, route: Option<&RouteOverrides>) -> Arc<RequestSettings> {
         let Some(route) = route else {
             return Arc::clone(&self.settings);

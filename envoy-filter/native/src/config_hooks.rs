@@ -26,8 +26,8 @@ unsafe fn with_background_requests(config: *const c_void, call: impl FnOnce(&Bac
 /// Passes the response head of a background request to its exchange.
 ///
 /// # Safety
-/// The caller meets the requirements of [`with`]; `headers` are `number` headers, valid during the
-/// call.
+/// The caller meets the requirements of [`with_background_requests`]; `headers` are `number`
+/// headers, valid during the call.
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_headers(
     _envoy: FilterConfigPtr,
@@ -48,7 +48,8 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_
 /// Passes a piece of the response body of a background request to its exchange.
 ///
 /// # Safety
-/// The caller meets the requirements of [`with`]; `body` is `pieces` slices, valid during the call.
+/// The caller meets the requirements of [`with_background_requests`]; `body` is `pieces` slices,
+/// valid during the call.
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_data(
     _envoy: FilterConfigPtr,
@@ -69,7 +70,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_
 /// Ends a background request whose response is complete, trailers included.
 ///
 /// # Safety
-/// The caller meets the requirements of [`with`].
+/// The caller meets the requirements of [`with_background_requests`].
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_complete(
     _envoy: FilterConfigPtr,
@@ -83,7 +84,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_
 /// Ends a background request that was reset.
 ///
 /// # Safety
-/// The caller meets the requirements of [`with`].
+/// The caller meets the requirements of [`with_background_requests`].
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_reset(
     _envoy: FilterConfigPtr,

@@ -10,18 +10,18 @@ use sszip_envoy_carrier::head::{HeaderMap, MessageHead};
 
 use crate::abi::*;
 
-/// The pointer to a stream that Envoy passed to a hook, valid while the hook runs.
+/// A stream of Envoy, as the pointer that Envoy passed to a hook; valid while the hook runs.
 #[derive(Clone, Copy)]
 pub struct EnvoyStream(FilterPtr);
 
-/// A copy of Envoy's list of the headers of a message, pseudo-headers included.
+/// A message head in Envoy's memory, by a copy of Envoy's list of its headers.
 pub struct EnvoyHead(Vec<EnvoyHeader>);
 
-/// The headers of one message of a stream.
+/// The header map of one message of a stream, as the carrier reads and changes it.
 #[derive(Clone, Copy)]
 pub struct StreamHeaders(EnvoyStream, HeaderType);
 
-/// A copy of Envoy's list of the slices of a body, or of a piece of it.
+/// The slices of a body, or of a piece of it, in Envoy's memory, by a copy of Envoy's list.
 pub struct EnvoyBodySlices(Vec<EnvoyBuffer>);
 
 impl EnvoyHead {
@@ -37,8 +37,8 @@ impl EnvoyHead {
         }
     }
 
-    /// Edits that restore the present values of the headers that `edits`
-    /// changes, in one line each.
+    /// Returns the edits that restore the present values of the headers that `edits` changes, in
+    /// one line each.
     pub fn inverse_edits(&self, edits: &[HeadEdit]) -> Vec<HeadEdit> {
         let of = |name: &str| {
             let is_it = |known: &[u8]| known.eq_ignore_ascii_case(name.as_bytes());
@@ -79,7 +79,7 @@ impl EnvoyBodySlices {
     /// Copies the list of slices that Envoy passed to a hook.
     ///
     /// # Safety
-    /// `pieces` are `number` slices, valid as long as this part.
+    /// `pieces` are `number` slices, valid as long as these slices.
     pub unsafe fn from_hook(pieces: *const EnvoyBuffer, number: usize) -> Self {
         match number {
             0 => Self(Vec::new()),
@@ -207,7 +207,7 @@ impl EnvoyStream {
         unsafe { envoy_dynamic_module_callback_http_get_buffer_limit(self.0) }
     }
 
-    /// Raises the buffer limit of the stream to `bytes`, if it is lower.
+    /// Raises the buffer limit of the stream to `bytes`, unless it is higher.
     pub fn raise_buffer_limit(self, bytes: u64) {
         if bytes > self.buffer_limit() {
             // SAFETY: within a hook.
@@ -285,7 +285,7 @@ impl EnvoyStream {
         }
     }
 
-    /// Sets the names and values that access logs show for the stream.
+    /// Sets the names and values that access logs print as dynamic metadata of the stream.
     pub fn set_dynamic_metadata<'a>(self, entries: impl Iterator<Item = (&'a str, &'a [u8])>) {
         const NAMESPACE: &[u8] = b"sszip";
         let entries = entries.map(|(key, value)| ModuleHeader {
@@ -403,7 +403,8 @@ impl EnvoyStream {
     }
 }
 
-/// The pointer to a filter's configuration that Envoy passed to a hook, valid while the hook runs.
+/// A filter's configuration in Envoy, as the pointer that Envoy passed to a hook; valid while the
+/// hook runs.
 #[derive(Clone, Copy)]
 pub struct FilterConfig(FilterConfigPtr);
 
@@ -521,8 +522,8 @@ impl FilterConfig {
     }
 }
 
-/// A sender of events to a stream or a filter's configuration, which may have ended. Any thread may
-/// use it.
+/// Envoy's scheduler of events for a stream or a filter's configuration, which may have ended. Any
+/// thread may use it.
 #[derive(Debug)]
 pub struct EventScheduler {
     scheduler: SchedulerPtr,
@@ -531,7 +532,7 @@ pub struct EventScheduler {
     is_open: Mutex<bool>,
 }
 
-/// The stream or the filter's configuration that receives a scheduler's events.
+/// The receiver of a scheduler's events.
 #[derive(Clone, Copy, Debug)]
 enum ScheduledTarget {
     /// A stream, on its worker.

@@ -20,8 +20,8 @@ use crate::envoy::{self, write_envoy_log, EnvoyStream};
 use crate::metrics::UPDATE_GAUGES_EVENT;
 use crate::stream::{ActionOutcome, StreamAction, StreamExchange};
 
-/// The filter of one stream. Envoy may destroy it while one of its hooks runs;
-/// the hook then still holds a reference.
+/// The filter's state of one stream, to which Envoy has a pointer. Envoy may destroy it while one
+/// of its hooks runs; the hook then still holds a reference.
 struct StreamFilter {
     config: *const FilterConfig,
     exchange: RefCell<StreamExchange>,
@@ -33,6 +33,7 @@ struct StreamFilter {
     goes_on: Cell<bool>,
 }
 
+/// A reference to the filter's state of a stream.
 type FilterHandle = Rc<StreamFilter>;
 
 /// Runs the body of a hook, and returns `otherwise` if the body panics.
@@ -45,7 +46,7 @@ pub fn catch_hook_panic<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
     })
 }
 
-/// The reason why a hook did nothing: the exchange is in use or has failed.
+/// The reason why a hook has no access to the stream's exchange.
 enum HookError {
     /// The exchange does not exist, or an outer hook uses it, whose call to Envoy led
     /// to this hook.
@@ -55,8 +56,7 @@ enum HookError {
     Failed,
 }
 
-/// References a stream's filter, so that it exists until the reference is
-/// dropped.
+/// Takes a reference to the filter's state of a stream, which keeps it alive while a hook runs.
 ///
 /// # Safety
 /// `filter` is NULL or from `envoy_dynamic_module_on_http_filter_new`, and not
@@ -94,6 +94,7 @@ impl StreamFilter {
         })
     }
 
+    /// Logs that a hook has panicked, and resets the stream.
     fn fail_stream(&self, stream: EnvoyStream) {
         self.has_failed.set(true);
         catch_hook_panic((), || {
@@ -136,7 +137,7 @@ impl StreamFilter {
 /// Runs the body of a hook of a stream on the stream's exchange.
 ///
 /// # Safety
-/// The caller meets the requirements of [`handle`].
+/// The caller meets the requirements of [`borrow_filter`].
 unsafe fn run_stream_hook(
     stream: FilterPtr,
     filter: *const c_void,
@@ -332,7 +333,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_destroy(filter: *co
 /// Handles the request head.
 ///
 /// # Safety
-/// The caller meets the requirements of [`handle`].
+/// The caller meets the requirements of [`borrow_filter`].
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
     stream: FilterPtr,
@@ -358,7 +359,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
 /// Handles a piece of the request body.
 ///
 /// # Safety
-/// The caller meets the requirements of [`handle`].
+/// The caller meets the requirements of [`borrow_filter`].
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_body(
     stream: FilterPtr,
@@ -381,7 +382,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_body(
 /// Handles the request trailers.
 ///
 /// # Safety
-/// The caller meets the requirements of [`handle`].
+/// The caller meets the requirements of [`borrow_filter`].
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_trailers(
     stream: FilterPtr,
@@ -399,7 +400,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_trailers(
 /// Handles the response head.
 ///
 /// # Safety
-/// The caller meets the requirements of [`handle`].
+/// The caller meets the requirements of [`borrow_filter`].
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_response_headers(
     stream: FilterPtr,
@@ -418,7 +419,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_response_headers(
 /// Handles a piece of the response body.
 ///
 /// # Safety
-/// The caller meets the requirements of [`handle`].
+/// The caller meets the requirements of [`borrow_filter`].
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_response_body(
     stream: FilterPtr,
@@ -437,7 +438,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_response_body(
 /// Handles the response trailers.
 ///
 /// # Safety
-/// The caller meets the requirements of [`handle`].
+/// The caller meets the requirements of [`borrow_filter`].
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_response_trailers(
     stream: FilterPtr,
@@ -455,7 +456,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_response_trailers(
 /// Handles an event of the stream's scheduler.
 ///
 /// # Safety
-/// The caller meets the requirements of [`handle`].
+/// The caller meets the requirements of [`borrow_filter`].
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_scheduled(
     stream: FilterPtr,
@@ -484,7 +485,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_scheduled(
 /// Handles a local reply of Envoy.
 ///
 /// # Safety
-/// The caller meets the requirements of [`handle`].
+/// The caller meets the requirements of [`borrow_filter`].
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_local_reply(
     stream: FilterPtr,
@@ -507,7 +508,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_local_reply(
 /// Ends the exchange of a complete stream, which Envoy destroys next.
 ///
 /// # Safety
-/// The caller meets the requirements of [`handle`].
+/// The caller meets the requirements of [`borrow_filter`].
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_stream_complete(
     stream: FilterPtr,
@@ -593,7 +594,7 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_http_stream_reset(
 /// itself suspends reading from the upstream.
 ///
 /// # Safety
-/// The caller meets the requirements of [`handle`].
+/// The caller meets the requirements of [`borrow_filter`].
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_downstream_above_write_buffer_high_watermark(
     _stream: FilterPtr,
@@ -608,7 +609,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_downstream_above_wr
 /// Resumes the filter's own responses, because the client reads again.
 ///
 /// # Safety
-/// The caller meets the requirements of [`handle`].
+/// The caller meets the requirements of [`borrow_filter`].
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_downstream_below_write_buffer_low_watermark(
     stream: FilterPtr,

@@ -9,7 +9,8 @@ use crate::envoy::{EnvoyStream, EventScheduler, FilterConfig};
 use crate::process::PROCESS;
 use crate::{thread_pool, timers};
 
-/// The ids of a filter's metrics in Envoy. Filters with one `metrics_namespace` share them.
+/// The ids under which Envoy knows the metrics of a filter. Filters with one `metrics_namespace`
+/// share them.
 #[derive(Debug)]
 pub struct EnvoyMetrics {
     /// Ids of the counters; 0: the counter is not defined.

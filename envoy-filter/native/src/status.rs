@@ -12,7 +12,7 @@ use crate::clock;
 
 static BOARD: OnceLock<MetricsBoard> = OnceLock::new();
 
-/// Creates the metrics board, because a route accepts status requests.
+/// Creates the metrics board of the process, because a route accepts status requests.
 pub fn start_counting() {
     if BOARD.get().is_some() {
         return;
@@ -29,12 +29,12 @@ pub fn start_counting() {
     }
 }
 
-/// Returns whether exchanges are counted.
+/// Returns whether the process has a metrics board, in which exchanges are counted.
 pub fn is_counted() -> bool {
     BOARD.get().is_some()
 }
 
-/// Counts an exchange that began at `since`, and passes its tally to `also`,
+/// Counts an exchange that began at `since` in the metrics board, and passes its tally to `also`,
 /// for Envoy's own metrics.
 pub fn count_finished_exchange(
     driver: &mut ExchangeDriver,
@@ -54,7 +54,7 @@ pub fn count_finished_exchange(
     also(&tally);
 }
 
-/// Returns the metrics board after it was updated with these gauges.
+/// Returns the metrics board, if there is one, after setting these gauges in it.
 pub fn updated_board(gauges: [u64; metrics::GAUGES.len()]) -> Option<MetricsBoard> {
     let board = BOARD.get().copied()?;
     // the gauges are the sum over all workers

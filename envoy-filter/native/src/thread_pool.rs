@@ -15,22 +15,24 @@ use crate::process::PROCESS;
 static THREAD_POOL: LazyLock<ThreadPool> = LazyLock::new(ThreadPool::start_threads);
 static QUEUED_JOBS: AtomicUsize = AtomicUsize::new(0);
 
-/// The slot of a stream into which a thread returns a job that has run.
+/// The slot of a stream into which the thread pool returns a job that has run.
 pub type CompletionTarget = Arc<Mutex<Option<OffLoopJob>>>;
 
+/// The pool of threads that run jobs from one queue.
 struct ThreadPool {
     queue: Mutex<Sender<QueuedJob>>,
     threads: usize,
 }
 
+/// A job in the queue of the pool, with the stream to notify.
 struct QueuedJob {
     job: OffLoopJob,
     /// Stream that waits for the job; `None`: no stream.
     reply: Option<(CompletionTarget, Arc<EventScheduler>, u64)>,
 }
 
-/// Runs a job, puts it into `place`, and sends the stream `event`. Without pool
-/// threads the job runs at once.
+/// Enqueues a job; when it has run, it is put into `place`, and the stream is sent `event`. Without
+/// pool threads the job runs at once.
 pub fn run_on_pool(
     job: OffLoopJob,
     place: &CompletionTarget,
@@ -44,7 +46,7 @@ pub fn run_on_pool(
     });
 }
 
-/// Runs a job that no stream waits for, and stores its result.
+/// Enqueues a job that no stream waits for; the pool stores its result.
 pub fn run_detached(job: OffLoopJob) {
     THREAD_POOL.enqueue(QueuedJob { job, reply: None });
 }
@@ -98,7 +100,7 @@ fn run_queued_jobs(work: &Mutex<Receiver<QueuedJob>>) {
     }
 }
 
-/// Logs the pending lines about verified hits.
+/// Logs the pending lines about hit verifications.
 pub fn log_verified_hits() {
     while let Some(line) = PROCESS.shared.verified.take_log_line() {
         write_envoy_log(LogLevel::Error, &line);
@@ -106,6 +108,7 @@ pub fn log_verified_hits() {
 }
 
 impl QueuedJob {
+    /// Runs the job, and notifies its stream or stores its result.
     fn run_on_pool(mut self) {
         match self.reply {
             Some((place, scheduler, event)) => {

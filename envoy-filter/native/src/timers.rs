@@ -10,20 +10,22 @@ use crate::envoy::EventScheduler;
 
 static TIMERS: LazyLock<Option<&'static TimerQueue>> = LazyLock::new(TimerQueue::start_thread);
 
+/// A deadline in the queue: an event to send to a stream's scheduler.
 struct StreamTimer {
     due: Instant,
     event: u64,
     scheduler: Arc<EventScheduler>,
 }
 
+/// The deadlines of all streams, for the one thread that waits for them.
 #[derive(Default)]
 struct TimerQueue {
     waiting: Mutex<BinaryHeap<Reverse<StreamTimer>>>,
     is_new_first: Condvar,
 }
 
-/// Sends the stream `event` after `ms` milliseconds. Returns whether it will:
-/// without the timer thread there are no deadlines.
+/// Schedules `event` for a stream in `ms` milliseconds. Returns whether it will be sent: without
+/// the timer thread there are no deadlines.
 pub fn set_stream_timer(scheduler: &Arc<EventScheduler>, event: u64, ms: u64) -> bool {
     let Some(timers) = *TIMERS else {
         return false;

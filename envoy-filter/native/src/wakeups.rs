@@ -19,6 +19,7 @@ static WAIT_SHARDS: [Mutex<Option<HashMap<usize, WaitState>>>; 16] =
 /// Event for a stream whose lookup is to be repeated.
 pub const WOKEN_EVENT: u64 = 1 << 59;
 
+/// The state of a stream whose lookup may wait, by its waiter id.
 #[derive(Debug)]
 enum WaitState {
     /// A lookup is in progress, after which the stream may wait.
@@ -28,12 +29,12 @@ enum WaitState {
     Waits(Arc<EventScheduler>),
 }
 
-/// The identity under which a stream waits for a wakeup, until it is dropped.
+/// The id under which a stream waits for a wakeup from the core; its drop ends the wait.
 #[derive(Debug)]
 pub struct StreamWaiter(usize);
 
 impl StreamWaiter {
-    /// Creates the identity of a stream before its lookup.
+    /// Creates a waiter id for a stream.
     pub fn new() -> Self {
         Self(NEXT_WAITER_ID.fetch_add(1, Ordering::Relaxed))
     }
@@ -48,8 +49,8 @@ impl StreamWaiter {
         EVENT_LOOP.waiter_with_id(self.0)
     }
 
-    /// Marks the stream as waiting. Sends the event at once if the wakeup
-    /// arrived during the lookup.
+    /// Marks the stream as waiting; if the wakeup arrived during the lookup, schedules its event at
+    /// once.
     pub fn mark_waiting(&self, scheduler: &Arc<EventScheduler>) {
         let waits = WaitState::Waits(Arc::clone(scheduler));
         let before = with_shard(self.0, |slots| slots.insert(self.0, waits));
@@ -65,6 +66,7 @@ impl Drop for StreamWaiter {
     }
 }
 
+/// The waker of the process's event loop, which sends each wakeup to the scheduler of its stream.
 #[derive(Debug)]
 struct StreamWakeups;
 
@@ -77,7 +79,7 @@ impl Wake for StreamWakeups {
         });
     }
 
-    /// Does nothing: the slot is removed when the stream drops its `Waiting`.
+    /// Does nothing: the slot is removed when the stream drops its waiter.
     fn cancel_wakeup(&self, _id: usize) {}
 }
 

@@ -102,14 +102,14 @@ const NOT_FOUND: u32 = 1;
 const CAS_MISMATCH: u32 = 8;
 const REALTIME: u32 = 0;
 const MONOTONIC: u32 = 1;
-/// The direction of a stream: request or response.
+/// The direction of a stream, request or response, as proxy-wasm numbers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamDirection {
     Request = 0,
     Response = 1,
 }
 
-/// Level of a log line.
+/// The level of a log line, as proxy-wasm numbers it.
 #[derive(Clone, Copy, Debug)]
 pub enum LogLevel {
     Info = 2,
@@ -117,7 +117,7 @@ pub enum LogLevel {
     Error = 4,
 }
 
-/// The type of a metric: counter, gauge or histogram.
+/// The type of a metric, as proxy-wasm numbers it.
 #[derive(Clone, Copy, Debug)]
 pub enum MetricType {
     Counter = 0,
@@ -176,7 +176,7 @@ pub fn random_name() -> String {
     )
 }
 
-/// The result of reading a value that all sandboxes of the proxy share.
+/// The result of reading shared data of the proxy, which all sandboxes read and write.
 pub enum SharedValue {
     Present(Vec<u8>, u32),
     Absent,
@@ -184,7 +184,7 @@ pub enum SharedValue {
     Unsupported,
 }
 
-/// Returns the value that all sandboxes share under a key.
+/// Reads the shared data of the proxy under a key.
 pub fn shared_value(key: &str) -> SharedValue {
     let (mut value, mut length, mut version) = (null_mut(), 0, 0);
     // SAFETY: the key is a string's, and the results point at memory of their
@@ -206,9 +206,9 @@ pub fn shared_value(key: &str) -> SharedValue {
     }
 }
 
-/// Sets the value that all sandboxes share under a key. `Some(false)`: the
-/// value has another version than `version` (any version but 0 sets an absent
-/// value). `None`: the proxy does not support shared values.
+/// Writes the shared data of the proxy under a key. `Some(false)`: the value has another version
+/// than `version` (any version but 0 sets an absent value). `None`: the proxy does not support
+/// shared data.
 pub fn set_shared_value(key: &str, value: &[u8], version: u32) -> Option<bool> {
     // SAFETY: each pointer and length belong to one slice.
     let status = unsafe {
@@ -227,13 +227,13 @@ pub fn set_shared_value(key: &str, value: &[u8], version: u32) -> Option<bool> {
     }
 }
 
-/// Makes a context the effective one of the calls that follow.
+/// Makes a context the one to which the following calls of the proxy apply.
 pub fn set_effective_context(context: u32) -> bool {
     // SAFETY: the argument is a number.
     unsafe { proxy_set_effective_context(context) == STATUS_OK }
 }
 
-/// Schedules a call of the context's root every `milliseconds`; 0: none.
+/// Sets the timer of the context's root to call it every `milliseconds`; 0: never.
 pub fn tick_in(milliseconds: u64) {
     let period = u32::try_from(milliseconds).unwrap_or(u32::MAX);
     // SAFETY: the argument is a number.
@@ -270,7 +270,7 @@ pub fn prepend_to_buffer(kind: BufferType, bytes: &[u8]) -> bool {
     unsafe { proxy_set_buffer_bytes(kind, 0, 0, bytes.as_ptr(), bytes.len()) == STATUS_OK }
 }
 
-/// The serialized headers of a message, pseudo-headers included, as the proxy returned them.
+/// A message head as the proxy serialized it, pseudo-headers included.
 #[derive(Debug, Default)]
 pub struct ProxyHead(Vec<u8>);
 
@@ -297,9 +297,8 @@ impl MessageHead for ProxyHead {
     }
 }
 
-/// An iterator over the headers of a [`Head`]. The proxy serializes the number of headers,
-/// the lengths of each name and value, and then the names and values, each
-/// followed by a zero.
+/// An iterator over the headers of a [`ProxyHead`]. The proxy serializes the number of headers, the
+/// lengths of each name and value, and then the names and values, each followed by a zero.
 #[derive(Clone, Debug)]
 struct HeaderPairs<'a> {
     sizes: &'a [u8],
@@ -347,7 +346,7 @@ fn serialize_headers<'a>(fields: impl Iterator<Item = Header<'a>> + Clone) -> Ve
     pairs
 }
 
-/// The headers of a message of the effective context.
+/// The header map of a message of the effective context, as the carrier reads and changes it.
 #[derive(Clone, Copy)]
 pub struct ContextHeaders(pub MapType);
 
@@ -388,7 +387,7 @@ pub fn proxy_property(path: &str) -> Vec<u8> {
     }
 }
 
-/// Sets a property of the stream, which access logs show.
+/// Sets a property of the stream, which access logs print.
 pub fn set_log_property(name: &str, value: &[u8]) {
     let (path, size) = (name.as_ptr(), name.len());
     // SAFETY: each pointer and length belong to one slice.
@@ -399,8 +398,8 @@ pub fn set_log_property(name: &str, value: &[u8]) {
 /// stream.
 pub const REQUEST_PROPERTY: &str = "sszip.request";
 
-/// Declares the property to the proxy: Envoy's `DeclarePropertyArguments` with
-/// the name (1) and the life span (5), which is the downstream request (1).
+/// Declares the request property to the proxy: Envoy's `DeclarePropertyArguments` with the name (1)
+/// and the life span (5), which is the downstream request (1).
 pub fn declare_request_property() {
     const FUNCTION: &str = "declare_property";
     let mut arguments = vec![1 << 3 | 2, REQUEST_PROPERTY.len() as u8];
@@ -424,13 +423,13 @@ pub fn declare_request_property() {
     }
 }
 
-/// Resumes a stopped stream after this call.
+/// Resumes the stopped stream of the effective context after this call.
 pub fn resume_stream(side: StreamDirection) {
     // SAFETY: the argument is a number.
     unsafe { proxy_continue_stream(side as u32) };
 }
 
-/// Resets the present stream.
+/// Resets the stream of the effective context.
 pub fn reset_stream() {
     // SAFETY: the argument is a number.
     unsafe { proxy_close_stream(StreamDirection::Response as u32) };

@@ -26,7 +26,7 @@ const CONFIG_ERROR_NAME: &str = "configuration (a google.protobuf.StringValue)";
 /// cache is cleared.
 const MAX_ROUTE_SETTINGS: usize = 1000;
 
-/// The settings that only a sandbox has, and the warnings about settings that were accepted.
+/// The settings that only the Wasm filter has, and the warnings about accepted settings.
 #[derive(Default)]
 struct FilterOnlySettings<'s> {
     /// The settings of the filter; a route has none of these.
@@ -34,7 +34,8 @@ struct FilterOnlySettings<'s> {
     warnings: Vec<String>,
 }
 
-/// The configuration of the filter in this sandbox, with the settings and nodes of its routes.
+/// The configuration of the Wasm filter, with the merged settings of its routes and the node
+/// capabilities of its clusters.
 #[derive(Debug)]
 pub struct FilterSettings {
     parsed: ParsedSettings,
@@ -102,8 +103,8 @@ impl FilterSettings {
         self.nodes.get(cluster)
     }
 
-    /// Returns the settings of the request of the present context; `None`: its
-    /// route's settings are invalid.
+    /// Returns the effective settings of the effective context's request; `None`: its route's
+    /// settings are invalid.
     pub fn for_request(&self) -> Option<Arc<RequestSettings>> {
         let json = abi::proxy_property(ROUTE_CONFIG_PROPERTY);
         if json.is_empty() {

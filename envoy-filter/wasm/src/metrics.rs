@@ -7,10 +7,11 @@ use sszip_core::metrics::{self, ExchangeTally, GAUGES, HISTOGRAMS};
 
 use crate::abi::{self, MetricType};
 
-/// The ids of a filter's metrics in the proxy, each defined when it is first used.
+/// The ids under which the proxy knows the metrics of a filter, each defined when it is first used.
 #[derive(Debug, Default)]
 pub struct ProxyMetrics(RefCell<MetricIds>);
 
+/// The ids of the defined metrics, and the gauge values that were reported.
 #[derive(Debug, Default)]
 struct MetricIds {
     names: Vec<Option<String>>,

@@ -21,7 +21,7 @@ const MAX_PROBES: usize = 16;
 /// Default timeout of a probe, in milliseconds.
 const PROBE_TIMEOUT_MS: u64 = 60_000;
 
-/// The probes of a filter's root: those to send, and those in flight.
+/// The probes that a filter's root sends to nodes: those in the queue, and those in flight.
 #[derive(Debug, Default)]
 pub struct ProbeQueue {
     waiting: RefCell<Vec<PendingProbe>>,
@@ -29,6 +29,7 @@ pub struct ProbeQueue {
     in_flight: RefCell<HashMap<u32, ExchangeDriver>>,
 }
 
+/// A probe in the queue, with the cluster and the headers of its request.
 #[derive(Debug)]
 struct PendingProbe {
     driver: ExchangeDriver,
@@ -37,7 +38,7 @@ struct PendingProbe {
 }
 
 impl ProbeQueue {
-    /// Whether another probe may be sent.
+    /// Whether the limit of concurrent probes permits another one.
     pub fn has_room(&self) -> bool {
         self.waiting.borrow().len() + self.in_flight.borrow().len() < MAX_PROBES
     }
@@ -102,8 +103,8 @@ impl ProbeQueue {
         }
     }
 
-    /// Handles the response to a probe; no fields: it failed. `false`: the
-    /// token is not a probe's.
+    /// Handles the response to a probe; no fields: it failed. Returns whether the token is a
+    /// probe's.
     pub fn handle_response(&self, token: u32, fields: usize, length: usize) -> bool {
         let probe = self.in_flight.borrow_mut().remove(&token);
         let Some(mut driver) = probe else {

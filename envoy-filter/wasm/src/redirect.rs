@@ -27,7 +27,7 @@ pub fn take() -> Option<(u32, ExchangeDriver)> {
     OFFERED.take()
 }
 
-/// Drops a driver that no new stream has continued.
+/// Drops an offered driver that no new stream has taken.
 pub fn forget() {
     OFFERED.take();
 }

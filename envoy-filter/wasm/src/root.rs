@@ -28,7 +28,8 @@ const GAUGE_INTERVAL_MS: u64 = 1000;
 /// the stack overflows, and the sandbox fails.
 const MAX_RESUMED_PER_CALL: u32 = 32;
 
-/// A stream that the root resumes, in the stream's own context.
+/// A stopped stream that its root resumes after a deadline or a wakeup, in the stream's own
+/// context.
 pub trait ResumableStream {
     /// Handles the deadline with that number. Returns whether it was still set.
     fn handle_deadline(&mut self, number: u64) -> bool;
@@ -36,15 +37,15 @@ pub trait ResumableStream {
     /// Repeats the lookup, after a wakeup.
     fn woken(&mut self);
 
-    /// Schedules a wakeup of a stream within its own hook, which must return first.
+    /// Schedules the repeated lookup of a stream whose hook runs, since the hook must return first.
     fn has_wakeup_pending(&mut self);
 }
 
-/// The root context that the proxy-wasm SDK owns and calls; it passes the calls to a
-/// [`FilterRoot`].
+/// The root context that the proxy-wasm SDK owns; it passes the SDK's calls to a [`FilterRoot`].
 pub struct SdkRootContext(pub Rc<FilterRoot>);
 
-/// The state of one configured filter in a sandbox: settings, streams, timers and callouts.
+/// The state of one configured filter in a sandbox, shared by its streams: settings, timers and
+/// callouts.
 #[derive(Debug)]
 pub struct FilterRoot {
     /// Context id of the root.
@@ -104,7 +105,8 @@ impl SdkRootContext {
 }
 
 impl FilterRoot {
-    /// Reads the configuration. Returns whether it is valid.
+    /// Reads the filter's configuration, and starts its timers and its link to the owner. Returns
+    /// whether it is valid.
     pub fn read_configuration(root: &Rc<Self>, length: usize) -> bool {
         let json = abi::copy_buffer(BufferType::PluginConfiguration, length).unwrap_or_default();
         match FilterSettings::new(&json, &root.process) {
@@ -136,12 +138,12 @@ impl FilterRoot {
         self.filter_settings.get()
     }
 
-    /// Returns the waiter under which a stream's lookups wait.
+    /// Returns the waiter under which the lookups of a stream wait.
     pub fn stream_waiter(&self, stream: u32) -> Waiter {
         self.event_loop.waiter_with_id(stream as usize)
     }
 
-    /// Adds a stream, which may be woken from here on.
+    /// Registers a stream, which may be woken from here on.
     pub fn add_stream(&self, id: u32, stream: Weak<RefCell<dyn ResumableStream>>) {
         self.streams.borrow_mut().insert(id, stream);
     }
@@ -169,15 +171,15 @@ impl FilterRoot {
         }
     }
 
-    /// Records the called context, and whether the call is a hook whose result
-    /// resumes the stream.
+    /// Records the context of the present call, and whether the call is a hook whose result resumes
+    /// the stream.
     pub fn set_called(&self, context: u32, is_hook: bool) {
         self.called.set(context);
         self.hooked.set(is_hook.then_some(context));
     }
 
-    /// Sends the owner requests of a stream in its own name. If another context
-    /// was called, the root sends them soon.
+    /// Sends the owner requests that a stream waits for on its behalf. If another context was
+    /// called, the root sends them soon.
     pub fn send_owner_requests(&self, stream: u32) {
         let Some(store) = self.store.get() else {
             return;
@@ -188,8 +190,8 @@ impl FilterRoot {
         }
     }
 
-    /// Sends the owner requests of no particular stream, and the probes. The
-    /// root must be the effective context.
+    /// Sends the owner requests that no stream sends itself, and the probes. The root must be the
+    /// effective context.
     fn send_callouts(&self) {
         if let Some(store) = self.store.get() {
             store.send_as_root(self.id, &self.process);
@@ -197,7 +199,7 @@ impl FilterRoot {
         self.questions.send_probe();
     }
 
-    /// Schedules the owner requests that no stream waits for.
+    /// Schedules the owner requests that no stream sends itself.
     pub fn schedule_callouts(&self) {
         if let Some(store) = self.store.get() {
             store.schedule_callouts();
@@ -219,7 +221,7 @@ impl FilterRoot {
         }
     }
 
-    /// Handles the root's timer.
+    /// Handles the root's timer: performs the actions that are due.
     pub fn handle_tick(&self) {
         self.set_called(self.id, false);
         self.room.set(MAX_RESUMED_PER_CALL);
@@ -275,8 +277,8 @@ impl FilterRoot {
         }
     }
 
-    /// Whether one more stream may be resumed now; the others are resumed by
-    /// the timer.
+    /// Whether the limit of this call permits the resumption of one more stream; otherwise the
+    /// timer resumes it.
     fn take_resumption(&self) -> bool {
         let room = self.room.get();
         self.room.set(room.saturating_sub(1));
@@ -307,8 +309,8 @@ impl FilterRoot {
         }
     }
 
-    /// Ends a call: resumes the woken streams, and schedules the owner requests
-    /// that are due. `context` is the called one.
+    /// Ends a call of the proxy: resumes the woken streams, and schedules the owner requests that
+    /// are due. `context` is the called one.
     pub fn finish_call(&self, context: u32) {
         self.resume_woken(context);
         self.hooked.set(None);
@@ -330,7 +332,7 @@ impl FilterRoot {
         }
     }
 
-    /// Whether requests of no particular stream are to be sent.
+    /// Whether owner requests or probes wait for the root to send them.
     fn has_pending_queries(&self) -> bool {
         self.store.get().is_some_and(OwnerCallouts::has_due) || self.questions.has_queued()
     }

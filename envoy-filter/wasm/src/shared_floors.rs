@@ -14,7 +14,7 @@ const MAX_CHANGE_ATTEMPTS: u32 = 1000;
 /// value is absent.
 const ABSENT_VALUE_VERSION: u32 = u32::MAX;
 
-/// Tip floors as shared values of the proxy.
+/// The tip floors of all sandboxes, in shared data of the proxy.
 #[derive(Debug)]
 pub struct SharedDataFloors;
 
@@ -52,7 +52,7 @@ fn floor_value_key(namespace: &Namespace) -> String {
     format!("sszip.heads.{}", digits.collect::<String>())
 }
 
-/// Parses a value. Missing or malformed numbers are zeros.
+/// Parses the numbers of one namespace from a shared value. Missing or malformed numbers are zeros.
 fn parse_floor_row(value: &[u8]) -> FloorRow {
     let mut row = FloorRow::default();
     for (number, bytes) in row.iter_mut().zip(value.chunks_exact(8)) {

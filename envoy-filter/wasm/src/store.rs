@@ -19,7 +19,7 @@ use sszip_envoy_carrier::head::{parse_number, MessageHead};
 use crate::abi::{self, LogLevel, ProxyHead};
 use crate::shared_floors::SharedDataFloors;
 
-/// The callouts of a filter to the owner: those that are due, and those in flight.
+/// The callouts of a filter to the owner of the store: those that are due, and those in flight.
 #[derive(Debug)]
 pub struct OwnerCallouts {
     cluster: String,
@@ -32,8 +32,8 @@ pub struct OwnerCallouts {
 }
 
 impl OwnerCallouts {
-    /// Joins the process to the owner behind this cluster; lookups wait up to
-    /// `deadline` milliseconds.
+    /// Creates the client of the owner behind this cluster; lookups wait up to `deadline`
+    /// milliseconds.
     pub fn new(cluster: &str, deadline: u64, process: &ProcessHandle) -> Self {
         let bounds = CalloutLimits {
             deadline,
@@ -55,8 +55,7 @@ impl OwnerCallouts {
         }
     }
 
-    /// Sends all callouts that are due, in the name of the root, which must be
-    /// the effective context.
+    /// Sends all callouts that are due on behalf of the root, which must be the effective context.
     pub fn send_as_root(&self, root: u32, process: &ProcessHandle) {
         self.has_due.set(false);
         while let Some(call) = self
@@ -68,9 +67,9 @@ impl OwnerCallouts {
         self.log_health_change();
     }
 
-    /// Sends the callouts that a stream waits for, in its own name. The stream
-    /// must be the called context, and its callouts end with it: requests that
-    /// only other streams wait for are not sent here.
+    /// Sends the callouts that a stream waits for on its behalf. The stream must be the called
+    /// context, and its callouts end with it: requests that only other streams wait for are not
+    /// sent here.
     pub fn send_for_stream(&self, stream: u32, waiter: Waiter, process: &ProcessHandle) {
         while let Some(call) =
             self.calls
@@ -159,7 +158,7 @@ impl OwnerCallouts {
         }
     }
 
-    /// Schedules the callouts that no stream sends.
+    /// Lets the root send the callouts that no stream sends itself.
     pub fn schedule_callouts(&self) {
         self.calls.detach_from_stream();
         self.has_due.set(true);

@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 
 use crate::abi;
 
-/// The action that the root performs when a deadline has passed.
+/// The action that the root performs at a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RootTimerAction {
     /// Callouts are sent, or time out.
@@ -21,7 +21,7 @@ pub enum RootTimerAction {
     Canceled,
 }
 
-/// The deadlines of a filter's root and its streams.
+/// The deadlines of a filter's root and its streams, for the one timer that a sandbox has.
 #[derive(Debug, Default)]
 pub struct RootTimers {
     /// Deadlines in milliseconds of the monotonic clock, the first one at the

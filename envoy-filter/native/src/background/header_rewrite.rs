@@ -14,7 +14,8 @@ const REWRITE_TTL_MS: u64 = 60_000;
 /// Maximum number of recorded changes, since clients choose the paths.
 const MAX_REWRITES: usize = 4096;
 
-/// The changes that the router made to the headers of one request, for background requests like it.
+/// The changes that Envoy's router made to the headers of a forwarded request, to be applied to
+/// background requests like it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct HeaderRewrite {
     changed: Vec<(Vec<u8>, Vec<Vec<u8>>)>,
@@ -23,23 +24,24 @@ pub struct HeaderRewrite {
     pub timeout: Option<u64>,
 }
 
-/// The router's recorded changes to request heads, by route, cluster, host and target.
+/// The recorded rewrites of a filter, by route, cluster, host and target.
 #[derive(Debug, Default)]
 pub struct HeaderRewrites(RwLock<HashMap<Vec<u8>, RecordedRewrite>>);
 
+/// A rewrite with the time of its recording, after which it expires.
 #[derive(Debug)]
 struct RecordedRewrite {
     at: u64,
     rewriting: Arc<HeaderRewrite>,
 }
 
-/// Returns the name under which the changes to all requests of this kind are recorded.
+/// Returns the key under which the rewrite of all requests of this kind is recorded.
 pub fn rewrite_key(route: &[u8], cluster: &[u8], host: &[u8], target: &[u8]) -> Vec<u8> {
     [route, b"\n", cluster, b"\n", host, b"\n", target].concat()
 }
 
 impl HeaderRewrite {
-    /// Computes the changes that the router made, from the request head before and after it.
+    /// Computes the rewrite from the request head before and after the router.
     pub fn between_heads(mut before: RequestHeaders, mut after: RequestHeaders) -> Self {
         before.take_timeout();
         let timeout = after.take_timeout();
@@ -56,7 +58,7 @@ impl HeaderRewrite {
         Self { changed, timeout }
     }
 
-    /// Applies the changes to another head.
+    /// Applies the rewrite to the head of another request.
     pub fn apply_to_head(&self, head: &mut RequestHeaders) {
         head.take_timeout();
         for (name, lines) in &self.changed {
@@ -75,16 +77,14 @@ fn is_tracing_header(name: &[u8]) -> bool {
 }
 
 impl HeaderRewrites {
-    /// Returns the recorded changes of requests with this name, unless they are
-    /// too old.
+    /// Returns the recorded rewrite under this key, unless it is too old.
     pub fn get(&self, name: &[u8], now: u64) -> Option<Arc<HeaderRewrite>> {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let learnt = known.get(name).filter(|learnt| learnt.is_usable(now))?;
         Some(Arc::clone(&learnt.rewriting))
     }
 
-    /// Whether the changes are recorded, and remain usable for at least half of
-    /// their time.
+    /// Whether a rewrite is recorded, and remains usable for at least half of its time.
     pub fn is_fresh(&self, name: &[u8], now: u64) -> bool {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         known
@@ -92,7 +92,7 @@ impl HeaderRewrites {
             .is_some_and(|learnt| learnt.is_usable(now + REWRITE_TTL_MS / 2))
     }
 
-    /// Records the changes of requests with this name.
+    /// Records the rewrite of requests with this key.
     pub fn record_rewrite(&self, name: Vec<u8>, rewriting: HeaderRewrite, now: u64) {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MAX_REWRITES {

@@ -16,7 +16,7 @@ const ROUTER_HEADERS: [&[u8]; 3] = [
 /// Header with the time for which the router awaits the response.
 const ROUTER_TIMEOUT_HEADER: &[u8] = b"x-envoy-expected-rq-timeout-ms";
 
-/// Headers of a request, with names in lower case, pseudo-headers included.
+/// The headers of a background request, with names in lower case, pseudo-headers included.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestHeaders(Vec<(Vec<u8>, Vec<u8>)>);
 
@@ -31,7 +31,7 @@ impl RequestHeaders {
         )
     }
 
-    /// All headers, in order.
+    /// Returns all headers, in order.
     pub fn as_lines(&self) -> &[(Vec<u8>, Vec<u8>)] {
         &self.0
     }
@@ -69,7 +69,7 @@ impl RequestHeaders {
         }
     }
 
-    /// Sets `Content-Length` and the headers that belong to it for a body of `length` bytes.
+    /// Replaces all headers that describe a body by those of a body of `length` bytes.
     pub fn set_body_length(&mut self, length: usize) {
         for name in [
             &b"content-length"[..],
@@ -84,9 +84,8 @@ impl RequestHeaders {
         }
     }
 
-    /// Removes the router's own headers, which must not be sent, and returns
-    /// the time in milliseconds for which the router awaits a response, if they
-    /// contain it.
+    /// Removes the router's own headers, which must not be sent, and returns the response timeout
+    /// in milliseconds, if they contain it.
     pub fn take_timeout(&mut self) -> Option<u64> {
         let timeout = self
             .values_of(ROUTER_TIMEOUT_HEADER)

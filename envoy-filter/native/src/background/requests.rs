@@ -39,7 +39,8 @@ pub const YIELD_EVENT: u64 = 3;
 /// Background requests of all filters.
 static BACKGROUND_OF_FILTERS: Mutex<Vec<Weak<BackgroundRequests>>> = Mutex::new(Vec::new());
 
-/// The background requests of one filter: those to start, and those that await a response.
+/// The background requests of one filter: those that Envoy's main thread has to send, and those in
+/// flight.
 #[derive(Debug)]
 pub struct BackgroundRequests {
     scheduler: Arc<EventScheduler>,
@@ -71,14 +72,15 @@ struct BackgroundRequest {
     pending: PendingResponse,
 }
 
-/// A background request in flight, with the exchange that reads its response.
+/// The exchange that reads the response to a background request, with the request's concurrency
+/// slot.
 #[derive(Debug)]
 struct PendingResponse {
     driver: ExchangeDriver,
     _turn: ConcurrencySlot,
 }
 
-/// A place below the process's limit of concurrent background requests, freed on drop.
+/// One slot of the process's limit of concurrent background requests, released on drop.
 #[derive(Debug)]
 struct ConcurrencySlot;
 
@@ -117,8 +119,8 @@ fn lock_ignoring_poison<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl BackgroundRequests {
-    /// Creates the background requests of a filter that `scheduler` notifies,
-    /// and that may replace any existing filter.
+    /// Creates the background requests of a new filter, which `scheduler` notifies, and which may
+    /// replace any existing filter.
     pub fn new(scheduler: Arc<EventScheduler>) -> Arc<Self> {
         let made = Arc::new(Self {
             scheduler,
@@ -141,6 +143,8 @@ impl BackgroundRequests {
         made
     }
 
+    /// Records that a new filter may replace this one, and schedules the end of this one's
+    /// requests.
     fn may_be_replaced(&self, now: u64) {
         let waiting = lock_ignoring_poison(&self.waiting);
         self.followed.store(now, Ordering::Relaxed);
@@ -148,7 +152,7 @@ impl BackgroundRequests {
         self.scheduler.schedule_event(YIELD_EVENT);
     }
 
-    /// Whether requests are started for a stream that began at that time.
+    /// Whether background requests are accepted from a stream that began at that time.
     pub(super) fn has_request_for(&self, began: u64) -> bool {
         let followed = self.followed.load(Ordering::Relaxed);
         followed == 0 || began > followed + FILTER_REPLACEMENT_MS
@@ -184,7 +188,8 @@ impl BackgroundRequests {
         }
     }
 
-    /// Starts and resets the callouts that are due. On Envoy's main thread.
+    /// Sends the queued requests as callouts, and resets the callouts whose responses are not
+    /// needed. On Envoy's main thread.
     pub fn start_pending(&self, main: FilterConfig) {
         let unwanted = std::mem::take(&mut *lock_ignoring_poison(&self.unwanted));
         unwanted.into_iter().for_each(|id| main.reset_callout(id));
@@ -211,9 +216,8 @@ impl BackgroundRequests {
         self.one_is_over.notify_all();
     }
 
-    /// Ends the background requests of a filter that is destroyed. No further
-    /// ones are started; on the main thread Envoy resets those that are in
-    /// flight, and another thread waits for their end.
+    /// Waits for the end of the callouts of a filter that a worker destroys; on the main thread
+    /// Envoy resets them.
     pub fn shut_down(&self) {
         if thread::current().id() != self.main {
             let some = lock_ignoring_poison(&self.under_way);
@@ -224,8 +228,8 @@ impl BackgroundRequests {
         }
     }
 
-    /// Drops and resets all requests, because another filter may replace this
-    /// one. On the main thread.
+    /// Drops the queued requests and resets those in flight, because another filter may replace
+    /// this one. On the main thread.
     pub fn yield_to_streams(&self, main: FilterConfig) {
         let waiting = std::mem::take(&mut *lock_ignoring_poison(&self.waiting));
         drop(waiting);
@@ -252,7 +256,8 @@ impl BackgroundRequests {
         }
     }
 
-    /// Reads the response head of a background request.
+    /// Reads the response head of a background request, and resets the request if the response is
+    /// not needed.
     pub fn read_response_head(&self, id: u64, head: &EnvoyHead, is_all: bool) {
         self.read_response(id, |driver| {
             let is_delimited = response::is_delimited(head, is_all);
@@ -272,7 +277,7 @@ impl BackgroundRequests {
         });
     }
 
-    /// Stores the complete response of a background request.
+    /// Stores the complete response of a background request in the cache.
     pub fn finish_response(&self, id: u64) {
         self.request_ended();
         let pending = lock_ignoring_poison(&self.in_flight).remove(&id);
@@ -284,7 +289,7 @@ impl BackgroundRequests {
         }
     }
 
-    /// Drops a background request, which Envoy has reset.
+    /// Removes a background request that Envoy has reset.
     pub fn drop_request(&self, id: u64) {
         self.request_ended();
         drop(lock_ignoring_poison(&self.in_flight).remove(&id));

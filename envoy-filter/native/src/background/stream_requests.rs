@@ -12,15 +12,16 @@ use crate::abi::HeaderType;
 use crate::clock;
 use crate::envoy::{EnvoyHead, EnvoyStream};
 
-/// The background requests of one stream: its probes and its background updates.
+/// The access of one stream to its filter's background requests: probes, background updates,
+/// rewrites.
 #[derive(Debug)]
 pub struct StreamBackground {
     of_filter: Arc<BackgroundRequests>,
     began: u64,
 }
 
-/// A forwarded request, from which the router's changes to its headers are
-/// recorded.
+/// The head of a forwarded request before the router, from which the router's rewrite is computed
+/// later.
 #[derive(Debug)]
 pub struct ForwardedRequest {
     name: Vec<u8>,
@@ -28,7 +29,7 @@ pub struct ForwardedRequest {
 }
 
 impl StreamBackground {
-    /// Creates the background requests of a stream that begins now.
+    /// Creates the access of a stream that begins now.
     pub fn new(of_filter: &Arc<BackgroundRequests>) -> Self {
         Self {
             of_filter: Arc::clone(of_filter),
@@ -36,8 +37,7 @@ impl StreamBackground {
         }
     }
 
-    /// Starts a probe of the node for the driver. `head` is the head of the
-    /// upstream request.
+    /// Enqueues a probe of the node for the driver. `head` is the head of the upstream request.
     pub fn start_probe(&self, driver: ExchangeDriver, cluster: &[u8], head: &EnvoyHead) {
         let Some(path) = driver.probe_path(head.target()) else {
             return;
@@ -54,16 +54,16 @@ impl StreamBackground {
         self.submit_request(driver, cluster, head, Vec::new(), ms);
     }
 
-    /// Whether a background update of the request is possible, because the
-    /// router's changes to its head are recorded.
+    /// Whether a background update of the request is possible, because the router's rewrite of its
+    /// head is recorded.
     pub fn can_update(&self, stream: EnvoyStream, head: &EnvoyHead, now: u64) -> bool {
         let known = &self.of_filter.rewritings;
         self.of_filter.has_request_for(self.began)
             && known.get(&stream_rewrite_key(stream, head), now).is_some()
     }
 
-    /// Copies the request head before the router receives it; `None` if its
-    /// changes are recorded already.
+    /// Copies the request head before the router receives it; `None` if its rewrite is recorded
+    /// already.
     pub fn copy_forwarded_head(&self, stream: EnvoyStream, now: u64) -> Option<ForwardedRequest> {
         let head = stream.copy_head(HeaderType::Request);
         let name = stream_rewrite_key(stream, &head);
@@ -72,8 +72,7 @@ impl StreamBackground {
         Some(ForwardedRequest { name, head })
     }
 
-    /// Records the router's changes, after the upstream responded to the
-    /// request.
+    /// Records the router's rewrite, after the upstream responded to the request.
     pub fn record_rewrite(&self, stream: EnvoyStream, sent: ForwardedRequest, now: u64) {
         let head = RequestHeaders::from_head(&stream.copy_head(HeaderType::Request));
         let rewriting = HeaderRewrite::between_heads(sent.head, head);
@@ -82,8 +81,8 @@ impl StreamBackground {
             .record_rewrite(sent.name, rewriting, now);
     }
 
-    /// Starts a background update of a request whose client receives a stored
-    /// response. `pieces` is its body.
+    /// Enqueues a background update of a request whose client receives a stored response. `pieces`
+    /// is its body.
     pub fn start_update(&self, mut driver: ExchangeDriver, stream: EnvoyStream, pieces: &[&[u8]]) {
         let head = stream.copy_head(HeaderType::Request);
         let name = stream_rewrite_key(stream, &head);
@@ -124,7 +123,7 @@ impl StreamBackground {
     }
 }
 
-/// Returns the name under which the router's changes to the stream's request are recorded.
+/// Returns the key under which the rewrite of the stream's request is recorded.
 fn stream_rewrite_key(stream: EnvoyStream, head: &EnvoyHead) -> Vec<u8> {
     let (route, cluster) = (stream.route_name(), stream.cluster_name());
     header_rewrite::rewrite_key(route, cluster, head.host(), head.target())

@@ -1,7 +1,7 @@
 //! Choices between events that are possible at the same time.
 
-/// Decisions about the order of simulated events, reproducible from a fuzzer's bytes or from a
-/// seed.
+/// The random choices of a simulation, such as the order of events, taken from a fuzzer's bytes or
+/// a seed.
 pub struct EventChoices<'a> {
     bytes: std::slice::Iter<'a, u8>,
     state: u64,

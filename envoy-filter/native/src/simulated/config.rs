@@ -22,8 +22,8 @@ pub struct SimulatedFilter {
     own: Arc<FilterCallouts>,
 }
 
-/// Callouts of a filter. The main thread owns them, and continues them while a
-/// worker destroys the filter, which waits for their end.
+/// The callouts of a simulated filter. The main thread owns them, and continues them while a worker
+/// destroys the filter, which waits for their end.
 #[derive(Default)]
 struct FilterCallouts {
     config_pointer: OnceLock<usize>,
@@ -31,7 +31,7 @@ struct FilterCallouts {
     callouts: Mutex<Vec<FilterCallout>>,
 }
 
-/// A callout of a filter.
+/// A callout in flight, with the node's response.
 struct FilterCallout {
     id: u64,
     fields: HeaderLines,
@@ -40,7 +40,7 @@ struct FilterCallout {
     left: Option<Vec<Vec<u8>>>,
 }
 
-/// A simulated route's configuration.
+/// A simulated route's configuration, as the module's pointer.
 pub struct SimulatedRoute(usize);
 
 /// Envoy's simulated main thread, with the configurations of new streams.

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::choices::EventChoices;
 use super::primitives::{fields, first_header_value, HeaderLines};
 
-/// A request of a simulated client, which identifies its only right response.
+/// A request of a simulated client, from which the only right response follows.
 pub enum ClientRequest {
     Call { number: usize, id: usize },
     Batch(Vec<usize>),

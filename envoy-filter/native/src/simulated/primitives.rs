@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::abi::{EnvoyBuffer, ModuleBuffer};
 
+/// The headers of a simulated message, in order.
 pub type HeaderLines = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// The queue of events that schedulers send to a stream or a configuration.

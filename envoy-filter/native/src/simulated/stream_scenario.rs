@@ -14,7 +14,7 @@ use super::stream;
 use super::stream_state::{borrow_stream, is_over, stream_cell, StreamState};
 use crate::abi::FilterPtr;
 
-/// The remaining events of a simulated stream, from its client and its node.
+/// The script of a simulated stream: the remaining events of its client and its node.
 pub struct StreamScenario {
     stream: FilterPtr,
     question: ClientRequest,

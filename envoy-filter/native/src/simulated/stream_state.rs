@@ -7,6 +7,7 @@ use super::config::{SimulatedFilter, SimulatedRoute};
 use super::primitives::{borrowed_buffer, EventQueue, HeaderLines};
 use crate::abi::{BodyType, EnvoyBuffer, FilterPtr, HeaderType};
 
+/// The state of a simulated stream in Envoy: its messages, buffers and flags.
 #[derive(Default)]
 pub struct StreamState {
     /// Configurations of the filter and the route, until the stream ends.
@@ -45,6 +46,7 @@ pub struct StreamState {
     pub is_behind: bool,
 }
 
+/// The state of a simulated stream, to which a stream pointer points.
 pub type SharedStreamState = RefCell<StreamState>;
 
 /// # Panics

@@ -80,7 +80,7 @@ fn run_workers(seed: u64) {
     });
 }
 
-/// Counts a worker that has ended or panicked.
+/// A guard that counts its worker as ended when it is dropped, by a panic too.
 struct EndedWorkerCount<'a>(&'a AtomicUsize);
 
 impl Drop for EndedWorkerCount<'_> {

@@ -14,6 +14,7 @@ const MAX_CONCURRENT_STREAMS: usize = 6;
 /// Maximum duration of a worker's streams.
 const WORKER_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// A simulated worker thread of Envoy, with its concurrent streams.
 pub struct SimulatedWorker {
     /// Number of streams that have not begun.
     number: usize,

@@ -32,7 +32,7 @@ const MAX_READ_BYTES: usize = 256 << 10;
 /// Maximum number of pieces per write.
 const MAX_WRITE_PIECES: usize = 16;
 
-/// Links the process to the owner that listens, or will listen, at that path.
+/// Creates the link to the owner that listens, or will listen, at that path, and starts its thread.
 ///
 /// # Errors
 /// No thread or file descriptor is available, or the path is not valid for a
@@ -73,6 +73,7 @@ impl Wake for LinkWaker {
     fn cancel_wakeup(&self, _id: usize) {}
 }
 
+/// The thread that opens the link's connections to the owner, and carries its bytes.
 struct LinkDriver {
     link: Arc<Link>,
     bell: Arc<LinkWaker>,
@@ -86,6 +87,7 @@ struct LinkDriver {
     tick_at: u64,
 }
 
+/// An open connection to the owner.
 struct OwnerConnection {
     socket: OwnedFd,
     /// The socket accepts no more bytes at present.
@@ -133,7 +135,7 @@ impl LinkDriver {
         }
     }
 
-    /// Waits for events, and returns them by slot.
+    /// Waits for readable, writable or closed sockets, and returns their events by slot.
     fn wait_for_events(&mut self) -> Vec<(usize, PollFlags)> {
         let open = self.connections.iter().enumerate();
         let open = open.filter_map(|(slot, it)| it.as_ref().map(|it| (slot, it)));
@@ -262,7 +264,7 @@ impl LinkDriver {
             .connection_closed(&PROCESS.shared, slot, monotonic_ms());
     }
 
-    /// Calls the core's tick, and schedules the next one.
+    /// Calls the link's tick, and schedules the next one.
     fn tick_link(&mut self) {
         let now = monotonic_ms();
         let after = self.link.send_and_expire(&PROCESS.shared, now);
@@ -283,7 +285,7 @@ impl LinkDriver {
     }
 }
 
-/// Sends without a signal if the owner closed the connection.
+/// Sends bytes without a SIGPIPE if the owner has closed the connection.
 fn send_without_signal(socket: impl AsFd, pieces: &[IoSlice<'_>]) -> Result<usize, Errno> {
     let mut nothing = SendAncillaryBuffer::default();
     sendmsg(socket, pieces, &mut nothing, SendFlags::NOSIGNAL)

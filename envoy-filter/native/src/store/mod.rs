@@ -20,8 +20,8 @@ use self::owner_library::OwnerLibrary;
 
 static STORE_STATE: Mutex<StoreState> = Mutex::new(StoreState::new());
 
-/// Store settings of all filters and routes so far. The store is never changed:
-/// a process has one.
+/// The store settings of all filters and routes, the link to the owner and the claims on the owner.
+/// A process has one store, which never changes.
 struct StoreState {
     /// Socket of the owner and the link to it, after a filter has named one.
     link: Option<(String, Arc<Link>)>,
@@ -39,17 +39,17 @@ struct StoreState {
     users: usize,
 }
 
-/// A filter's claim to the owner in this process, which runs as long as there is one.
+/// A filter's use of the owner in this process. The owner stops when the last guard is dropped.
 #[derive(Debug)]
 pub struct OwnerGuard(ThreadId);
 
-/// The lifetime of one configuration of a filter or a route, as a number that grows with each one.
-/// Its drop ends the claims to head sources that it has part in.
+/// The identity of one loaded configuration of a filter or a route, whose drop ends the claims that
+/// name it.
 #[derive(Debug)]
 pub struct ConfigInstance(u64);
 
-/// Head sources to follow while all `of` these exist: a filter, a route, or a
-/// route in a filter.
+/// Head sources that the owner must follow while all configurations in `of` exist: a filter, a
+/// route, or a route in a filter.
 #[derive(Debug)]
 struct HeadSourceClaim {
     /// Their lifetimes, the latest first. Claims have priority in this order,
@@ -73,7 +73,8 @@ pub fn validate_store(plan: &ValidatedConfig) -> Result<(), String> {
     }
 }
 
-/// Uses the store that a filter's configuration names, if it names one.
+/// Sets the store that a filter's configuration names, and starts its owner if that runs in this
+/// process.
 ///
 /// # Errors
 /// The store is not available, or the process has another one.
@@ -102,7 +103,8 @@ pub fn use_store(
     Ok(Some(used))
 }
 
-/// Claims head sources and a maximum entry length while all `of` these exist.
+/// Claims the head sources and the maximum entry length of a configuration while all `of` these
+/// exist.
 pub fn claim_store_settings(plan: &ValidatedConfig, of: &[&ConfigInstance]) {
     lock_store_state().add_claim(plan, of);
 }
@@ -125,7 +127,8 @@ impl StoreState {
         }
     }
 
-    /// Sets the store of the process, and links the process to its owner.
+    /// Sets the store of the process, loads the owner's library if needed, and links the process to
+    /// the owner.
     fn set_store(&mut self, socket: String, plan: &ValidatedConfig) -> Result<(), String> {
         let store = plan.store.as_ref();
         if let Some((known, link)) = &self.link {
@@ -173,7 +176,8 @@ impl StoreState {
         self.update_owner(false);
     }
 
-    /// Updates the owner if it `is_changed`, or if its head sources changed.
+    /// Merges the claims, and passes the settings to the owner if the head sources changed or
+    /// `is_changed`.
     fn update_owner(&mut self, is_changed: bool) {
         let mut follows = HeadSourceList::default();
         for claim in &self.claims {
@@ -235,8 +239,8 @@ impl Drop for OwnerGuard {
     }
 }
 
-/// Ends an owner that no filter uses. It takes time, during which workers must
-/// not wait for the lock of [`State`].
+/// Stops the owner if no filter uses it. That takes time, during which workers must not wait for
+/// the lock of [`StoreState`].
 fn stop_unused_owner() {
     owner::stop_unless_used(|| lock_store_state().users > 0);
 }

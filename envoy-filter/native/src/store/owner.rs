@@ -32,7 +32,7 @@ static IS_CHANGED: Condvar = Condvar::new();
 /// No filter uses the owner. Locked while the library is called.
 static IS_OWNER_UNUSED: Mutex<bool> = Mutex::new(false);
 
-/// The settings that the owner in this process is to have: its store, head sources and limits.
+/// The settings with which the owner in this process is to run: its store, head sources and limits.
 #[derive(Clone, Debug)]
 pub struct DesiredOwner {
     pub store: StoreSettings,
@@ -40,7 +40,8 @@ pub struct DesiredOwner {
     pub follows: HeadSourceList,
 }
 
-/// Allows the owner to run; [`change`] sets its settings afterwards.
+/// Starts the thread that runs the owner, or permits it to run again; [`set_owner_settings`] sets
+/// its settings afterwards.
 ///
 /// # Errors
 /// No thread is available.
@@ -59,8 +60,7 @@ pub fn set_owner_settings(wanted: DesiredOwner) {
     IS_CHANGED.notify_one();
 }
 
-/// Ends the owner and stores the entries of its memory, unless a filter uses it
-/// again.
+/// Stops the owner and stores the entries of its memory, unless a filter uses it again.
 pub fn stop_unless_used(is_used: impl FnOnce() -> bool) {
     stop_owner(false, is_used);
 }
@@ -114,7 +114,7 @@ impl DesiredOwner {
     }
 }
 
-/// Ends the owner if the process ends without destroying its filters.
+/// Registers the function that stops the owner if the process exits without destroying its filters.
 fn register_exit_handler(is_registered: &mut bool) {
     if !std::mem::replace(is_registered, true) {
         // SAFETY: the module stays until the process ends. If registration
@@ -127,7 +127,7 @@ extern "C" fn handle_process_exit() {
     let _ = std::panic::catch_unwind(|| stop_owner(true, || false));
 }
 
-/// Ends the owner, unless a filter uses it. `is_over`: the process ends as well.
+/// Stops the owner, unless a filter uses it. `is_over`: the process ends as well.
 fn stop_owner(is_over: bool, is_used: impl FnOnce() -> bool) {
     let Some(library) = LIBRARY.get() else {
         return;
@@ -146,9 +146,9 @@ fn stop_owner(is_over: bool, is_used: impl FnOnce() -> bool) {
     detach_thread();
 }
 
-/// Ends the process at once at its end, because threads still write to a slow
-/// disk: their objects must not be destroyed meanwhile. Entries that are not on
-/// disk by then are lost, as in a crash; no others are.
+/// Registers an immediate exit for the end of the process, because threads still write to a slow
+/// disk: their objects must not be destroyed meanwhile. Entries that are not on disk by then are
+/// lost, as in a crash; no others are.
 fn detach_thread() {
     // SAFETY: the module stays until the process ends.
     unsafe { libc::atexit(exit_immediately) };

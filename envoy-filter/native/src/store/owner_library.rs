@@ -17,7 +17,7 @@ const ABI_VERSION: u32 = 5;
 
 const NAME: &str = "libsszip_owner.so";
 
-/// C struct `sszip_owner_config`; a number that is 0 means the owner's default.
+/// The C struct `sszip_owner_config`; a number that is 0 means the owner's default.
 #[repr(C)]
 #[derive(Debug)]
 pub struct RawOwnerConfig {
@@ -38,10 +38,10 @@ pub struct RawOwnerConfig {
     heads_len: usize,
 }
 
-/// C types `sszip_owner_level` and `sszip_owner_log`.
+/// The C function type `sszip_owner_log`, with the levels of `sszip_owner_level`.
 type OwnerLog = Option<unsafe extern "C" fn(level: u32, line: *const c_char)>;
 
-/// The settings with which the library starts an owner.
+/// The settings with which the owner's library starts an owner.
 #[derive(Debug, Default, Eq, PartialEq)]
 pub struct OwnerSettings {
     /// Path of the socket on which the owner listens.
@@ -58,7 +58,7 @@ pub struct OwnerSettings {
     pub heads: String,
 }
 
-/// The functions of the loaded library, which stays loaded until the process ends.
+/// The functions of the owner's library, which stays loaded until the process ends.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnerLibrary {
     run: unsafe extern "C" fn(*const RawOwnerConfig, bool, OwnerLog, *mut bool) -> u64,
@@ -66,7 +66,7 @@ pub struct OwnerLibrary {
 }
 
 impl OwnerLibrary {
-    /// Loads the library from the folder of this module, and checks its ABI version.
+    /// Loads the owner's library from the folder of this module, and checks its ABI version.
     ///
     /// # Errors
     /// The library does not exist, or is from another build.
@@ -121,9 +121,8 @@ impl OwnerLibrary {
         (after, serves)
     }
 
-    /// Ends the owner, and stores the entries of its memory. `false`: it is
-    /// still ending. `is_over`: the process ends as well, and has no log any
-    /// more.
+    /// Stops the owner, and stores the entries of its memory. `false`: it is still ending.
+    /// `is_over`: the process ends as well, and has no log any more.
     pub fn exit_owner(&self, is_over: bool) -> bool {
         // SAFETY: the function has no other arguments.
         unsafe { (self.exit_owner)(if is_over { None } else { Some(log_line) }) }

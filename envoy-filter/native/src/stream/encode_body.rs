@@ -23,9 +23,9 @@ impl StreamExchange {
         self.stream_pieces(stream, pieces.iter(), pieces.len(), is_last)
     }
 
-    /// Compresses pieces. Envoy accepts no more bytes after the stream
-    /// continues, until more of the body arrives: the stream therefore
-    /// continues only with flushed output, and the rest waits for a deadline.
+    /// Compresses pieces, and sends the output once it is flushed. Envoy accepts no more bytes
+    /// after the stream continues, until more of the body arrives: the stream therefore continues
+    /// only with flushed output, and the rest waits for a deadline.
     pub(super) fn stream_pieces<'a>(
         &mut self,
         stream: EnvoyStream,
@@ -71,7 +71,7 @@ impl StreamExchange {
         timer.is_some_and(|ms| ms == 0)
     }
 
-    /// Compresses a piece into `written`. Returns whether it could.
+    /// Compresses a piece into `written`. Returns whether the encoder succeeded.
     pub(super) fn compress_piece(&mut self, piece: &[u8], flush: Flush) -> bool {
         let Some(driver) = &mut self.driver else {
             return false;

@@ -35,8 +35,8 @@ use crate::metrics::EnvoyMetrics;
 use crate::wakeups::{StreamWaiter, WOKEN_EVENT};
 use crate::{clock, status, thread_pool, timers};
 
-/// An action that is performed after the exchange is released, since Envoy may
-/// end the stream meanwhile.
+/// An action of a hook on its stream, performed after the exchange is released, since Envoy may end
+/// the stream meanwhile.
 pub enum StreamAction {
     /// Continue the stream.
     Continue,
@@ -54,7 +54,7 @@ pub enum StreamAction {
     Reset(&'static str),
 }
 
-/// The result of an action, which determines the status that the hook returns.
+/// The result of a performed action, which determines the status that the hook returns.
 pub enum ActionOutcome {
     /// The stream continues.
     Continue,
@@ -67,7 +67,7 @@ pub enum ActionOutcome {
     Ended(Option<UnsentResponse>),
 }
 
-/// The state of a stream between two hooks: forwarding, waiting, buffering, sending.
+/// The phase of a stream between two hooks: reading, waiting, forwarded, buffering, streaming.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StreamState {
     /// The exchange takes no part in the stream.
@@ -108,7 +108,8 @@ const CLIENT_READS_EVENT: u64 = 1 << 58;
 /// Event that completes a response whose trailers arrived.
 const TRAILERS_EVENT: u64 = 1 << 60;
 
-/// The exchange of one stream: its driver, its state and the parts of it that wait.
+/// The filter's work on one stream: the driver of its exchange, its phase, deadline and unsent
+/// output.
 pub struct StreamExchange {
     state: StreamState,
     driver: Option<ExchangeDriver>,
@@ -153,7 +154,8 @@ pub struct StreamExchange {
 }
 
 impl StreamExchange {
-    /// Creates the exchange of a new stream.
+    /// Creates the exchange of a new stream, with the driver that a redirected stream has left, if
+    /// any.
     pub fn new() -> Self {
         let (driver, own_fields) = redirect::take();
         Self {
@@ -205,7 +207,7 @@ impl StreamExchange {
         });
     }
 
-    /// Ends the exchange before its stream; if it was not finished, the client
+    /// Ends the exchange of a stream that is complete; an unfinished exchange means that the client
     /// is gone.
     pub fn complete_stream(&mut self, stream: EnvoyStream) {
         if self.driver.is_none() || self.continue_redirect(stream) {
@@ -219,8 +221,8 @@ impl StreamExchange {
         }
     }
 
-    /// Whether the stream, which ends, is continued by another one, which then
-    /// receives the driver.
+    /// Offers the driver to the next stream, if Envoy follows an internal redirect with it. Returns
+    /// whether it does.
     fn continue_redirect(&mut self, stream: EnvoyStream) -> bool {
         let head = stream.copy_head(HeaderType::Request);
         let goes_on = self.state == StreamState::Forwarded
@@ -266,14 +268,14 @@ impl StreamExchange {
         )
     }
 
-    /// Whether the response is complete. The rest of the request must then be
-    /// discarded, so that Envoy does not resume the stream.
+    /// Whether the response is complete, so that the rest of the request must be discarded, and
+    /// Envoy must not resume the stream.
     fn is_answered(&self) -> bool {
         matches!(self.state, StreamState::Coding | StreamState::Answering) || self.has_trailers
     }
 
-    /// Handles an event. If Envoy does not let the stream resume (`can_go_on`),
-    /// a deadline must wait until more of the stream arrives.
+    /// Handles an event of the stream's scheduler. If Envoy does not let the stream resume
+    /// (`can_go_on`), a deadline must wait until more of the stream arrives.
     pub fn handle_scheduled_event(
         &mut self,
         stream: EnvoyStream,
@@ -317,8 +319,8 @@ impl StreamExchange {
         }
     }
 
-    /// Handles a deadline: sends the buffered body, or the output that the
-    /// encoder retains.
+    /// Handles a passed deadline: sends the buffered body or the encoder's output, or repeats the
+    /// lookup.
     fn handle_deadline(&mut self, stream: EnvoyStream) -> StreamAction {
         let into = BodyType::BufferedResponse;
         match self.state {
@@ -361,7 +363,7 @@ impl StreamExchange {
         }
     }
 
-    /// Changes the state, and cancels the deadline of the previous one.
+    /// Changes the phase, and cancels the deadline of the previous one.
     fn set_state(&mut self, state: StreamState) {
         self.state = state;
         self.is_timed = false;
@@ -386,7 +388,7 @@ impl StreamExchange {
         }
     }
 
-    /// Completes the response, if Envoy has all of it.
+    /// Finishes the exchange if Envoy has all of the response: stores the fill, logs and counts.
     fn complete_response(&mut self, stream: EnvoyStream, is_last: bool) {
         if !is_last {
             return;
@@ -410,9 +412,8 @@ impl StreamExchange {
         self.driver = None;
     }
 
-    /// Resumes the filter's own response after the client has read. The event
-    /// is deferred, because Envoy is about to notify other filters and must not
-    /// find the stream ended.
+    /// Schedules the rest of the filter's own response after the client has read. The event is
+    /// deferred, because Envoy is about to notify other filters and must not find the stream ended.
     pub fn writable_again(&mut self, stream: EnvoyStream) {
         if self.sending.is_some() {
             self.stream_scheduler(stream)
@@ -425,7 +426,7 @@ impl StreamExchange {
         self.sending = Some(sending);
     }
 
-    /// Releases the exchange of a stream that has ended.
+    /// Releases the memory and the waits of a stream that has ended.
     pub fn release_stream(&mut self) {
         self.waiting = None;
         self.sending = None;
@@ -458,7 +459,7 @@ impl StreamAction {
     }
 }
 
-/// Sets the values that access logs show.
+/// Sets the log variables of the exchange as dynamic metadata, which access logs print.
 fn set_dynamic_metadata(stream: EnvoyStream, driver: Option<&ExchangeDriver>) {
     let exchange = driver.and_then(ExchangeDriver::available_exchange);
     let values = LogVariable::ALL.map(|variable| {

@@ -21,14 +21,13 @@ thread_local! {
     static UNSENT_CONNECTIONS: [Cell<u64>; CONNECTIONS] = const { [const { Cell::new(0) }; CONNECTIONS] };
 }
 
-/// Replaces the entry of a connection, and returns the previous one.
+/// Replaces the table's entry of a connection, and returns the previous one.
 fn replace_unsent(connection: u64, known: u64) -> u64 {
     UNSENT_CONNECTIONS.with(|all| all[connection as usize % CONNECTIONS].replace(known))
 }
 
 impl StreamExchange {
-    /// Records that a request arrived, to which the filter or the node will
-    /// respond.
+    /// Marks the connection as having an unsent response, and records whether it already had one.
     pub(super) fn request_arrived(&mut self, stream: EnvoyStream) {
         let connection = stream.connection_id();
         self.follows_unsent =
@@ -36,7 +35,8 @@ impl StreamExchange {
         self.connection = connection;
     }
 
-    /// Sends the driver's response, now or in an event of its own.
+    /// Sends the driver's response at once, or after the previous response of a pipelined HTTP/1
+    /// connection.
     pub(super) fn respond_in_turn(&mut self, stream: EnvoyStream) -> StreamAction {
         if self.follows_unsent && stream.client_protocol().starts_with(b"HTTP/1") {
             replace_unsent(self.connection, 0);
@@ -48,7 +48,7 @@ impl StreamExchange {
         self.respond_now()
     }
 
-    /// Sends the driver's response when its event arrives.
+    /// Sends the driver's response at once.
     pub(super) fn respond_now(&mut self) -> StreamAction {
         self.set_state(StreamState::Passing);
         let driver = self.driver.take();

@@ -72,7 +72,7 @@ impl StreamExchange {
         }
     }
 
-    /// Whether the request continues one that was redirected.
+    /// Whether the request continues a redirected one, whose driver it then has.
     fn is_redirected(&mut self, head: &EnvoyHead) -> bool {
         self.redirected_from = head.get(REDIRECTED_FROM).map(<[u8]>::to_vec);
         if self.redirected_from.is_none() {
@@ -147,7 +147,7 @@ impl StreamExchange {
         }
     }
 
-    /// Looks up a request whose body is in several slices, as one piece.
+    /// Joins the slices of the request body, and looks up the request.
     pub(super) fn look_up_pieces(&mut self, stream: EnvoyStream, pieces: &[&[u8]]) -> StreamAction {
         match *pieces {
             [] => self.look_up(stream, Some(b"")),
@@ -160,7 +160,7 @@ impl StreamExchange {
         }
     }
 
-    /// Looks up a request. `None`: the body could not be buffered.
+    /// Looks up the request with its body. `None`: the body could not be buffered.
     pub(super) fn look_up(&mut self, stream: EnvoyStream, body: Option<&[u8]>) -> StreamAction {
         self.look_up_body(stream, body.into())
     }
@@ -196,6 +196,7 @@ impl StreamExchange {
         }
     }
 
+    /// Performs the step that follows a lookup.
     pub(super) fn lookup_done(&mut self, stream: EnvoyStream, step: HostStep) -> StreamAction {
         if let HostStep::Wait = step {
             return self.wait_for_wakeup(stream);
@@ -223,7 +224,7 @@ impl StreamExchange {
         }
     }
 
-    /// Whether entries of the route may be updated in the background.
+    /// Whether the route is configured for background updates of its entries.
     fn allows_background_update(&self) -> bool {
         let exchange = self
             .driver
@@ -249,7 +250,7 @@ impl StreamExchange {
         }
     }
 
-    /// Stops the stream until it is woken, or until the driver's timeout.
+    /// Stops the stream until it is woken, or until the lookup times out.
     pub(super) fn wait_for_wakeup(&mut self, stream: EnvoyStream) -> StreamAction {
         let scheduler = Arc::clone(self.stream_scheduler(stream));
         if let Some(waiting) = &self.waiting {
@@ -260,7 +261,7 @@ impl StreamExchange {
         StreamAction::Buffer
     }
 
-    /// Repeats the lookup of a woken stream.
+    /// Repeats the lookup, the purge or the status request of a woken stream.
     pub(super) fn repeat_lookup(&mut self, stream: EnvoyStream) -> StreamAction {
         match self.state {
             StreamState::Waiting => {}
@@ -297,7 +298,7 @@ impl StreamExchange {
         StreamAction::Continue
     }
 
-    /// Replaces the body of the request, and its target if the core chose one.
+    /// Replaces the body of the request by the core's, and its target if the core chose one.
     pub(super) fn rewrite_request(&self, stream: EnvoyStream) {
         let Some(exchange) = self
             .driver

@@ -161,8 +161,8 @@ impl StreamExchange {
         StreamAction::Stop
     }
 
-    /// Sends the buffered body and the pieces that were not accepted, and
-    /// passes the rest of the body unchanged.
+    /// Sends the head, the buffered body and the pieces that were not accepted, and passes the rest
+    /// of the body unchanged.
     pub(super) fn send_then_pass(
         &mut self,
         stream: EnvoyStream,
@@ -206,7 +206,7 @@ impl StreamExchange {
         }
     }
 
-    /// Sends the response of a body that has ended.
+    /// Sends the response whose body has ended, with its head.
     pub(super) fn send_ended_body(
         &mut self,
         stream: EnvoyStream,
@@ -254,6 +254,7 @@ impl StreamExchange {
         }
     }
 
+    /// Ends a response whose trailers have arrived, in an event after their hook.
     pub(super) fn ends_by_trailers(&mut self, stream: EnvoyStream) -> StreamAction {
         match self.state {
             StreamState::Buffering => self.end_withheld_body(stream, BodyType::BufferedResponse),
@@ -273,10 +274,9 @@ impl StreamExchange {
     }
 }
 
-/// Whether a piece is the last one, followed only by trailers of Envoy's
-/// decompressor. The decompressor adds them to the last piece, which is then
-/// not marked as the last; a filter that waits for more of the body is not
-/// called again.
+/// Whether a piece ends a body from Envoy's decompressor, which adds trailers to the last piece.
+/// That piece is not marked as the last, and a filter that waits for more of the body is not called
+/// again.
 fn is_last_decompressed(stream: EnvoyStream) -> bool {
     let trailers = stream.copy_head(HeaderType::ResponseTrailers);
     let is_its = |name: &[u8]| {

@@ -10,7 +10,7 @@ use crate::thread_pool;
 /// Maximum size of a piece for Envoy, in bytes. Shorter pieces are joined.
 const MAX_PIECE_BYTES: usize = 64 << 10;
 
-/// The unsent rest of a response of the filter, whose client reads slowly.
+/// The unsent rest of the filter's own response, for a client that reads slowly.
 pub struct UnsentResponse {
     /// Driver of the response; `None` only after a drop.
     driver: Option<Box<ExchangeDriver>>,
@@ -33,7 +33,7 @@ impl UnsentResponse {
         Self { driver, sent: 0 }
     }
 
-    /// Sends the body until the client `is_behind`, and returns the rest.
+    /// Sends the body until the client `is_behind`, and returns the unsent rest.
     pub fn send_until_backpressure(
         mut self,
         stream: EnvoyStream,
@@ -42,6 +42,7 @@ impl UnsentResponse {
         (!self.is_sent(stream, is_behind)).then_some(self)
     }
 
+    /// Sends the body until the client `is_behind`. Returns whether all of it is sent.
     fn is_sent(&mut self, stream: EnvoyStream, is_behind: &Cell<bool>) -> bool {
         let Some(exchange) = self
             .driver

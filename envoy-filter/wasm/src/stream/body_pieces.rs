@@ -8,8 +8,8 @@ use crate::abi;
 /// none takes much more memory than its bytes.
 const MAX_JOINED_BYTES: usize = 16 << 10;
 
-/// The pieces of a request body in the order of their arrival. One growing buffer would be copied,
-/// and leave a hole in the sandbox's memory, each time it grows.
+/// The pieces of a request body that the filter buffers itself, in the order of their arrival. One
+/// growing buffer would be copied, and leave a hole in the sandbox's memory, each time it grows.
 #[derive(Debug, Default)]
 pub struct BodyPieces {
     all: Vec<Vec<u8>>,

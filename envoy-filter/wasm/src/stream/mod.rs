@@ -22,7 +22,7 @@ use crate::redirect;
 use crate::root::{FilterRoot, ResumableStream};
 use crate::timers::RootTimerAction;
 
-/// The action that a call of the proxy for a stream leads to.
+/// The action that a hook of the proxy has on its stream.
 pub enum StreamAction {
     /// Continue the stream.
     Continue,
@@ -36,7 +36,8 @@ pub enum StreamAction {
     Reset,
 }
 
-/// The state of a stream between two calls of the proxy: forwarding, waiting, buffering, sending.
+/// The phase of a stream between two calls of the proxy: reading, waiting, forwarded, buffering,
+/// streaming.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StreamState {
     /// The exchange takes no part in the stream.
@@ -59,15 +60,16 @@ enum StreamState {
     Streaming,
 }
 
-/// The stream context that the proxy-wasm SDK owns and calls; it passes the calls to an
-/// [`Exchange`].
+/// The stream context that the proxy-wasm SDK owns; it passes the SDK's calls to a
+/// [`StreamExchange`].
 pub struct SdkStreamContext {
     pub id: u32,
     pub root: Rc<FilterRoot>,
     exchange: Rc<RefCell<StreamExchange>>,
 }
 
-/// The exchange of one stream: its driver, its state and its deadlines.
+/// The filter's work on one stream: the driver of its exchange, its phase, deadline and unsent
+/// bytes.
 #[derive(Debug)]
 pub struct StreamExchange {
     id: u32,
@@ -130,7 +132,7 @@ impl SdkStreamContext {
         Self { id, root, exchange }
     }
 
-    /// Runs a hook of the stream.
+    /// Runs a hook of the stream, and then resumes other streams that it has woken.
     pub fn run_hook(&mut self, call: impl FnOnce(&mut StreamExchange) -> StreamAction) -> Action {
         self.root.set_called(self.id, true);
         let action = {
@@ -142,7 +144,8 @@ impl SdkStreamContext {
         action
     }
 
-    /// Reports a finished stream, before the proxy writes its access log.
+    /// Ends the exchange of a complete stream, and reports it before the proxy writes its access
+    /// log.
     pub fn report_stream(&mut self) {
         let mut exchange = self.exchange.borrow_mut();
         if exchange.state == StreamState::Purging {
@@ -153,7 +156,7 @@ impl SdkStreamContext {
         exchange.enqueue_probes();
     }
 
-    /// Ends the stream.
+    /// Releases the exchange of a stream that the proxy deletes.
     pub fn end_stream(&mut self) {
         let mut exchange = self.exchange.borrow_mut();
         exchange.offer_driver();
@@ -165,8 +168,7 @@ impl SdkStreamContext {
 }
 
 impl StreamExchange {
-    /// Performs an action within a call for this stream, and returns the
-    /// proxy's action.
+    /// Performs an action within a call for this stream, and returns the action for the proxy.
     fn perform_action(&mut self, act: StreamAction) -> Action {
         match act {
             StreamAction::Continue => return Action::Continue,
@@ -227,7 +229,7 @@ impl StreamExchange {
         self.driver = None;
     }
 
-    /// Changes the state, and cancels the deadline of the previous one.
+    /// Changes the phase, and cancels the deadline of the previous one.
     fn set_state(&mut self, state: StreamState) {
         self.state = state;
         self.is_timed = false;
@@ -253,8 +255,8 @@ impl StreamExchange {
         }
     }
 
-    /// Offers the driver of a stream that ends: a stream that continues it
-    /// begins before any other event.
+    /// Offers the driver of a forwarded request to the next stream: Envoy begins the stream of an
+    /// internal redirect before any other event.
     fn offer_driver(&mut self) {
         if self.state == StreamState::Forwarded {
             if let Some(driver) = self.driver.take() {
@@ -264,7 +266,7 @@ impl StreamExchange {
         }
     }
 
-    /// Enqueues the probes, now that the head of the upstream request is final.
+    /// Enqueues the exchange's probes, now that the head of the upstream request is final.
     fn enqueue_probes(&mut self) {
         for question in self.questions.drain(..) {
             if self.root.questions.has_room() {
@@ -288,7 +290,8 @@ impl StreamExchange {
         self.report_exchange();
     }
 
-    /// Completes the response, if the proxy has all of it.
+    /// Finishes the exchange if the proxy has all of the response: stores the fill, logs and
+    /// counts.
     fn complete_response(&mut self, is_last: bool) {
         if !is_last {
             return;
@@ -330,7 +333,7 @@ impl ResumableStream for StreamExchange {
     }
 }
 
-/// Sets the values that access logs show:
+/// Sets the log variables of the exchange as properties, which access logs print:
 /// `%FILTER_STATE(wasm.sszip.mode:PLAIN)%`.
 fn set_dynamic_metadata(driver: Option<&ExchangeDriver>) {
     let exchange = driver.and_then(ExchangeDriver::available_exchange);

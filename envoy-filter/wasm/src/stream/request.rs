@@ -69,8 +69,7 @@ impl StreamExchange {
         }
     }
 
-    /// Whether the request continues one that was redirected; it then has its
-    /// driver.
+    /// Whether the request continues a redirected one, whose driver it then takes.
     fn is_redirected(&mut self, head: &ProxyHead) -> bool {
         let ended = redirect::take();
         let (Some((id, driver)), Some(_)) = (ended, head.get(REDIRECTED_FROM)) else {
@@ -85,7 +84,7 @@ impl StreamExchange {
         true
     }
 
-    /// Marks the request as forwarded.
+    /// Marks the request as forwarded, so that the stream of a redirect recognizes it.
     fn mark_forwarded(&self) {
         abi::set_log_property(abi::REQUEST_PROPERTY, &self.id.to_le_bytes());
     }
@@ -197,7 +196,7 @@ impl StreamExchange {
         }
     }
 
-    /// Looks up a request. `None`: the body could not be buffered.
+    /// Looks up the request with its body. `None`: the body could not be buffered.
     fn look_up(&mut self, body: Option<&[u8]>) -> StreamAction {
         self.look_up_body(body.into())
     }
@@ -263,7 +262,7 @@ impl StreamExchange {
         }
     }
 
-    /// Repeats the lookup of a woken stream.
+    /// Repeats the lookup or the purge of a woken stream.
     pub(super) fn repeat_lookup(&mut self) {
         let act = match self.state {
             StreamState::Waiting => self.body_buffered(),
@@ -286,9 +285,8 @@ impl StreamExchange {
         StreamAction::Continue
     }
 
-    /// Replaces the body of the request, and its target if the core chose one.
-    /// `false`: the proxy has no buffer for the body, as for a request that had
-    /// none.
+    /// Replaces the body of the request by the core's, and its target if the core chose one.
+    /// `false`: the proxy has no buffer for the body, as for a request that had none.
     fn rewrite_request(&self) -> bool {
         let Some(exchange) = self
             .driver

@@ -208,7 +208,7 @@ impl StreamExchange {
         }
     }
 
-    /// Sends the response of a body that has ended.
+    /// Sends the response whose body has ended, with its head.
     fn send_ended_body(&mut self, step: HostStep) -> StreamAction {
         match step {
             HostStep::RunJob(mut job) => {

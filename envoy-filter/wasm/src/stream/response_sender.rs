@@ -38,10 +38,10 @@ impl StreamExchange {
         self.set_state(StreamState::Responding);
     }
 
-    /// Corrects the head of the driver's response. The proxy has inserted the
-    /// route's headers before the driver's, which contain them already if the
-    /// response is a stored one; and if the body is empty, as an empty list in
-    /// SSZ, the proxy has removed the content type.
+    /// Corrects the head of the driver's response after the proxy's changes. The proxy has inserted
+    /// the route's headers before the driver's, which contain them already if the response is a
+    /// stored one; and if the body is empty, as an empty list in SSZ, the proxy has removed the
+    /// content type.
     pub(super) fn correct_response_head(&mut self, head: &ProxyHead) -> StreamAction {
         let exchange = self
             .driver
@@ -83,7 +83,7 @@ impl StreamExchange {
         }
     }
 
-    /// Replaces the bytes that arrived.
+    /// Replaces the received bytes in the proxy's buffer.
     fn replace_piece(&self, bytes: &[u8]) -> StreamAction {
         match abi::replace_buffer(RESPONSE_BUFFER, bytes) || bytes.is_empty() {
             true => StreamAction::Continue,
@@ -113,7 +113,7 @@ impl StreamExchange {
         Some(written)
     }
 
-    /// Sends bytes at the next deadline.
+    /// Collects bytes of a paced response, and sends them at the next deadline.
     pub(super) fn send_by_deadline(&mut self, bytes: &[u8]) -> StreamAction {
         abi::replace_buffer(RESPONSE_BUFFER, b"");
         if self.paced.try_reserve(bytes.len()).is_err() {
@@ -124,7 +124,7 @@ impl StreamExchange {
         StreamAction::Stop
     }
 
-    /// Sends the bytes that are collected for the deadline.
+    /// Sends the bytes that were collected for a deadline.
     pub(super) fn send_paced(&mut self) {
         self.is_timed = false;
         let paced = std::mem::take(&mut self.paced);
@@ -132,7 +132,7 @@ impl StreamExchange {
         abi::resume_stream(StreamDirection::Response);
     }
 
-    /// Sends the trailers after the bytes that are sent by deadlines.
+    /// Delays the trailers of a paced response until its last bytes are sent.
     pub(super) fn pace_trailers(&mut self) -> StreamAction {
         match self.is_paced {
             true => self.send_by_deadline(b""),
@@ -153,8 +153,7 @@ fn send_replacement(body: &[u8]) -> StreamAction {
     StreamAction::Stop
 }
 
-/// Whether the lines of a header end with a value and have other values before
-/// it.
+/// Whether a header has the given value last, and other values before it.
 fn has_earlier_values<'a>(lines: impl Iterator<Item = &'a [u8]> + Clone, value: &[u8]) -> bool {
     let before = lines
         .clone()
