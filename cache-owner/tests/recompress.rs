@@ -19,6 +19,7 @@ use sszip_owner::owner_lifecycle::{OwnerState, RunningOwner};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
+/// An owner that serves on its own threads, with its store in a temporary folder.
 struct Served {
     folder: tempfile::TempDir,
     running: RunningOwner,
@@ -87,7 +88,7 @@ impl Served {
         assert_eq!(status, 201);
     }
 
-    /// A number of the status, by its first appearance after `name`.
+    /// Returns a number of the status, by its first appearance after `name`.
     fn status(&self, name: &str) -> u64 {
         let (_, _, body) = self.send("GET /v1/status", b"");
         let value: serde_json::Value = serde_json::from_slice(&body).unwrap();
@@ -104,7 +105,7 @@ fn until(mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A key that looks like a hash.
+/// Returns a key that looks like a hash.
 fn key(n: u8) -> String {
     (0..32u32)
         .map(|at| format!("{:02x}", (u32::from(n) * 151 + at * 89 + at * at * 7) % 256))

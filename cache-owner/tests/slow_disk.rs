@@ -18,7 +18,7 @@ use sszip_core::cache::{Key, Namespace};
 use sszip_owner::config::OwnerConfig;
 use sszip_owner::owner_lifecycle::{OwnerState, RunningOwner};
 
-/// A gate that blocks reads and writes until it is opened.
+/// A gate that blocks the store's reads and writes until it is opened.
 #[derive(Default)]
 struct Gate {
     open: Mutex<bool>,
@@ -37,6 +37,7 @@ impl Gate {
     }
 }
 
+/// A store whose reads and writes wait at a gate.
 struct Slow(Arc<Gate>);
 
 impl OwnerStore for Slow {

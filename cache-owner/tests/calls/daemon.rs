@@ -20,13 +20,14 @@ use sszip_core::cache::{Key, Namespace};
 use sszip_owner::request::{self, OwnerHttpRequest, ProblemDetails};
 use sszip_owner::response;
 
-/// A store without limits that outlives its owners.
+/// The contents of a store without limits, which outlives the owners that use it.
 #[derive(Default)]
 pub struct Model {
     entries: Mutex<HashMap<Key, DiskEntry>>,
     purges: Mutex<Vec<(u64, PurgeScope)>>,
 }
 
+/// The store of a simulated owner, over contents that outlive the owner.
 pub struct Shelf(pub Arc<Model>);
 
 impl OwnerStore for Shelf {
@@ -104,22 +105,23 @@ impl OwnerStore for Shelf {
     }
 }
 
-/// The identity of a request.
+/// The identity of a request to the owner.
 pub type Id = u64;
 
-/// A lookup that waits.
+/// A lookup that waits at the owner for the end of a lease.
 struct Waiting {
     message: OwnerRequest,
     key: Key,
     until: u64,
 }
 
+/// A simulated daemon: the rules of an owner without sockets and threads.
 pub struct Daemon {
     pub owner: Owner,
     waiting: BTreeMap<Id, Waiting>,
 }
 
-/// The outcome of a request.
+/// The outcome of a request: a response now, or a wait for the end of a lease.
 enum Outcome {
     Answer(Response<response::ResponseBody>),
     Waits(Key, u64),
@@ -158,7 +160,7 @@ impl Daemon {
         }
     }
 
-    /// The responses to lookups whose wait has ended.
+    /// Returns the responses to the lookups whose wait has ended.
     pub fn waited(&mut self, now: CallTime) -> Vec<(Id, OwnerReply)> {
         self.owner.expire_due(now);
         let ended = self.owner.take_notifications().leases;
@@ -284,7 +286,7 @@ fn extract<K: Ord + Copy, V>(
     taken.collect()
 }
 
-/// The response as a host passes it on.
+/// Converts a response to the reply that a host passes to the core.
 fn to_host(response: Response<response::ResponseBody>) -> OwnerReply {
     let (head, body) = response.into_parts();
     let response::ResponseBody::Whole(pieces) = body else {

@@ -23,7 +23,7 @@ use crate::daemon::{Daemon, Id, Model};
 
 const SPACE: Namespace = [0xab; 16];
 
-/// The kind of response under a key.
+/// The kind of response under a key of the test, which determines when it becomes invalid.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
     /// The configuration of the node.
@@ -44,7 +44,7 @@ fn kind(key: u8) -> Kind {
     }
 }
 
-/// A key that looks like a hash, on which the owner relies.
+/// Returns a key that looks like a hash, on which the owner relies.
 fn key(n: u8) -> Key {
     let mut state = u64::from(n) + 1;
     [(); 32].map(|()| {
@@ -55,6 +55,7 @@ fn key(n: u8) -> Key {
     })
 }
 
+/// A step of the test: an event at a client, the owner, the node or the network.
 #[derive(Clone, Debug)]
 pub enum Step {
     Want(usize, u8),
@@ -82,7 +83,7 @@ pub enum Step {
     Restart(bool),
 }
 
-/// A change that invalidates entries fetched before it.
+/// A change that invalidates the entries that were fetched before it.
 #[derive(Clone, Copy, Debug)]
 enum Happened {
     Purged(Option<u8>),
@@ -90,7 +91,7 @@ enum Happened {
     Head(u64),
 }
 
-/// A client that waits.
+/// A client that waits for the response of its lookup.
 struct Client {
     key: u8,
     began: u64,
@@ -98,7 +99,7 @@ struct Client {
     mark: Option<DispatchMark>,
 }
 
-/// A request to the node.
+/// A request in flight to the node, with the entry that its response will be.
 struct Fetch {
     token: Option<Leadership>,
     key: u8,
@@ -106,6 +107,7 @@ struct Fetch {
     generation: u64,
 }
 
+/// A simulated sandbox with its callout client, its clients and its fetches.
 struct Vm {
     shared: ProcessState,
     queue: Arc<WakeQueue>,
@@ -116,6 +118,7 @@ struct Vm {
     fetches: Vec<Fetch>,
 }
 
+/// The simulated machine: sandboxes, an owner, a node, and the messages in flight between them.
 pub struct World {
     step: u64,
     now: u64,
@@ -330,7 +333,7 @@ impl World {
         self.names
     }
 
-    /// Looks a key up as `Exchange::seek` does.
+    /// Looks a key up for a client, as an exchange does.
     fn want(&mut self, at: usize, of: u8) {
         let (name, key) = (self.name(), key(of));
         let (step, now) = (self.step, self.now);
@@ -372,7 +375,7 @@ impl World {
         self.call_own(at, name);
     }
 
-    /// Fetches from the node as `Exchange::new_fill` does.
+    /// Fetches a key from the node, as an exchange does after a miss.
     fn fetch(&mut self, at: usize, of: u8, token: Option<Leadership>) {
         let vm = &mut self.vms[at];
         let mark = vm.calls.dispatch_mark(&SPACE, self.now);
@@ -405,8 +408,8 @@ impl World {
         });
     }
 
-    /// Handles a response of the node: as `Fill::publish` does, or a client that has gone, or a
-    /// response that is not shareable.
+    /// Handles a response of the node, which is published as by a fill, or is not shareable, or
+    /// whose client has gone.
     fn node_answers(&mut self, at: usize, which: usize, how: u8) {
         let vm = &mut self.vms[at];
         let Some(Fetch {
@@ -546,7 +549,7 @@ impl World {
         }
     }
 
-    /// Resumes a woken client as `Exchange::after_waiting` does.
+    /// Resumes a woken client, as an exchange does.
     fn resume(&mut self, at: usize, name: usize) {
         let vm = &mut self.vms[at];
         if let Some(began) = vm.batches.remove(&name) {

@@ -2,14 +2,14 @@
 
 use serde_json::{json, Value};
 
-/// A block: its number and its branch.
+/// A block of the test's chain, identified by its number and branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
     pub number: u64,
     pub branch: u8,
 }
 
-/// A chain that tests change.
+/// The chain of a test's node, which the test extends and reorganises.
 #[derive(Clone, Debug)]
 pub struct Chain {
     pub blocks: Vec<Block>,
@@ -25,7 +25,7 @@ pub fn hash(block: Block) -> String {
 }
 
 impl Chain {
-    /// Blocks 0 to 100, where block 90 is final.
+    /// Creates the blocks 0 to 100, where block 90 is final.
     pub fn new() -> Self {
         Self {
             blocks: (0..=100)
@@ -61,7 +61,7 @@ impl Chain {
         *self.blocks.last().unwrap()
     }
 
-    /// A block and its parent.
+    /// Returns the block with this hash, and its parent.
     pub fn with_hash(&self, wanted: &str) -> Option<(Block, Option<Block>)> {
         let mut all = self.blocks.iter().copied();
         match all.find(|block| hash(*block) == wanted) {
@@ -78,7 +78,7 @@ impl Chain {
         self.at(block.number.checked_sub(1)?)
     }
 
-    /// The result of a call.
+    /// Returns the result of a JSON-RPC call.
     pub fn call(&self, method: &str, params: &Value) -> Result<Value, String> {
         let block = |found: Option<(Block, Option<Block>)>| match found {
             Some((block, parent)) => json!({
@@ -112,7 +112,7 @@ impl Chain {
         })
     }
 
-    /// The Beacon API's response for a path. Even slots above 50 are empty.
+    /// Returns the Beacon API's response for a path. Even slots above 50 are empty.
     pub fn page(&self, path: &str) -> Option<Value> {
         let has_block = |number: u64| number <= 50 || number % 2 == 1;
         let below = |number: u64| (0..=number).rev().find(|number| has_block(*number));

@@ -26,7 +26,7 @@ use tokio_tungstenite::tungstenite::Message;
 
 use super::chain::{hash, Chain};
 
-/// The behaviour of a node.
+/// The way in which the test's node responds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Behaviour {
     /// The node responds with its chain.
@@ -44,7 +44,7 @@ pub enum Behaviour {
     RequiresHeader(&'static str, &'static str),
 }
 
-/// The state that tests change and read.
+/// The behaviour that a test sets, and the requests that the node has received.
 #[derive(Debug, Default)]
 pub struct Script {
     pub behaviour: Behaviour,
@@ -52,7 +52,7 @@ pub struct Script {
     pub connections: usize,
 }
 
-/// A node that runs until it is dropped.
+/// A simulated node with a chain, which serves HTTP and WebSockets until it is dropped.
 pub struct Node {
     runtime: Runtime,
     chain: Arc<Mutex<Chain>>,
@@ -62,6 +62,7 @@ pub struct Node {
     address: Option<SocketAddr>,
 }
 
+/// The body of the node's responses.
 type Body = BoxBody<Bytes, Infallible>;
 
 impl Node {
@@ -177,6 +178,7 @@ impl Node {
     }
 }
 
+/// The state that the node's connections share.
 #[derive(Clone)]
 struct Server {
     chain: Arc<Mutex<Chain>>,
@@ -321,7 +323,7 @@ impl Server {
     }
 }
 
-/// A stream for one reader that is `Sync`, as a boxed body requires.
+/// A stream wrapped so that it is `Sync`, as a boxed body requires.
 struct SyncStream<T>(Mutex<std::pin::Pin<Box<T>>>);
 
 impl<T> SyncStream<T> {

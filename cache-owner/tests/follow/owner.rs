@@ -16,7 +16,7 @@ use tempfile::TempDir;
 /// The namespace "mainnet" in the protocol's notation.
 pub const NAMESPACE: &str = "2cc87c4f2698b452bb101cdf6d09df88";
 
-/// An owner that runs until it is dropped.
+/// An owner on its own threads that follows one chain, until it is dropped.
 pub struct Owner {
     running: RunningOwner,
     folder: Arc<TempDir>,
@@ -74,7 +74,7 @@ impl Owner {
         self.lines.lock().unwrap().clone()
     }
 
-    /// Number of log lines that contain `text`.
+    /// Returns the number of log lines that contain `text`.
     pub fn log_count(&self, text: &str) -> usize {
         let lines = self.lines.lock().unwrap();
         lines.iter().filter(|line| line.contains(text)).count()

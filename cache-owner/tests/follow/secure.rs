@@ -12,7 +12,7 @@ use tokio_rustls::TlsAcceptor;
 use super::node::Node;
 use super::owner::{head, Owner};
 
-/// A certificate authority, with its certificate in a file.
+/// A certificate authority of a test, with its certificate in a file.
 struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     folder: TempDir,
@@ -33,7 +33,7 @@ impl Authority {
         self.folder.path().join("ca.pem")
     }
 
-    /// An acceptor with a certificate for this name.
+    /// Creates a TLS acceptor with a certificate for this name.
     fn acceptor(&self, name: &str) -> TlsAcceptor {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(vec![name.to_owned()]).unwrap();

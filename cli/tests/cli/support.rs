@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
-/// Runs the command with an input.
+/// Runs the command line with this standard input.
 pub fn sszip(arguments: &[&str], input: &[u8]) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_sszip"))
         .args(arguments)
@@ -27,7 +27,7 @@ pub fn right(arguments: &[&str], input: &[u8]) -> Vec<u8> {
     output.stdout
 }
 
-/// The exit code and standard error of a command that must fail.
+/// Returns the exit code and the standard error of a command that must fail.
 pub fn wrong(arguments: &[&str], input: &[u8]) -> (i32, String) {
     let output = sszip(arguments, input);
     assert!(output.stdout.is_empty(), "{arguments:?}");
@@ -54,7 +54,7 @@ pub fn with<'a>(command: &'a str, more: &[&'a str]) -> Vec<&'a str> {
 
 const UPDATE: &str = r#"{"attested_header":{"beacon":{"slot":"1","proposer_index":"2","parent_root":"ROOT","state_root":"ROOT","body_root":"ROOT"}},"sync_aggregate":{"sync_committee_bits":"0x00000000","sync_committee_signature":"SIGNATURE"},"signature_slot":"3"}"#;
 
-/// A value that differs between altair and capella, in the preset minimal.
+/// Returns a value whose type differs between altair and capella, in the preset minimal.
 pub fn update() -> String {
     UPDATE
         .replace("ROOT", &format!("0x{}", "22".repeat(32)))

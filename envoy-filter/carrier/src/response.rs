@@ -114,7 +114,7 @@ pub fn edit_head(driver: Option<&ExchangeDriver>, headers: &impl HeaderMap) {
     }
 }
 
-/// Replaces all headers of the response by those of the driver's response.
+/// Replaces the response head by the head of the driver's response.
 fn replace_head(head: &impl MessageHead, driver: &ExchangeDriver, headers: &impl HeaderMap) {
     let names: Vec<_> = head.plain().map(|(name, _)| name.to_vec()).collect();
     for name in names {

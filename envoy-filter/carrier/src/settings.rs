@@ -31,8 +31,8 @@ pub struct ParsedSettings {
     reports_status: Option<bool>,
 }
 
-/// The settings of one host (dynamic module or Wasm filter) beside the core's, and the receiver of
-/// warnings.
+/// The settings that one host (dynamic module or Wasm filter) has in addition to the core's, and
+/// the receiver of warnings.
 pub trait HostSettings {
     /// Location of the settings in messages.
     const LOCATION: &'static str;

@@ -11,7 +11,7 @@ use flate2::Compression;
 /// another entry in the write vector.
 const JOIN_LIMIT: usize = 4096;
 
-/// A response body as shared slices, which are sent without a copy.
+/// The bytes of a response body as shared slices, which are sent without a copy.
 #[derive(Clone, Debug, Default)]
 pub struct BodySlices {
     slices: Vec<Bytes>,
@@ -60,7 +60,7 @@ impl BodySlices {
         }
     }
 
-    /// Returns the body in few enough slices for one write.
+    /// Returns the body, with short slices joined, in few enough slices for one write.
     pub fn into_fewer_slices(self) -> BodySlices {
         if self.slices.len() > 1 && self.len <= JOIN_LIMIT || self.slices.len() > 16 {
             BodySlices::from(self.to_single_slice())

@@ -38,8 +38,8 @@ pub fn remove_white_space(json: &str) -> Vec<u8> {
     out
 }
 
-/// Returns the canonical text of `params`: no white space, object members sorted by name, strings
-/// with the fewest escapes.
+/// Returns the canonical text of `params`, by which responses are found: no white space, object
+/// members sorted by name, strings with the fewest escapes.
 pub fn params_key(params: Option<&RawValue>) -> Cow<'_, [u8]> {
     let Some(params) = params else {
         return Cow::Borrowed(NO_PARAMS);

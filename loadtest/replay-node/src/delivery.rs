@@ -15,7 +15,7 @@ use crate::body_slices::BodySlices;
 use crate::stats::InFlightRequest;
 use crate::witness::WitnessPieces;
 
-/// A response body that is being sent.
+/// A response body while it is sent, with the pieces and pauses of the options.
 ///
 /// hyper sends a body of known length with `Content-Length` and any other one chunked, one chunk
 /// per frame; to an HTTP/1.0 client it sends the latter up to the close of the connection.
@@ -33,8 +33,8 @@ pub struct ResponseDelivery {
 }
 
 impl ResponseDelivery {
-    /// Delivers `payload` in slices of at most `piece` bytes, and flushes each one if there is a
-    /// `pause` between them, even one of length 0.
+    /// Creates the delivery of `payload` in slices of at most `piece` bytes; each one is flushed if
+    /// there is a `pause` between them, even one of length 0.
     pub fn new(
         payload: BodySlices,
         exact: bool,
@@ -60,7 +60,7 @@ impl ResponseDelivery {
         }
     }
 
-    /// Delivers pieces that are generated while they are sent.
+    /// Creates the delivery of pieces that are generated while they are sent.
     pub fn from_generated(
         pieces: WitnessPieces,
         exact: bool,

@@ -7,7 +7,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-/// The change that an option makes to the fork that the node reports for a value.
+/// The way in which an option alters the fork that a response declares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ForkDeclaration {
     Nothing,
@@ -17,7 +17,7 @@ pub enum ForkDeclaration {
     Fork(String),
 }
 
-/// The members of a JSON object, in their order.
+/// The members of a JSON object in the order of the text.
 struct OrderedMembers<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for OrderedMembers<'de> {

@@ -18,7 +18,7 @@ use crate::options::{DeliveryOptions, Framing};
 /// not lost to a reset.
 const LINGER_TIME: Duration = Duration::from_secs(2);
 
-/// One operation on the socket of a response that violates HTTP: write, pause, hang or reset.
+/// One operation on the socket of a response that violates HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum SocketOperation {
     Write(Bytes),
@@ -29,7 +29,7 @@ enum SocketOperation {
     Reset,
 }
 
-/// The operations by which a response is written past the HTTP library.
+/// The socket operations that send one response without the HTTP library.
 #[derive(Clone, Debug, Default)]
 pub struct RawResponsePlan {
     steps: Vec<SocketOperation>,
@@ -38,7 +38,7 @@ pub struct RawResponsePlan {
 }
 
 impl RawResponsePlan {
-    /// Plans a response for which [`Options::is_raw`] is true.
+    /// Plans a response for which [`DeliveryOptions::is_raw`] is true.
     pub fn new(
         parts: &Parts,
         payload: BodySlices,
@@ -190,7 +190,7 @@ async fn read_to_end<S: Socket>(socket: &mut S) -> io::Result<()> {
     Ok(())
 }
 
-/// A socket that can be closed with a reset.
+/// A client's socket, which can be closed with a reset.
 pub trait Socket: AsyncRead + AsyncWrite + Unpin + Send + 'static {
     /// Closes so that the peer receives a reset, if the transport has one.
     fn close_with_reset(self) -> io::Result<()>;

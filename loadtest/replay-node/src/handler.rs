@@ -35,10 +35,10 @@ const PUBLISH_OPTIONS: &str = "publish";
 /// Maximum bytes of a request body; larger ones are refused with 413.
 const REQUEST_LIMIT: usize = 64 << 20;
 
-/// The body of any response: a delivered one, or an event stream.
+/// The body of any response of the node: a delivery or an event stream.
 pub type ResponseBody = Either<ResponseDelivery, EventStream>;
 
-/// The source of the node's responses: a table, or a simulated chain.
+/// The source of the node's responses: a table of recorded ones, or a simulated chain.
 #[derive(Debug)]
 pub enum ResponseSource {
     Answers(ResponseTable),
@@ -65,7 +65,7 @@ pub struct ReplayNode {
     pub by_method: HashMap<String, DeliveryOptions>,
 }
 
-/// A response that is written past the HTTP library. It is returned as the service's error, which
+/// A response that is sent without the HTTP library. It is returned as the service's error, which
 /// makes hyper give up the connection without writing a byte.
 #[derive(Clone, Debug)]
 pub struct RawResponse {
@@ -82,7 +82,7 @@ impl fmt::Display for RawResponse {
 
 impl std::error::Error for RawResponse {}
 
-/// Handles one request. `upgraded` is set if the connection is a WebSocket from then on.
+/// Handles one HTTP request. `upgraded` is set if the connection is a WebSocket from then on.
 pub async fn handle_request(
     node: Arc<ReplayNode>,
     request: Request<Incoming>,

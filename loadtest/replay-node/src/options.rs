@@ -16,7 +16,7 @@ const LONGEST_WAIT_MS: u64 = 600_000;
 const MOST_GARBAGE: usize = 1 << 20;
 const MOST_OFFSET: i64 = 1 << 40;
 
-/// The delimiter of a response body: length, chunks or the end of the connection.
+/// The way in which the end of a response body is marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     /// `Content-Length`.
@@ -29,7 +29,7 @@ pub enum Framing {
     Close10,
 }
 
-/// The condition under which a body is compressed with gzip.
+/// The condition under which a response is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gzip {
     Never,
@@ -40,8 +40,8 @@ pub enum Gzip {
     Always,
 }
 
-/// The options that change the delivery of one response; `None` leaves the value to the layer
-/// below.
+/// The options of one response: its delivery, encoding and faults. `None` leaves the value to the
+/// layer below: the method's, then the node's options.
 #[derive(Clone, Debug, Default)]
 pub struct DeliveryOptions {
     pub framing: Option<Framing>,
@@ -75,7 +75,7 @@ pub struct DeliveryOptions {
     pub lost: bool,
 }
 
-/// The reason why a text of options is invalid.
+/// The reason why options are invalid.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptionError {
     #[error("unknown option {0:?}")]
@@ -89,7 +89,7 @@ pub enum OptionError {
 }
 
 impl DeliveryOptions {
-    /// Parses options from text over those already set.
+    /// Parses options from the text of a query, over those already set.
     pub fn parse_options(&mut self, text: &str) -> Result<(), OptionError> {
         for (name, value) in form_urlencoded::parse(text.as_bytes()) {
             match self.set_option(&name, &value) {
@@ -107,8 +107,8 @@ impl DeliveryOptions {
         Ok(())
     }
 
-    /// Parses options like [`Options::apply`], but ignores unknown names, since query strings
-    /// also belong to the requested path.
+    /// Parses options like [`parse_options`](Self::parse_options), but ignores unknown names, since
+    /// query strings also belong to the requested path.
     pub fn apply_known(&mut self, text: &str) -> Result<(), OptionError> {
         for (name, value) in form_urlencoded::parse(text.as_bytes()) {
             self.set_option(&name, &value)

@@ -13,7 +13,7 @@ use crate::body_slices::BodySlices;
 /// Header that names the fork of a value of the Beacon API.
 pub const CONSENSUS_VERSION: HeaderName = HeaderName::from_static("eth-consensus-version");
 
-/// The format of a page's value: JSON or SSZ.
+/// The format of a page's body: JSON or SSZ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyFormat {
     Json,
@@ -44,7 +44,7 @@ impl BodyFormat {
     }
 }
 
-/// One representation of a page, with its compressed body.
+/// The body of a page in one format, with its gzip form once that is used.
 #[derive(Debug)]
 pub struct Representation {
     body: Bytes,
@@ -76,12 +76,13 @@ impl From<Vec<u8>> for Representation {
     }
 }
 
+/// The fork in the envelope of a Beacon API response.
 #[derive(Deserialize)]
 struct VersionedBody {
     version: String,
 }
 
-/// A page in the formats that exist for it.
+/// The recorded response to a GET of one path, in each format that exists for it.
 #[derive(Debug, Default)]
 pub struct ReplayPage {
     pub json: Option<Representation>,
@@ -169,7 +170,7 @@ pub fn negotiate_format(
     best.map(|(_, form)| form)
 }
 
-/// One media range of an Accept header, with its weight.
+/// A media range of an `Accept` header, with its weight.
 struct MediaRange<'a> {
     name: &'a str,
     thousandths: u32,

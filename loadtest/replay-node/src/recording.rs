@@ -20,7 +20,7 @@ use crate::responses::{present_member, RecordedResponse, RecordedResponseError, 
 /// Maximum nesting of folders; deeper ones are assumed to be a loop of links.
 const DEPTH_LIMIT: usize = 16;
 
-/// Reason why a recorded exchange was skipped.
+/// The reason why a recorded exchange was skipped.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
     #[error("the entry is not an object")]
@@ -37,6 +37,7 @@ pub enum RecordingError {
     Answer(#[from] RecordedResponseError),
 }
 
+/// A recorded exchange: a request and its response.
 #[derive(Deserialize)]
 struct RecordedEntry<'a> {
     #[serde(borrow)]
@@ -45,6 +46,7 @@ struct RecordedEntry<'a> {
     response: Option<&'a RawValue>,
 }
 
+/// The members of a recorded request by which its response is found.
 #[derive(Deserialize)]
 struct RecordedRequest<'a> {
     method: Option<String>,
@@ -107,7 +109,7 @@ pub fn load_page(
     Ok(())
 }
 
-/// The kind of a recorded file, by its name.
+/// The kind of a recorded file, by the extension of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FileKind {
     Json,

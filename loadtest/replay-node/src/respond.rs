@@ -35,7 +35,7 @@ pub const HTML: HeaderValue = HeaderValue::from_static("text/html");
 pub const TEXT: HeaderValue = HeaderValue::from_static("text/plain");
 const ABSENT_VALUE: HeaderValue = HeaderValue::from_static("-");
 
-/// The content of a response before its content coding is chosen.
+/// The content of a response before a content coding is applied.
 pub enum ResponseContent<'a> {
     Rpc(CallReply<'a>),
     /// A page in the format that the request accepts.
@@ -49,13 +49,13 @@ pub enum ResponseContent<'a> {
 }
 
 impl ResponseContent<'_> {
-    /// Builds an error of the Beacon API.
+    /// Creates an error of the Beacon API.
     pub fn beacon_error(status: StatusCode, message: &str) -> Self {
         let json = serde_json::json!({"code": status.as_u16(), "message": message});
         ResponseContent::Text(JSON, json.to_string())
     }
 
-    /// Builds an error of the Engine API over REST.
+    /// Creates an error of the Engine API over REST.
     pub fn engine_problem(name: &str) -> Self {
         ResponseContent::Text(
             witness_submissions::PROBLEM_MEDIA_TYPE,
@@ -94,7 +94,7 @@ impl ResponseContent<'_> {
     }
 }
 
-/// A response before options, content coding and framing are applied.
+/// A response before the options, a content coding and a framing are applied to it.
 pub struct UndeliveredResponse<'a> {
     /// Name of the options for the response.
     pub method: Cow<'a, str>,
@@ -138,7 +138,7 @@ impl<'a> UndeliveredResponse<'a> {
         }
     }
 
-    /// Applies the effects of the request and the options.
+    /// Applies the request's headers and the options to the response.
     fn apply_options(
         self,
         node: &ReplayNode,

@@ -17,7 +17,7 @@ use crate::page::ReplayPage;
 use crate::rpc::{CallResult, CallSource};
 use crate::witness::{WitnessFormat, WitnessGenerator};
 
-/// A JSON-RPC response body, and the position of the id in it.
+/// A recorded JSON-RPC response, and the position of the id in it.
 #[derive(Debug)]
 pub struct RecordedResponse {
     whole: Bytes,
@@ -28,7 +28,7 @@ pub struct RecordedResponse {
     gzipped_with_id: OnceLock<Bytes>,
 }
 
-/// Reason why a response can't be replayed.
+/// The reason why a recorded response can't be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordedResponseError {
     #[error("the response is not a JSON object")]
@@ -39,6 +39,7 @@ pub enum RecordedResponseError {
     NoId,
 }
 
+/// The members of a JSON-RPC response.
 #[derive(Deserialize)]
 struct RecordedEnvelope<'a> {
     #[serde(borrow, default, deserialize_with = "present_member")]
@@ -49,7 +50,7 @@ struct RecordedEnvelope<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// Distinguishes a member that is `null` from an absent one.
+/// Deserializes a member so that `null` differs from an absent one.
 pub fn present_member<'de, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Option<&'de RawValue>, D::Error> {
@@ -124,7 +125,7 @@ impl RecordedResponse {
     }
 }
 
-/// The responses of one method, by canonical params, with the count of its calls.
+/// The recorded responses of one method, by canonical params, with the number of its calls.
 #[derive(Debug, Default)]
 pub struct MethodResponses {
     by_params: HashMap<Box<[u8]>, Arc<RecordedResponse>>,
@@ -132,7 +133,7 @@ pub struct MethodResponses {
     calls: AtomicU64,
 }
 
-/// All responses that the node can send.
+/// The table of all recorded responses, of calls and of pages, that the node replays.
 #[derive(Debug, Default)]
 pub struct ResponseTable {
     methods: HashMap<Box<str>, MethodResponses>,

@@ -21,7 +21,7 @@ const SERVER_ERROR: i32 = -32000;
 /// Name of the options for batches.
 pub const BATCH_OPTIONS: &str = "batch";
 
-/// A JSON-RPC error: code, message and data.
+/// A JSON-RPC error object: code, message and data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RpcError {
     code: i32,
@@ -68,21 +68,21 @@ pub enum CallResult<'a> {
     UnknownMethod,
 }
 
-/// A source of responses to calls.
+/// A source of responses to JSON-RPC calls: the table or the simulated chain.
 pub trait CallSource {
     /// Finds the response to a call, and counts the call unless the method is unknown.
     fn find_response(&self, method: &str, params: Option<&RawValue>) -> CallResult<'_>;
 }
 
-/// The replies to one request body: a call or a batch.
+/// The reply to one JSON-RPC request body, a call or a batch, with the name of its options.
 #[derive(Debug)]
 pub struct BodyReplies<'a> {
-    /// The called method, or [`BATCH`]; empty for a body that is not a call.
+    /// The called method, or [`BATCH_OPTIONS`]; empty for a body that is not a call.
     pub method: Cow<'a, str>,
     pub reply: CallReply<'a>,
 }
 
-/// The reply to one call: one from the table, or a generated one.
+/// The reply to a call or a batch: a recorded one with the caller's id, or a generated one.
 #[derive(Debug)]
 pub enum CallReply<'a> {
     Recorded {
@@ -128,6 +128,7 @@ impl CallReply<'_> {
     }
 }
 
+/// The members of a JSON-RPC request object.
 #[derive(Deserialize)]
 struct RpcCall<'a> {
     #[serde(borrow, default)]
@@ -349,7 +350,7 @@ mod tests {
         }
     }
 
-    /// A source that generates results and errors.
+    /// A source of a test, which generates results and errors.
     struct GeneratingSource;
 
     impl CallSource for GeneratingSource {

@@ -61,7 +61,8 @@ impl fmt::Display for ListenAddress {
     }
 }
 
-/// A bound socket. The file of a Unix socket is removed when the listener is dropped.
+/// A listening socket of the node. The file of a Unix socket is removed when the listener is
+/// dropped.
 #[derive(Debug)]
 pub enum Listener {
     Tcp(std::net::TcpListener),

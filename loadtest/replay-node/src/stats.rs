@@ -13,8 +13,8 @@ use crate::submissions::SubmissionCounts;
 const UNKNOWN_NAMES: usize = 256;
 const OTHER_NAMES: &str = "(other)";
 
-/// The counters of requests since the start. Requests for `/stats` and `/health` are not counted,
-/// but their connections are.
+/// The node's counters of requests since its start, which `/stats` shows. Requests for `/stats` and
+/// `/health` are not counted, but their connections are.
 #[derive(Debug, Default)]
 pub struct RequestCounters {
     requests: AtomicU64,
@@ -31,6 +31,7 @@ pub struct RequestCounters {
     unknown: Mutex<BTreeMap<String, u64>>,
 }
 
+/// The JSON of `/stats`.
 #[derive(Serialize)]
 struct CounterSnapshot<'a> {
     requests: u64,
@@ -48,6 +49,7 @@ struct CounterSnapshot<'a> {
     unknown_methods: BTreeMap<String, u64>,
 }
 
+/// The counters of connections in `/stats`.
 #[derive(Serialize)]
 struct Connections {
     accepted: u64,
@@ -122,7 +124,7 @@ impl RequestCounters {
     }
 }
 
-/// An open connection, counted until it is dropped.
+/// A guard that counts a connection as open until it is dropped.
 #[derive(Debug)]
 pub struct OpenConnection(Arc<RequestCounters>);
 
@@ -140,8 +142,8 @@ impl Drop for OpenConnection {
     }
 }
 
-/// A request that is in flight from its head to the last byte of its response, or to the end of
-/// the connection.
+/// A guard that counts a request as in flight, from its head to the last byte of its response or
+/// the end of the connection.
 #[derive(Debug)]
 pub struct InFlightRequest(Arc<RequestCounters>);
 

@@ -19,7 +19,7 @@ use crate::witness_submissions;
 const MAX_PATHS: usize = 64;
 const OTHER_PATHS: &str = "(other)";
 
-/// The counters of submissions to one path.
+/// The numbers of submissions to one path, accepted by format, repeated and refused.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct SubmissionCounts {
     json: u64,
@@ -29,7 +29,7 @@ pub struct SubmissionCounts {
     refused: u64,
 }
 
-/// The last accepted submission of a path.
+/// The body that was last accepted at a path, with its media type and fork.
 #[derive(Clone, Debug)]
 pub struct LastSubmission {
     pub media_type: HeaderValue,
@@ -37,6 +37,7 @@ pub struct LastSubmission {
     pub body: Bytes,
 }
 
+/// The recorded submissions to one path.
 #[derive(Debug, Default)]
 struct SubmissionResult {
     counts: SubmissionCounts,
@@ -44,17 +45,19 @@ struct SubmissionResult {
     last: Option<LastSubmission>,
 }
 
-/// The submissions to the node, by path.
+/// The record of the bodies that clients published to the node, by path.
 #[derive(Debug)]
 pub struct Submissions {
     takes: ServedFormats,
     taken: Mutex<BTreeMap<String, SubmissionResult>>,
 }
 
-/// The outcome of a submission: for a refused one, a status and the text or type of the error.
+/// The decision on a submission: accepted, or refused with a status and the text or type of the
+/// error.
 pub type SubmissionVerdict = Result<(), (StatusCode, &'static str)>;
 
-/// Whether a path belongs to the Beacon API or to a builder's API.
+/// Whether a path belongs to the Beacon API or to a builder's API, so that bodies may be published
+/// there.
 pub fn is_route(path: &str) -> bool {
     let version = path
         .strip_prefix("/eth/v")

@@ -23,8 +23,8 @@ pub fn is_route(path: &str) -> bool {
     path.ends_with(WITNESS_ROUTE)
 }
 
-/// Returns the format of a payload, or the reason of its refusal: a status, and the suffix of the
-/// error's `type`. The value itself is not parsed.
+/// Checks the head of a submitted payload, and returns its format or the reason of its refusal: a
+/// status, and the suffix of the error's `type`. The value itself is not parsed.
 pub fn check_payload(
     head: &request::Parts,
     body: &[u8],

@@ -4,7 +4,7 @@
 use std::ops::Deref;
 use std::str::FromStr;
 
-/// A type that is written as hex.
+/// A type whose JSON is hex digits after `0x`.
 pub trait Hex: Sized {
     /// Decodes hex `digits` without `0x`.
     fn from_digits(digits: &str) -> Option<Self>;
@@ -13,9 +13,9 @@ pub trait Hex: Sized {
     fn write<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error>;
 }
 
-/// A collection with a limit or a fixed length.
+/// A list or vector with a limit or a fixed length.
 pub trait Collection: Sized {
-    /// Type of an element.
+    /// The type of an element.
     type Item;
 
     /// Builds the collection, or returns `None` for a number of elements that the type does not
@@ -136,7 +136,7 @@ pub mod uint256 {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
 
-    /// A type that stores a 256-bit number.
+    /// A 256-bit number of any crate.
     pub trait Uint256 {
         /// Converts a number to the type.
         fn from_number(number: U256) -> Self;
@@ -244,7 +244,7 @@ macro_rules! collections {
     };
 }
 
-/// Numbers of up to 64 bits.
+/// An unsigned integer of up to 64 bits.
 pub trait Uint: FromStr + itoa::Integer + Copy {}
 
 impl Uint for u8 {}

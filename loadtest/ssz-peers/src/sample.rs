@@ -11,6 +11,7 @@ pub fn random_value_ssz(schema: &Schema, ty: TypeId, rng: &mut fastrand::Rng) ->
     out
 }
 
+/// The generator of random SSZ values of a schema's types.
 struct RandomValues<'r> {
     schema: &'r Schema,
     rng: &'r mut fastrand::Rng,

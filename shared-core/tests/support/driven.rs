@@ -6,7 +6,7 @@ use sszip_core::exchange::drive::{ExchangeDriver, HostStep};
 use sszip_core::exchange::BodyStreamError;
 use sszip_core::gzip::stream::Flush;
 
-/// The way in which the node's body ends: without a sign of truncation, or with one.
+/// The way in which the node's body ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// Without a sign of truncation.
@@ -83,7 +83,7 @@ pub fn run_job(driver: &mut ExchangeDriver, step: HostStep) -> HostStep {
     }
 }
 
-/// Reports the response as sent, and stores its fill.
+/// Reports the response as sent, and stores the entry of its fill.
 pub fn stored(driver: &mut ExchangeDriver, now: u64) {
     if let Some(mut job) = driver.response_sent(now) {
         job.run_job();
@@ -91,7 +91,7 @@ pub fn stored(driver: &mut ExchangeDriver, now: u64) {
     }
 }
 
-/// Returns the body that is sent right after the head.
+/// Returns the body that the exchange has ready to send.
 pub fn sent(driver: &ExchangeDriver) -> Vec<u8> {
     let exchange = driver.available_exchange().into_iter();
     exchange
@@ -101,7 +101,7 @@ pub fn sent(driver: &ExchangeDriver) -> Vec<u8> {
         .collect()
 }
 
-/// Streams one piece into as many buffers as it needs.
+/// Encodes one piece of the body into as many buffers as it needs.
 fn stream(
     driver: &mut ExchangeDriver,
     piece: &[u8],

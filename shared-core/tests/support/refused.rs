@@ -4,9 +4,9 @@ use std::fmt::{Debug, Display};
 
 use sszip_core::allocator::faulty::with_refused_allocations;
 
-/// Repeats `run`, with one more allocation of `from` bytes or more permitted each time, until
-/// none is refused: its result is `expected`, or an error that reports refused memory. Returns
-/// the number of errors.
+/// Repeats `run` with all allocations of `from` bytes or more refused, each time after one more of
+/// them, until none is refused: its result is `expected`, or an error that reports refused memory.
+/// Returns the number of errors.
 pub fn each_refused<T: PartialEq + Debug, E: Display>(
     from: usize,
     expected: &T,

@@ -11,6 +11,7 @@ use sszip_core::cache::process::ProcessHandle;
 
 use super::host::{ClientResponse, Host, NextAction, Request, RequestTask};
 
+/// A host in memory that queries its owner by callouts, as a proxy-wasm sandbox does.
 pub struct CalloutHost {
     pub process: ProcessHandle,
     calls: Arc<CalloutClient>,
@@ -22,7 +23,7 @@ pub struct CalloutHost {
     wrong: Mutex<Vec<String>>,
 }
 
-/// Expiry time, time of storage, and encoded entry.
+/// An entry of the owner: its expiry time, the time of its storage, and its bytes.
 type StoredEntry = (u64, u64, Vec<u8>);
 
 /// Waiter of the only client.
@@ -48,7 +49,7 @@ impl CalloutHost {
         }
     }
 
-    /// Makes all pending callouts.
+    /// Executes all pending callouts.
     fn call(&self, now: u64) {
         let shared = &self.process.shared;
         while let Some(call) = self.calls.next_callout(shared, now) {

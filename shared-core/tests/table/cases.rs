@@ -14,6 +14,7 @@ use super::fields::{check_fields, gzip, joined, same, Fields};
 use super::host::{self, ClientResponse, Host, NodeResponse};
 use super::support::gunzip;
 
+/// The cases of one file of the parity table.
 #[derive(Deserialize)]
 struct Table {
     /// Sequences are read by another module.
@@ -21,6 +22,7 @@ struct Table {
     case: Vec<Case>,
 }
 
+/// A row of the parity table: a configuration, a request, the node's response and the expected one.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
@@ -39,6 +41,7 @@ pub struct Case {
     expect: Expect,
 }
 
+/// The client's request of a case.
 #[derive(Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Request {
@@ -47,6 +50,7 @@ struct Request {
     headers: Fields,
 }
 
+/// The node's response of a case.
 #[derive(Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Response {
@@ -58,6 +62,7 @@ struct Response {
     cut_at: Option<usize>,
 }
 
+/// The expected response to the client and request to the upstream of a case.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Expect {
@@ -98,7 +103,7 @@ impl Default for Response {
     }
 }
 
-/// The division of the node's body into pieces.
+/// The way in which the node's body is divided into pieces.
 #[derive(Clone, Copy, Debug)]
 pub enum Split {
     Whole,
@@ -113,7 +118,7 @@ pub const SPLITS: [Split; 4] = [
     Split::Random(2),
 ];
 
-/// Loads the cases that apply to the core.
+/// Loads the cases of the parity table that apply to the core.
 pub fn load() -> Vec<Case> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/cases");
     let mut files: Vec<_> = std::fs::read_dir(folder)
@@ -283,7 +288,7 @@ fn config(settings: &BTreeMap<String, toml::Value>, process: ProcessHandle) -> A
     Arc::new(directives.resolve_route(process))
 }
 
-/// Generates a body by a generator of tests/cases/README.md.
+/// Generates the body that a spec of tests/cases/README.md describes.
 fn generate(spec: &str) -> Vec<u8> {
     let Some((generator, length)) = spec.split_once(':') else {
         assert!(spec.is_empty(), "no generator {spec}");
@@ -318,6 +323,7 @@ fn generate(spec: &str) -> Vec<u8> {
     body
 }
 
+/// A generator of pseudorandom numbers from a seed (linear congruential).
 struct Lcg(u64);
 
 impl Lcg {

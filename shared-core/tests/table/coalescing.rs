@@ -22,7 +22,7 @@ fn config(host: &EventLoopsHost) -> Arc<RouteConfig> {
     Arc::new(directives.resolve_route(host.process.clone()))
 }
 
-/// A simulated node whose responses all change with its version.
+/// A simulated node, whose responses all change when its version does.
 #[derive(Default)]
 struct Chain {
     version: AtomicU64,
@@ -172,6 +172,7 @@ fn coalesced_requests_on_all_event_loops_reach_the_node_once() {
     }
 }
 
+/// A generator of pseudorandom numbers from a seed.
 struct Random(u64);
 
 impl Random {

@@ -20,9 +20,10 @@ use super::owner::OwnerThread;
 /// Longer than any request takes here: a request that waits so long was never woken.
 const WAKE_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// The result of a task, or the reason why it failed.
 type Result<T> = std::result::Result<T, String>;
 
-/// An event of an event loop.
+/// An event in the queue of an event loop.
 enum LoopEvent {
     Request(usize, Box<Request>, Sender<Result<ClientResponse>>),
     /// The client has left.
@@ -33,7 +34,7 @@ enum LoopEvent {
     End,
 }
 
-/// A task that takes long, for a thread other than the event loop's.
+/// Work that takes too long for an event loop, and runs on another thread.
 enum LongTask {
     Code(Sender<LoopEvent>, usize, OffLoopJob),
     /// Stores a fill, and then sends the response to the client.
@@ -46,6 +47,7 @@ enum LongTask {
     Fetch(Sender<LoopEvent>, usize, Vec<u8>, NodeFunction),
 }
 
+/// The waker of an event loop, which puts wakeups into its queue.
 #[derive(Debug)]
 struct Waker(Sender<LoopEvent>);
 
@@ -59,6 +61,7 @@ impl Wake for Waker {
     fn cancel_wakeup(&self, _id: usize) {}
 }
 
+/// A host in memory with several event loops, each on a thread, and threads for jobs.
 pub struct EventLoopsHost {
     pub process: ProcessHandle,
     pub owner: Option<OwnerThread>,
@@ -69,7 +72,7 @@ pub struct EventLoopsHost {
     names: AtomicUsize,
 }
 
-/// The equipment of a host.
+/// The parts that a host is created with: event loops, a hot tier, an owner.
 #[derive(Clone, Copy)]
 pub struct HostOptions {
     pub event_loops: usize,
@@ -134,7 +137,7 @@ impl EventLoopsHost {
     }
 }
 
-/// A client that waits for its response.
+/// A client whose request is in flight on an event loop.
 pub struct PendingClient<'a> {
     name: usize,
     event_loop: &'a Sender<LoopEvent>,
@@ -175,7 +178,7 @@ impl Drop for EventLoopsHost {
     }
 }
 
-/// State of one event loop.
+/// The state of one event loop, with its tasks.
 struct LoopState {
     event_loop: EventLoop,
     events: Sender<LoopEvent>,
@@ -215,7 +218,7 @@ impl LoopState {
         &self.longs[(name + self.number) % self.longs.len()]
     }
 
-    /// Continues a task, unless its client has left.
+    /// Resumes a task, unless its client has left, and starts the next action.
     fn resume(&mut self, name: usize, how: impl FnOnce(&mut RequestTask) -> Result<NextAction>) {
         let Some((task, reply)) = self.tasks.get_mut(&name) else {
             return;
@@ -264,7 +267,7 @@ fn reply_to(reply: &Sender<Result<ClientResponse>>, answer: Result<ClientRespons
     let _ = reply.send(answer);
 }
 
-/// Runs encoders and nodes.
+/// Runs the jobs and the node's functions of a queue.
 fn work(longs: &Receiver<LongTask>) {
     for long in longs {
         // an event loop that has ended receives no event

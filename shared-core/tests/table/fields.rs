@@ -4,6 +4,7 @@ use std::io::Write;
 
 use sszip_core::exchange::HeadEdit;
 
+/// The headers of a message, in order.
 pub type Fields = Vec<(String, String)>;
 
 pub fn bytes(fields: &Fields) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {

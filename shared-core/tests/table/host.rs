@@ -14,7 +14,7 @@ use sszip_core::response_mode::ResponseMode;
 use super::driven::{client_body, sent, End};
 use super::fields::{bytes, edited, Fields};
 
-/// A request of a client, as a host in memory receives it.
+/// A client's request to a host in memory, with the route and the node's function.
 pub struct Request {
     pub config: Arc<RouteConfig>,
     pub method: String,
@@ -33,9 +33,11 @@ pub struct Request {
     pub purged: Arc<AtomicU64>,
 }
 
+/// The function that makes the node's response to a request body; `None` if no request must reach
+/// the node.
 pub type NodeFunction = Box<dyn FnOnce(&[u8]) -> Option<NodeResponse> + Send>;
 
-/// A response of the node: head and body, and the way in which it ends.
+/// A response of the simulated node, with its pieces and the way in which it ends.
 pub struct NodeResponse {
     pub status: u16,
     pub headers: Fields,
@@ -48,7 +50,7 @@ pub struct NodeResponse {
     pub end: End,
 }
 
-/// The response that the client receives, and the request that the node received.
+/// The response that the client received, and the request that reached the node.
 pub struct ClientResponse {
     pub status: u16,
     pub fields: Fields,
@@ -61,25 +63,25 @@ pub struct ClientResponse {
     pub purged: u64,
 }
 
-/// A host that responds to one request at a time per client.
+/// A host in memory on which cases and sequences run.
 pub trait Host: Sync {
     fn request(&self, request: Request) -> Result<ClientResponse, String>;
 }
 
-/// A request in flight on a host, with its driver.
+/// A request in flight on a host in memory, with the driver of its exchange.
 pub struct RequestTask {
     driver: ExchangeDriver,
     request: Request,
     purged: u64,
 }
 
-/// The next action of a host for a task: forward, wait, run a job or respond.
+/// The next action that a host performs for a task.
 pub enum NextAction {
-    /// Wait for a wakeup, then call [`Task::look_up`].
+    /// Wait for a wakeup, then call [`RequestTask::look_up`].
     Wait,
-    /// Run the job on another thread, then call [`Task::done`].
+    /// Run the job on another thread, then call [`RequestTask::done`].
     Run(OffLoopJob),
-    /// Send this body to the node, then call [`Task::answered`].
+    /// Send this body to the node, then call [`RequestTask::answered`].
     FetchFromNode(Vec<u8>),
     /// Send the response: the task is complete.
     Respond(ClientResponse),
@@ -161,7 +163,8 @@ impl RequestTask {
         })
     }
 
-    /// Reads the node's response, and returns the client's, with the job that prepares the fill.
+    /// Processes the node's response, and returns the client's, with the job that prepares the
+    /// fill.
     pub fn answered(
         &mut self,
         forwarded: Vec<u8>,
@@ -235,7 +238,7 @@ impl NodeResponse {
     }
 }
 
-/// A host that runs one request after the other on one thread, so that none waits.
+/// A host in memory that runs one request at a time, so that none waits.
 pub struct SequentialHost;
 
 impl Host for SequentialHost {

@@ -137,6 +137,7 @@ const IN_MEMORY: [&str; 10] = [
 /// `without` that hold.
 fn run_concurrently(host: &EventLoopsHost, without: &[&str]) -> Vec<String> {
     let (cases, sequences) = (cases::load(), sequences::load());
+    /// A row to run, as a function of the row's number.
     type Work<'a> = Box<dyn Fn(usize) -> Result<(), String> + Send + Sync + 'a>;
     let mut work: Vec<(String, bool, Work<'_>)> = Vec::new();
     for case in &cases {

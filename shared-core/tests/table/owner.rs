@@ -17,6 +17,7 @@ use sszip_core::cache::process::wake::Waiter;
 use sszip_core::cache::process::ProcessState;
 use sszip_core::cache::{Key, Namespace};
 
+/// The client of an owner that is a thread of the test.
 #[derive(Debug)]
 pub struct InProcessOwner {
     questions: Mutex<Option<Sender<OwnerQuery>>>,
@@ -26,8 +27,10 @@ pub struct InProcessOwner {
     followed_chains: Chains,
 }
 
+/// The entries that a lookup of several keys found.
 type Entries = Vec<(Key, Arc<CacheEntry>)>;
 
+/// A request to the owner's thread.
 #[derive(Debug)]
 enum OwnerQuery {
     Lookup(Key, Leadership, bool, u64),
@@ -37,7 +40,7 @@ enum OwnerQuery {
     Purge(Sender<()>),
 }
 
-/// The owner's thread, which ends when this is dropped.
+/// The owner's thread with its client; it ends when this is dropped.
 pub struct OwnerThread {
     pub owned: Arc<InProcessOwner>,
     thread: Option<JoinHandle<()>>,
@@ -71,7 +74,7 @@ impl Drop for OwnerThread {
     }
 }
 
-/// An entry of the owner: its bytes, its expiry time and the time of its storage.
+/// An entry in the owner's store: its bytes, its expiry time and the time of its storage.
 struct StoredEntry {
     bytes: Vec<u8>,
     expires_at: u64,

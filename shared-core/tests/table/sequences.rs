@@ -14,12 +14,14 @@ use super::fields::{check_fields, gzip, joined, same, Fields};
 use super::host::{self, ClientResponse, Host};
 use super::support::gunzip;
 
+/// The sequences of one file of the parity table.
 #[derive(Deserialize)]
 struct Table {
     #[serde(default)]
     sequence: Vec<Sequence>,
 }
 
+/// A sequence of the parity table: several requests on one route, with a clock.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sequence {
@@ -32,6 +34,7 @@ pub struct Sequence {
     step: Vec<Step>,
 }
 
+/// A request of a sequence, with the node's response and the expected one.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Step {
@@ -51,6 +54,7 @@ struct Step {
     expect: Expect,
 }
 
+/// The node's response in a step.
 #[derive(Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Node {
@@ -62,6 +66,7 @@ struct Node {
     cut_at: Option<usize>,
 }
 
+/// The expected response to the client and request to the upstream of a step.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Expect {
@@ -101,7 +106,7 @@ fn root() -> String {
 /// Lengths of the pieces of the node's bodies in bytes.
 pub const SPLITS: [usize; 3] = [usize::MAX, 1, 37];
 
-/// Loads the sequences that apply to the core.
+/// Loads the sequences of the parity table that apply to the core.
 pub fn load() -> Vec<Sequence> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/cases");
     let mut sequences = Vec::new();

@@ -69,7 +69,8 @@ impl RequestHeaders {
         }
     }
 
-    /// Replaces all headers that describe a body by those of a body of `length` bytes.
+    /// Sets `Content-Length` for a body of `length` bytes, and removes other headers that describe
+    /// a body.
     pub fn set_body_length(&mut self, length: usize) {
         for name in [
             &b"content-length"[..],

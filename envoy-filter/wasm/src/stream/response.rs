@@ -133,8 +133,8 @@ impl StreamExchange {
         }
     }
 
-    /// Handles exhausted memory for a piece: a body that is sent unchanged is
-    /// no longer observed.
+    /// Continues after a piece that could not be copied, because memory is exhausted: a body that
+    /// is sent unchanged is no longer observed.
     fn pass_unobserved(&mut self) -> StreamAction {
         match self.is_paced {
             true => StreamAction::Reset,
@@ -238,7 +238,7 @@ impl StreamExchange {
         }
     }
 
-    /// Ends the buffering window.
+    /// Ends the buffering window: sends the buffered body, or starts the encoder.
     pub(super) fn end_buffering_window(&mut self) {
         let act = match self.driver.as_mut().map(ExchangeDriver::end_buffering) {
             Some(Ok(HostStep::Await)) => return,

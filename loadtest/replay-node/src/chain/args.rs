@@ -51,7 +51,7 @@ fn parse_probability(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "expected 0 to 1".to_owned())
 }
 
-/// The way in which the simulated node is unavailable.
+/// The way in which the simulated node is unavailable, if it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OutageMode {
     #[default]

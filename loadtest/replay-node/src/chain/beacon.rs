@@ -14,7 +14,7 @@ use super::view::{NodeView, ResolvedBlock};
 /// Fork of every block.
 pub const FORK: &str = "deneb";
 
-/// A page of the Beacon API.
+/// A response of the simulated Beacon API: status and JSON.
 #[derive(Debug, PartialEq)]
 pub struct BeaconPage {
     pub status: u16,
@@ -41,7 +41,7 @@ impl BeaconPage {
     }
 }
 
-/// Returns the page at a path, or `None` for an unknown path.
+/// Returns the response to a GET of a path, or `None` for an unknown path.
 pub fn find_page(view: &NodeView<'_>, path: &str) -> Option<BeaconPage> {
     let parts: Vec<&str> = path.strip_prefix("/eth/")?.split('/').collect();
     let found = match parts[..] {
@@ -76,7 +76,7 @@ pub fn find_page(view: &NodeView<'_>, path: &str) -> Option<BeaconPage> {
     Some(found.unwrap_or_else(|page| page))
 }
 
-/// Returns the block that the id of a block or a state refers to.
+/// Returns the block to which the id of a block or a state in a path refers.
 fn block_at(view: &NodeView<'_>, id: &str) -> Result<BlockIndex, BeaconPage> {
     let not_found = || BeaconPage::error_page(404, "NOT_FOUND: beacon block not found");
     let found = match id {

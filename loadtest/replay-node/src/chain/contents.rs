@@ -16,7 +16,8 @@ pub const SECONDS_PER_SLOT: u64 = 12;
 /// Base fee for which transactions are priced, whichever block includes them.
 const EXPECTED_BASE_FEE: u64 = 15_000_000_000;
 
-/// The generator of transactions, receipts and state for the blocks of one chain.
+/// The generator of the transactions, receipts and state of a chain's blocks, all derived from
+/// hashes.
 #[derive(Debug)]
 pub struct BlockContents {
     world: SampleParticipants,
@@ -46,7 +47,7 @@ impl BlockContents {
         made
     }
 
-    /// Returns the pending block: the next one, with the transactions of the pool.
+    /// Returns the pending block: the head's successor, with the transactions of the pool.
     pub fn pending_block(&self, chain: &Chain, head: &model::ChainBlock) -> Block {
         let (hash, slot) = (pending_hash(head), head.slot + 1);
         let mut made = self.build_block(hash, head.number + 1, slot, chain.pool_transactions());
@@ -98,7 +99,7 @@ impl BlockContents {
         made
     }
 
-    /// Returns a transaction that no block includes, as geth shows it.
+    /// Returns a transaction of the pool, as geth shows it.
     pub fn pending_transaction(&self, hash: &Word) -> Value {
         let transaction = self.build_transaction(hash, Word::default(), 0, 0);
         let mut shown = json!(transaction);

@@ -25,7 +25,7 @@ pub fn parse_commands(body: &[u8]) -> Result<Vec<ControlCommand>, serde_json::Er
     }
 }
 
-/// A command that changes the chain or the behaviour of the node.
+/// A command of a test that changes the simulated chain or the behaviour of its node.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ControlCommand {
@@ -64,7 +64,7 @@ pub enum ControlCommand {
     Hold { method: String, ms: u64 },
 }
 
-/// Reason why a command is refused.
+/// The reason why a command is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
     #[error("{0}")]
@@ -132,7 +132,7 @@ impl ControlCommand {
     }
 }
 
-/// Returns the state of the chain as `/chain` shows it, whether or not the node lags.
+/// Returns the state of the chain for `GET /chain`, whether or not the node lags.
 pub fn chain_report(state: &SimulationState) -> Value {
     let chain = &state.chain;
     let holds = state.delays.iter();

@@ -5,7 +5,7 @@ use crate::sample::world::SeededGenerator;
 use super::digest::derive_generator;
 use super::model::Chain;
 
-/// A random generator of new blocks, missed slots and reorgs, which lets a chain grow by itself.
+/// The random source of new blocks, missed slots and reorgs by which a chain grows on its own.
 #[derive(Debug)]
 pub struct ChainGrowth {
     dice: SeededGenerator,
@@ -14,8 +14,8 @@ pub struct ChainGrowth {
 }
 
 impl ChainGrowth {
-    /// Creates a driver; `reorgs` and `missed` are the probabilities that a slot contains a reorg
-    /// and that it is missed.
+    /// Creates the source; `reorgs` and `missed` are the probabilities that a slot has a reorg and
+    /// that it is missed.
     pub fn new(seed: u64, reorgs: f64, missed: f64) -> Self {
         Self {
             dice: derive_generator("driver", &[&seed.to_be_bytes()]),
@@ -24,7 +24,7 @@ impl ChainGrowth {
         }
     }
 
-    /// Lets one slot pass. Finalized blocks are not reorganised.
+    /// Lets one slot pass, with a block, a reorg or neither. Finalized blocks are not reorganised.
     pub fn pass_slot(&mut self, chain: &mut Chain) {
         let deepest = chain.head_number() - chain.finality_numbers().finalized;
         if self.random_bool(self.missed) {

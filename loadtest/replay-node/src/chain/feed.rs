@@ -17,7 +17,7 @@ use crate::stats::InFlightRequest;
 use super::model::{self, BlockIndex, EPOCH_SLOTS};
 use super::view::NodeView;
 
-/// An event of the simulated chain: a head for subscribers, or an event of the Beacon API.
+/// An event of the simulated chain: a header for `newHeads`, or an event of the Beacon API.
 #[derive(Debug, PartialEq)]
 pub enum ChainEvent {
     /// Header for `newHeads`.
@@ -26,9 +26,10 @@ pub enum ChainEvent {
     Beacon { topic: &'static str, data: Value },
 }
 
+/// The end of a feed from which one listener takes the events.
 pub type ChainEventReceiver = UnboundedReceiver<Arc<ChainEvent>>;
 
-/// The publisher that sends each event of the chain to all listeners.
+/// The feed that sends each event of the chain to all listeners.
 #[derive(Debug, Default)]
 pub struct ChainEventFeed {
     listeners: Mutex<Vec<UnboundedSender<Arc<ChainEvent>>>>,
@@ -66,8 +67,7 @@ impl ChainEventFeed {
     }
 }
 
-/// Head and finality that a node showed before a change, from which the events of the change
-/// follow.
+/// The head and the finality of a node before a change, from which the events of the change follow.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadSnapshot {
     head: BlockIndex,
@@ -90,9 +90,9 @@ fn finalized_block<'a>(view: &NodeView<'a>) -> Option<&'a model::ChainBlock> {
     Some(view.chain.block_by_index(at))
 }
 
-/// Returns the events of a change. `newHeads` receives each new block up to the head; the Beacon
-/// API receives each block on top of the old head, or a reorg and its head, and the checkpoint
-/// that became final.
+/// Returns the events that follow from a change of the chain. `newHeads` receives each new block up
+/// to the head; the Beacon API receives each block on top of the old head, or a reorg and its head,
+/// and the checkpoint that became final.
 pub fn change_events(view: &NodeView<'_>, before: &HeadSnapshot) -> Vec<ChainEvent> {
     let mut events = Vec::new();
     if view.head_block().hash != before.hash {
@@ -175,7 +175,8 @@ fn reorg_event(view: &NodeView<'_>, ancestor: BlockIndex, old: BlockIndex) -> Ch
     }
 }
 
-/// Body of `/eth/v1/events`: server-sent events, until the feed closes.
+/// The body of `/eth/v1/events`: server-sent events of the subscribed topics, until the feed
+/// closes.
 #[derive(Debug)]
 pub struct EventStream {
     events: ChainEventReceiver,

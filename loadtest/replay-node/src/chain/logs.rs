@@ -10,7 +10,7 @@ use super::model::BlockIndex;
 use super::params::{self, BlockParameter, CallParams};
 use super::view::{NodeView, ResolvedBlock};
 
-/// The filter of an `eth_getLogs` call; an empty list matches any.
+/// The addresses and topics of an `eth_getLogs` filter; an empty list matches any.
 #[derive(Debug, Default)]
 struct LogFilter {
     addresses: Vec<Address>,

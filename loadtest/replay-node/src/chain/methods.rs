@@ -12,6 +12,7 @@ use super::params::{BlockParameter, CallParams};
 use super::state;
 use super::view::{NodeView, ResolvedBlock};
 
+/// The result of a method as JSON, or its error.
 type MethodResult = Result<Value, RpcError>;
 
 /// A function that responds to the calls of one JSON-RPC method.

@@ -52,7 +52,7 @@ pub use feed::{ChainEventReceiver, EventStream};
 pub use routes::{is_control, is_websocket, respond_to_control, respond_to_get, GetResponse};
 pub use socket::{accept_websocket, serve_websocket};
 
-/// The simulated chain, and the present behaviour of the node in front of it: lag, delays, outage.
+/// The simulated chain, and the present behaviour of its node: lag, delays, outage.
 #[derive(Debug)]
 pub struct SimulationState {
     chain: Chain,
@@ -80,12 +80,12 @@ impl SimulationState {
         }
     }
 
-    /// Returns the chain as the node knows it.
+    /// Returns the part of the chain that the node knows.
     fn view(&self) -> NodeView<'_> {
         self.lagging_view(self.lag)
     }
 
-    /// Returns the chain as a node without lag knows it.
+    /// Returns the part of the chain that a node without lag knows.
     fn current_view(&self) -> NodeView<'_> {
         self.lagging_view(0)
     }
@@ -119,14 +119,14 @@ pub struct ResponseDelay {
 }
 
 impl ResponseDelay {
-    /// Returns when the response may be sent.
+    /// Waits until the response may be sent.
     pub async fn wait(mut self) {
         // a time-out and a closed channel both end the delay
         let _ = tokio::time::timeout(self.time, self.end.changed()).await;
     }
 }
 
-/// The simulated node: a chain, its events, and counters of calls.
+/// The simulated node: its chain and behaviour, its event feed and its counters of calls.
 #[derive(Debug)]
 pub struct Simulation {
     state: RwLock<SimulationState>,
@@ -138,7 +138,7 @@ pub struct Simulation {
 /// The response to a JSON-RPC request body, with the delay before it is sent.
 #[derive(Debug)]
 pub struct BodyResponse {
-    /// Name of the method, as in [`rpc::Exchange`].
+    /// Name of the method, as in [`rpc::BodyReplies`].
     pub method: String,
     pub payload: BodySlices,
     pub hold: Option<ResponseDelay>,
@@ -164,8 +164,8 @@ impl Simulation {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the state step by step, and publishes the events of each step. The state between
-    /// two steps is not visible; an error skips the remaining steps.
+    /// Changes the state step by step, and publishes the events of each step. The state between two
+    /// steps is not visible; an error skips the remaining steps.
     fn change(
         &self,
         steps: impl IntoIterator<Item = impl FnOnce(&mut SimulationState) -> Result<(), CommandError>>,
@@ -192,7 +192,7 @@ impl Simulation {
         self.change(steps)
     }
 
-    /// Responds to a request body as the node in front of the chain.
+    /// Responds to a request body as the simulated node.
     pub fn answer(&self, body: &[u8], stats: &RequestCounters) -> BodyResponse {
         let state = self.read();
         self.answer_from(&state, body, stats, None)
@@ -237,7 +237,7 @@ impl Simulation {
         self.read().down
     }
 
-    /// Closes event streams and WebSocket connections.
+    /// Closes all event streams and WebSocket connections.
     pub fn close(&self) {
         self.feed.close_streams();
     }
@@ -272,7 +272,8 @@ pub async fn grow_chain(simulation: Arc<Simulation>, args: ChainArgs, seed: u64)
     }
 }
 
-/// Methods as one request body calls them: all calls see the same state.
+/// The source of responses to the calls of one request body, which all see the same state of the
+/// chain.
 struct CallContext<'a> {
     view: NodeView<'a>,
     subscriptions: Option<&'a socket::Subscriptions>,

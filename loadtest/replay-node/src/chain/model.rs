@@ -19,10 +19,10 @@ const POOL_LIMIT: usize = 64;
 /// Number of draws out of 256 that include a transaction of the pool in a block.
 const POOL_INCLUSION_DRAWS: u8 = 96;
 
-/// Index of a block among all blocks that were ever created.
+/// The index of a block among all blocks that a chain ever had.
 pub type BlockIndex = usize;
 
-/// A block as the chain stores it; `contents` derives the rest.
+/// The stored part of a block; [`BlockContents`](super::contents::BlockContents) derives the rest.
 #[derive(Debug)]
 pub struct ChainBlock {
     pub parent: Option<BlockIndex>,
@@ -34,7 +34,7 @@ pub struct ChainBlock {
     pub transactions: Vec<Word>,
 }
 
-/// The numbers of the safe and of the finalized block.
+/// The numbers of the safe and the finalized block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FinalityNumbers {
     pub safe: u64,
@@ -46,7 +46,7 @@ pub fn state_root(hash: &Word) -> Word {
     derive_hash("beacon state", &[&hash.0])
 }
 
-/// The parameters with which a new chain is created.
+/// The parameters from which a simulated chain is created.
 #[derive(Clone, Copy, Debug)]
 pub struct GenesisParameters {
     pub seed: u64,
@@ -76,7 +76,7 @@ pub enum ChainError {
     UnknownBlock(String),
 }
 
-/// A chain: all blocks that were ever created, the canonical ones, and finality.
+/// The simulated chain: all blocks that it ever had, the canonical ones, and finality.
 #[derive(Debug)]
 pub struct Chain {
     pub genesis: GenesisParameters,
@@ -324,7 +324,7 @@ impl Chain {
         }
     }
 
-    /// Returns the number of the last block at or before a slot.
+    /// Returns the number of the last canonical block at or before a slot.
     fn number_at_slot(&self, slot: u64) -> u64 {
         let above = self
             .canonical_at_number

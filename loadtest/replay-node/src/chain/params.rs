@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::rpc::RpcError;
 use crate::sample::values::{FixedBytes, Word};
 
-/// The block that a call's parameter names: number, tag or hash.
+/// The block that a param of a call names: a number, a tag or a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockParameter {
     Number(u64),
@@ -18,7 +18,7 @@ pub enum BlockParameter {
     Hash { hash: Word, canonical: bool },
 }
 
-/// The positional params of one call, parsed on access.
+/// The positional params of a JSON-RPC call, parsed on access.
 #[derive(Debug)]
 pub struct CallParams(Vec<Value>);
 

@@ -20,7 +20,7 @@ const UNDISTURBED_PATH: &str = "/chain/answer";
 const EVENTS_PATH: &str = "/eth/v1/events";
 const EVENT_TOPICS: [&str; 3] = ["head", "chain_reorg", "finalized_checkpoint"];
 
-/// The response of the simulated node to a GET: a page or an event stream.
+/// The simulated node's response to a GET: a page or an event stream.
 #[derive(Debug)]
 pub enum GetResponse {
     Page {
@@ -94,8 +94,8 @@ fn open_event_stream(simulation: &Simulation, query: &str) -> GetResponse {
     }
 }
 
-/// Whether a request is for `/chain`; such requests are not counted, and the node's faults don't
-/// affect them.
+/// Whether a request is for `/chain`, which controls the simulation; such requests are not counted,
+/// and the node's faults don't affect them.
 pub fn is_control(path: &str) -> bool {
     path == CONTROL_PATH || path == UNDISTURBED_PATH
 }

@@ -11,6 +11,7 @@ use super::methods::quantity_result;
 use super::params::CallParams;
 use super::view::{NodeView, ResolvedBlock};
 
+/// The result of a method as JSON, or its error.
 type MethodResult = Result<Value, RpcError>;
 
 /// Maximum number of blocks of `eth_feeHistory`.

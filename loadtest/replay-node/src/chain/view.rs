@@ -10,14 +10,14 @@ use super::contents::{self, BlockContents};
 use super::model::{self, BlockIndex, Chain, FinalityNumbers};
 use super::params::BlockParameter;
 
-/// The block to which a call's reference resolves: a created one, or the pending one.
+/// The block to which a call's param resolves: a created one, or the pending one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResolvedBlock {
     Block(BlockIndex),
     Pending,
 }
 
-/// The part of the chain that a node knows: the whole chain, or less if the node lags.
+/// The part of the simulated chain that a node knows: all of it, or less if the node lags.
 #[derive(Debug)]
 pub struct NodeView<'a> {
     pub chain: &'a Chain,
@@ -98,8 +98,8 @@ impl<'a> NodeView<'a> {
         places.find(|(block, _)| self.is_canonical(*block))
     }
 
-    /// Returns the block of a reference, if it exists; a hash that has to be canonical and is
-    /// not, and a tag without meaning here, are errors.
+    /// Resolves a block param, to `None` if there is no such block; a hash that has to be canonical
+    /// and is not, and a tag without meaning here, are errors.
     pub fn resolve(&self, reference: BlockParameter) -> Result<Option<ResolvedBlock>, RpcError> {
         let found = match reference {
             BlockParameter::Number(number) => self.canonical_at_number(number),

@@ -90,7 +90,7 @@ pub fn add_beacon_pages(builder: &mut SampleBuilder, dice: &mut SeededGenerator)
     }
 }
 
-/// A generator of random values of SSZ types.
+/// The generator of random SSZ values of a schema's types.
 struct SszGenerator<'a> {
     schema: &'static Schema,
     dice: &'a mut SeededGenerator,

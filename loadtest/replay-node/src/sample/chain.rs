@@ -13,7 +13,7 @@ const KNOWN_TIMESTAMP: u64 = 1_680_911_891;
 /// Number of withdrawals of a block.
 pub const WITHDRAWALS: u64 = 16;
 
-/// Purpose of a transaction, which determines its logs and traces.
+/// The purpose of a generated transaction, which determines its logs and traces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransactionKind {
     Payment,
@@ -37,6 +37,7 @@ impl TransactionKind {
     }
 }
 
+/// A generated transaction, as `eth_getTransactionByHash` returns it.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Transaction {
@@ -70,6 +71,7 @@ pub struct Transaction {
     pub kind: TransactionKind,
 }
 
+/// A generated withdrawal of a block.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Withdrawal {
@@ -79,7 +81,7 @@ pub struct Withdrawal {
     pub amount: Quantity<u64>,
 }
 
-/// A block without its transactions.
+/// The members of a generated block except its transactions and withdrawals.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Header {
@@ -105,7 +107,7 @@ pub struct Header {
     pub timestamp: Quantity<u64>,
 }
 
-/// A block as `eth_getBlockByNumber` returns it; `transactions` are full ones or hashes.
+/// A block as `eth_getBlockByNumber` returns it, with full transactions or their hashes.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct BlockView<'a, T> {
@@ -118,6 +120,7 @@ struct BlockView<'a, T> {
     withdrawals_root: Word,
 }
 
+/// A generated block with its receipts.
 #[derive(Debug)]
 pub struct Block {
     pub header: Header,
@@ -128,7 +131,7 @@ pub struct Block {
     pub withdrawals_root: Word,
 }
 
-/// Parameters of a generated block.
+/// The parameters from which a block is generated.
 #[derive(Debug)]
 pub struct BlockParameters {
     pub hash: Word,
@@ -141,6 +144,7 @@ pub struct BlockParameters {
     pub size: usize,
 }
 
+/// The transactions of a block, serialized as their hashes.
 struct TransactionHashes<'a>(&'a [Transaction]);
 
 impl Serialize for TransactionHashes<'_> {

@@ -35,7 +35,7 @@ const FINALIZED_DISTANCE: usize = 6;
 /// Number of transactions of the first blocks that can be requested one by one.
 const SINGLE_TRANSACTIONS: usize = 10;
 
-/// The builder of the sample's table of responses.
+/// The builder of the response table for the generated sample.
 struct SampleBuilder {
     answers: ResponseTable,
 }
@@ -58,7 +58,7 @@ impl SampleBuilder {
     }
 }
 
-/// Generates the sample for `seed`.
+/// Generates a table of responses that resemble mainnet's, from `seed`.
 pub fn generate_sample(seed: u64, lenient: bool) -> ResponseTable {
     let mut dice = SeededGenerator::new(seed);
     let world = SampleParticipants::new(&mut dice);

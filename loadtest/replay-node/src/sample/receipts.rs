@@ -8,6 +8,7 @@ use super::world::{self, SampleParticipants, SeededGenerator};
 
 const BLOOM_BYTES: usize = 256;
 
+/// A generated log of a transaction.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Log {
@@ -22,6 +23,7 @@ pub struct Log {
     removed: bool,
 }
 
+/// A generated receipt, as `eth_getTransactionReceipt` returns it.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Receipt {
@@ -42,7 +44,7 @@ pub struct Receipt {
     kind: Quantity<u8>,
 }
 
-/// The address, the topics and the data of a log.
+/// The address, the topics and the words of data of a log.
 type LogEvent = (Address, Vec<Word>, Vec<Word>);
 
 pub fn block_receipts(

@@ -15,6 +15,7 @@ const NO_PARAMS: &str = "[]";
 const ACCOUNT_COUNT: usize = 4;
 const VALIDATORS: u64 = 700;
 
+/// The result of `eth_feeHistory`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct FeeHistory {
@@ -24,6 +25,7 @@ struct FeeHistory {
     gas_used_ratio: Vec<f64>,
 }
 
+/// The result of `eth_getProof`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Proof {

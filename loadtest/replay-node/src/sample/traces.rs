@@ -12,7 +12,7 @@ const GET_RESERVES: [u8; 4] = [0x09, 0x02, 0xf1, 0xac];
 const TRANSFER: [u8; 4] = [0xa9, 0x05, 0x9c, 0xbb];
 const POOL_SWAP: [u8; 4] = [0x02, 0x2c, 0x0d, 0x9f];
 
-/// A call as geth's callTracer returns it.
+/// A call and its nested calls, as geth's callTracer returns them.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TracedCall {
@@ -36,6 +36,7 @@ fn is_empty(data: &HexData) -> bool {
     data.0.is_empty()
 }
 
+/// The call trace of one transaction, as `debug_traceBlockByNumber` returns it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TransactionTrace {
@@ -105,6 +106,7 @@ fn trace_transaction(
     }
 }
 
+/// The generator of the calls of one transaction.
 struct Tracer<'a> {
     world: &'a SampleParticipants,
     dice: &'a mut SeededGenerator,
@@ -254,7 +256,7 @@ impl Tracer<'_> {
     }
 }
 
-/// A call as `trace_block` returns it.
+/// A call without its nested calls, as `trace_block` returns it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FlatTrace<'a> {
@@ -270,6 +272,7 @@ pub struct FlatTrace<'a> {
     kind: &'static str,
 }
 
+/// The inputs of a traced call.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct TraceAction<'a> {
@@ -281,6 +284,7 @@ struct TraceAction<'a> {
     value: Quantity<u128>,
 }
 
+/// The outputs of a traced call.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct TraceResult<'a> {

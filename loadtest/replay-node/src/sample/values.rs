@@ -4,11 +4,13 @@ use std::fmt::{self, LowerHex};
 
 use serde::{Serialize, Serializer};
 
-/// Bytes of a fixed length, `0x` and all digits.
+/// Bytes of a fixed length, serialized as `0x` and all hex digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FixedBytes<const N: usize>(pub [u8; N]);
 
+/// The address of an account.
 pub type Address = FixedBytes<20>;
+/// A hash, or a word of the EVM.
 pub type Word = FixedBytes<32>;
 
 impl<const N: usize> Serialize for FixedBytes<N> {
@@ -35,7 +37,7 @@ impl<const N: usize> fmt::Display for FixedBytes<N> {
     }
 }
 
-/// Bytes of any length, `0x` and all digits.
+/// Bytes of any length, serialized as `0x` and all hex digits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HexData(pub Vec<u8>);
 
@@ -45,7 +47,7 @@ impl Serialize for HexData {
     }
 }
 
-/// A number, `0x` and no leading zeros.
+/// A number, serialized as `0x` and hex digits without leading zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quantity<T>(pub T);
 
@@ -55,7 +57,7 @@ impl<T: LowerHex> Serialize for Quantity<T> {
     }
 }
 
-/// A 256-bit number as a quantity: r and s of signatures.
+/// A 256-bit number, serialized as a quantity: r and s of signatures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BigQuantity(pub [u8; 32]);
 

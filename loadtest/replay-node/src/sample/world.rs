@@ -36,7 +36,7 @@ pub const SWAP_V2: &str = "d78ad95fa46c994b6551d0da85fc275fe613ce37657fb8d5e3d13
 pub const SWAP_V3: &str = "c42079f94a6350d7e6235f29174924f928cc2ac818eb64fed8004e115fbcca67";
 pub const SYNC: &str = "1c411e9a96e071241c2f21f7726b17ae89e3cab4c78be50e062b03a9fffbbad1";
 
-/// A random generator whose sequence for a seed never changes.
+/// The random generator of all samples, whose sequence for a seed never changes.
 #[derive(Clone, Debug)]
 pub struct SeededGenerator(Xoshiro256PlusPlus);
 
@@ -103,7 +103,7 @@ impl SeededGenerator {
     }
 }
 
-/// The accounts and contracts that take part in the sample's transactions.
+/// The accounts and contracts among which the sample's transactions take place.
 #[derive(Debug)]
 pub struct SampleParticipants {
     accounts: Vec<Address>,

@@ -19,7 +19,7 @@ use self::pool::WitnessItemPool;
 use crate::body_slices::BodySlices;
 use crate::page::BodyFormat;
 
-/// A list of a witness: state, codes, keys or headers.
+/// A list of an execution witness, by its member name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WitnessList {
     State,
@@ -45,7 +45,7 @@ impl WitnessList {
         }
     }
 
-    /// Number of nodes per item of this list: the ratio in recorded witnesses.
+    /// Returns the number of trie nodes per item of this list: the ratio in recorded witnesses.
     fn nodes_per_item(self) -> u64 {
         match self {
             WitnessList::State => 1,
@@ -63,7 +63,7 @@ impl WitnessList {
     }
 }
 
-/// The format of a witness within a response.
+/// The form of a response with a witness, which depends on the method or the route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WitnessFormat {
     /// An object with the lists.
@@ -95,13 +95,13 @@ const METHODS: [(&str, WitnessFormat); 12] = [
 ];
 
 impl WitnessFormat {
-    /// Returns the shape of a method, or `None` if it does not return a witness.
+    /// Returns the form of a method's response, or `None` if the method does not return a witness.
     pub fn from_method(method: &str) -> Option<Self> {
         let known = METHODS.iter().find(|(name, _)| *name == method);
         known.map(|(_, shape)| *shape)
     }
 
-    /// Returns the shape of the route in a format.
+    /// Returns the form of the REST route's response in a format.
     pub fn from_format(form: BodyFormat) -> Self {
         match form {
             BodyFormat::Json => WitnessFormat::Nested,
@@ -141,7 +141,7 @@ impl FromStr for WitnessSize {
     }
 }
 
-/// The generator of witnesses of one size from a pool of items.
+/// The generator of execution witnesses of one size, from a pool of items.
 #[derive(Clone, Debug)]
 pub struct WitnessGenerator {
     pool: Arc<WitnessItemPool>,
@@ -192,7 +192,7 @@ impl WitnessGenerator {
     }
 }
 
-/// The number of items in each list of a witness, and their bytes.
+/// The numbers of items in each list of a witness, and their lengths.
 #[derive(Clone, Copy, Debug, Default)]
 struct WitnessLengths {
     /// Number of items of each of [`LISTS`].
@@ -225,7 +225,7 @@ impl WitnessLengths {
     }
 }
 
-/// Returns the bytes of an item's prefix: headers are lists already.
+/// Returns the length of an item's RLP prefix: headers are lists already.
 fn rlp_prefix(list: WitnessList, len: u64) -> u64 {
     match list {
         WitnessList::Headers => 0,

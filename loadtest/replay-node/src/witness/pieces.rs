@@ -21,7 +21,8 @@ const MOST_ITEM: usize = 2 * 24_576 + 64;
 const STATUS: &str = r#"{"status":"VALID","#;
 const STATUS_END: &str = r#""latestValidHash":"0xd4e56740f876aef8c010b86a40d5f56745a118d0906a34e69aec8c0db1cb8fa3","validationError":null}"#;
 
-/// A witness that is generated in pieces of one length; the last may be shorter.
+/// An iterator that generates a response with a witness in pieces of one length; the last may be
+/// shorter.
 #[derive(Debug)]
 pub struct WitnessPieces {
     witness: WitnessGenerator,
@@ -121,7 +122,7 @@ impl WitnessPieces {
         self.made.extend_from_slice(&(offset as u32).to_le_bytes());
     }
 
-    /// Returns the bytes of a list in SSZ.
+    /// Returns the length of a list in SSZ.
     fn ssz_len(&self, list: WitnessList) -> u64 {
         let at = list as usize;
         OFFSET * self.counts.items[at] + self.counts.digits[at] / 2
@@ -145,13 +146,14 @@ impl WitnessPieces {
         }
     }
 
-    /// Returns the bytes of the four lists in RLP.
+    /// Returns the length of the four lists in RLP.
     fn rlp_len(&self) -> u64 {
         let of = |len: &u64| rlp_length_prefix(0xc0, *len).len() as u64 + len;
         self.counts.rlp.iter().map(of).sum()
     }
 
-    /// Returns the number of bytes that follow the output of [`Pieces::begin`].
+    /// Returns the number of bytes that follow the output of
+    /// [`append_opening`](Self::append_opening).
     fn body_length(&self) -> u64 {
         let end = self.closing_text().len() as u64;
         let counts = &self.counts;

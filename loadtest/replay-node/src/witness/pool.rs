@@ -15,7 +15,7 @@ const MOST_CODE: u64 = 24_576;
 /// Position of an item's unique digits: within the first hash of a node or header.
 const UNIQUE_DIGITS: std::ops::Range<usize> = 12..28;
 
-/// The pool of witness items in hex digits, generated once from a seed.
+/// The pool of items for all witnesses, generated once from a seed.
 #[derive(Debug)]
 pub struct WitnessItemPool {
     lists: [Vec<String>; 4],

@@ -8,7 +8,7 @@ use tokio_tungstenite::tungstenite::{client, Message, WebSocket};
 
 use super::chain::{hex, Chain};
 
-/// A WebSocket client; a hang becomes a failed read.
+/// A WebSocket client of the node; if the node hangs, a read fails.
 struct Socket(WebSocket<TcpStream>);
 
 impl Socket {

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::support::{Node, Scratch};
 
+/// A recorded request and its response.
 #[derive(Deserialize)]
 struct Exchange<'a> {
     #[serde(borrow)]

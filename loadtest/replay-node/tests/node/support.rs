@@ -14,7 +14,7 @@ use serde_json::Value;
 /// Timeout of a read, so that a hang becomes a failed read.
 const READ_LIMIT: Duration = Duration::from_secs(20);
 
-/// A node on port 0, which is killed when dropped.
+/// A process of the replay node on a free port, which is killed when this is dropped.
 pub struct Node {
     child: Child,
     /// Folder of the default recordings, unless the test supplied others.
@@ -121,7 +121,7 @@ impl Drop for Node {
     }
 }
 
-/// The end of a response.
+/// The way in which a response ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// Complete by its framing.
@@ -132,6 +132,7 @@ pub enum End {
     Reset,
 }
 
+/// A response as the client received it.
 #[derive(Debug)]
 pub struct Response {
     pub version: String,
@@ -161,7 +162,7 @@ impl Response {
     }
 }
 
-/// A connection to the node.
+/// An HTTP client with one connection to the node.
 pub struct Client<S: Read + Write> {
     stream: BufReader<S>,
 }
@@ -348,7 +349,7 @@ fn unexpected(text: &str) -> ! {
     panic!("unexpected: {text}")
 }
 
-/// A folder for one test, removed with its contents when dropped.
+/// A temporary folder of one test, removed when this is dropped.
 pub struct Scratch(pub PathBuf);
 
 impl Scratch {

@@ -9,7 +9,7 @@ pub mod ethereum_ssz;
 pub mod libssz;
 pub mod ssz_rs;
 
-/// A value of a type that a peer defines.
+/// A value of a container type that a compared SSZ crate (peer) encodes and decodes.
 pub trait PeerValue: Sized {
     /// Decodes SSZ.
     ///
@@ -24,7 +24,7 @@ pub trait PeerValue: Sized {
     fn hash_root(&mut self) -> [u8; 32];
 }
 
-/// A library that reads and writes JSON.
+/// A compared library that reads and writes JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JsonLibrary {
     /// serde_json.
@@ -69,7 +69,7 @@ impl fmt::Display for JsonLibrary {
     }
 }
 
-/// Functions of one type of a peer, without its Rust type.
+/// The functions of one peer for one container type, without the Rust type.
 pub struct TypeCodec {
     /// Name of the type, equal to the struct's.
     pub name: &'static str,
@@ -81,7 +81,7 @@ pub struct TypeCodec {
     pub json: Option<JsonConversion>,
 }
 
-/// Conversion between JSON and SSZ through a struct.
+/// The conversions between JSON and SSZ through a peer's struct.
 #[derive(Clone, Copy)]
 pub struct JsonConversion {
     /// Converts JSON to SSZ.

@@ -7,7 +7,7 @@ use serde::Serialize;
 /// Name of sszip's own cases, or its prefix.
 pub const OURS: &str = "sszip";
 
-/// Number and duration of the measurements.
+/// The number and the duration of the measurements of a benchmark.
 #[derive(Clone, Copy)]
 pub struct MeasurementPlan {
     /// Number of runs of each case.
@@ -38,7 +38,7 @@ impl MeasurementPlan {
     };
 }
 
-/// An implementation of an operation.
+/// One implementation of a measured operation.
 pub struct BenchmarkCase<'c> {
     /// Name of the implementation.
     pub implementation: String,
@@ -58,7 +58,7 @@ impl<'c> BenchmarkCase<'c> {
     }
 }
 
-/// One operation in several implementations.
+/// The measurements of one operation on one value, by all implementations.
 #[derive(Serialize)]
 pub struct CaseGroup {
     /// Name of the value: `SignedBeaconBlock`.
@@ -73,7 +73,7 @@ pub struct CaseGroup {
     pub ways: Vec<CaseMeasurement>,
 }
 
-/// Measurements of one implementation.
+/// The measured times of one implementation.
 #[derive(Serialize)]
 pub struct CaseMeasurement {
     /// Name of the implementation.
@@ -96,7 +96,7 @@ fn time_case(case: &mut BenchmarkCase, runs: usize) -> f64 {
     (thread_cpu_ns() - begin) / runs as f64
 }
 
-/// Runs all cases in turn; each round begins with another case.
+/// Measures all cases in turn; each round begins with another case.
 pub fn compare_cases(mut cases: Vec<BenchmarkCase>, plan: MeasurementPlan) -> Vec<CaseMeasurement> {
     cases.retain(|case| !plan.ours || case.implementation.starts_with(OURS));
     let first: Vec<f64> = cases.iter_mut().map(|case| time_case(case, 1)).collect();

@@ -43,7 +43,7 @@ fn made_block() -> Result<Value, Box<dyn Error>> {
     Ok(serde_json::from_slice(&json)?)
 }
 
-/// Items of a witness' arrays as text.
+/// The items of a witness's lists as hex text, from which larger witnesses are made.
 pub struct WitnessParts {
     pub state: Vec<String>,
     pub keys: Vec<String>,

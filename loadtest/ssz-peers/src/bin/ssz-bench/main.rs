@@ -18,7 +18,7 @@ use self::case::{CaseGroup, MeasurementPlan};
 const USAGE: &str = "ssz-bench [--quick] [--ours] [--only block|state|witness]... \
     [--corpus FOLDER] [--work FOLDER] OUT.json";
 
-/// Options of the command line.
+/// The options on the command line of the benchmark.
 struct BenchmarkOptions {
     quick: bool,
     ours: bool,
@@ -28,6 +28,7 @@ struct BenchmarkOptions {
     out: PathBuf,
 }
 
+/// The results that the benchmark writes as JSON.
 #[derive(Serialize)]
 struct BenchmarkResults {
     groups: Vec<CaseGroup>,

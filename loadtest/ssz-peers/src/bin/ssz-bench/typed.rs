@@ -15,7 +15,7 @@ use crate::state;
 
 const IN_PIECES: &str = "sszip, in pieces";
 
-/// One value in its formats.
+/// A measured value in each of its formats, with its type.
 struct MeasuredValue {
     value: String,
     validators: usize,
@@ -29,7 +29,7 @@ struct MeasuredValue {
     path: Option<String>,
 }
 
-/// A type of a peer that has JSON.
+/// A type of a compared crate that reads and writes both SSZ and JSON.
 trait Typed: PeerValue + Serialize + DeserializeOwned {}
 
 impl<T: PeerValue + Serialize + DeserializeOwned> Typed for T {}

@@ -21,6 +21,7 @@ pub const CHILD: &str = "witness-child";
 /// Bytes that a node or a proxy reads in one call.
 const PIECE: usize = 64 << 10;
 
+/// A function that converts a witness in a JSON file to SSZ with one implementation.
 type WitnessConversion = fn(File) -> Result<ConvertedWitness, Box<dyn Error>>;
 
 /// Names of the implementations, and their functions.
@@ -40,7 +41,7 @@ const WAYS: [(&str, WitnessConversion); 5] = [
     }),
 ];
 
-/// Measurements of a witness of one size.
+/// The measurements of a witness of one size, by all implementations.
 #[derive(Serialize)]
 pub struct WitnessResults {
     bytes_json: u64,
@@ -48,13 +49,14 @@ pub struct WitnessResults {
     ways: Vec<WitnessMeasurement>,
 }
 
+/// The samples of one implementation.
 #[derive(Serialize)]
 struct WitnessMeasurement {
     who: &'static str,
     samples: Vec<WitnessSample>,
 }
 
-/// Measurements that a process prints.
+/// One conversion's measurements, which its own process prints.
 #[derive(Serialize, Deserialize)]
 struct WitnessSample {
     /// CPU time in ns from the first piece to the SSZ, without reading the file.
@@ -67,6 +69,7 @@ struct WitnessSample {
     hash: u64,
 }
 
+/// A converted witness, with the time of reading its file.
 struct ConvertedWitness {
     ssz: Vec<u8>,
     reading_ns: f64,
@@ -147,7 +150,8 @@ fn write(parts: &WitnessParts, megabytes: usize, path: &Path) -> Result<(), Box<
     Ok(())
 }
 
-/// Runs one implementation and prints its measurements.
+/// Converts the witness with one implementation, in a process of its own, and prints the
+/// measurements.
 pub fn run_child(
     implementation: Option<String>,
     path: Option<String>,
