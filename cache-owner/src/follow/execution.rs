@@ -129,11 +129,13 @@ pub fn receipt_request(transaction: &BlockHash, id: u64) -> String {
 /// # Errors
 /// The body is no response in JSON-RPC. The message is for operators.
 pub fn receipt_block(body: &Bytes) -> Result<Option<u64>, String> {
+    /// A JSON-RPC response with a receipt.
     #[derive(Deserialize)]
     struct RpcResponse {
         #[serde(default)]
         result: Option<Receipt>,
     }
+    /// The member of a receipt that names its block.
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Receipt {

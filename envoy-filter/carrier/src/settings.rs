@@ -197,6 +197,7 @@ mod tests {
 
     use super::{setting_message, HostSettings, ParsedSettings, RequestSettings};
 
+    /// A host of a test, which has the setting `own`.
     #[derive(Default)]
     struct Host<const STATUS: bool> {
         own: Vec<String>,

@@ -66,6 +66,7 @@ pub mod hex {
 
     use super::Hex;
 
+    /// A serde visitor that decodes hex digits after `0x`.
     struct Digits<T>(PhantomData<T>);
 
     impl<T: Hex> Visitor<'_> for Digits<T> {
@@ -103,6 +104,7 @@ pub mod uint {
 
     use super::Uint;
 
+    /// A serde visitor that parses a decimal number in a string.
     struct Decimal<T>(PhantomData<T>);
 
     impl<T: Uint> Visitor<'_> for Decimal<T> {
@@ -192,6 +194,7 @@ macro_rules! collections {
 
             use super::{$element, Collection};
 
+            /// An element that is read with the functions of another module.
             struct Read<T>(T);
 
             impl<'de, T: $read> Deserialize<'de> for Read<T> {
@@ -200,6 +203,7 @@ macro_rules! collections {
                 }
             }
 
+            /// An element that is written with the functions of another module.
             struct Write<'t, T>(&'t T);
 
             impl<T: $write> Serialize for Write<'_, T> {
@@ -208,6 +212,7 @@ macro_rules! collections {
                 }
             }
 
+            /// A serde visitor that collects the elements of an array.
             struct Items<C>(PhantomData<C>);
 
             impl<'de, C: Collection<Item: $read>> Visitor<'de> for Items<C> {

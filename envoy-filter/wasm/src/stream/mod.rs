@@ -156,7 +156,7 @@ impl SdkStreamContext {
         exchange.enqueue_probes();
     }
 
-    /// Releases the exchange of a stream that the proxy deletes.
+    /// Releases the exchange of a stream that has ended.
     pub fn end_stream(&mut self) {
         let mut exchange = self.exchange.borrow_mut();
         exchange.offer_driver();

@@ -53,6 +53,7 @@ fn assert_sound(chain: &Chain) {
     assert_eq!(chain.finality_at(chain.head_number()), finality);
 }
 
+/// A random change of a chain.
 #[derive(Clone, Debug)]
 enum ChainAction {
     Extend(u64),

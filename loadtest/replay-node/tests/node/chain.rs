@@ -8,7 +8,7 @@ use super::support::Node;
 
 pub const ADDRESS: &str = "0xdac17f958d2ee523a2206206994597c13d831ec7";
 
-/// A running node with a simulated chain, and a client of it.
+/// A running node with a simulated chain.
 pub struct Chain {
     pub node: Node,
 }
