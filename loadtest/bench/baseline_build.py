@@ -32,7 +32,7 @@ def store(args, work, _library, chosen, pairs, log):
         folder, calls = storing_bodies.calls(pairs, work, 1 if args.quick else 3)
         modules = (("", None), (BEFORE, args.before))
         with Node(work, [folder], options=["--lenient"]) as node:
-            log("hits")
+            log("measuring hits")
             places = store_writes.MeasuredOrigins(
                 work, node, calls, storing_bodies.KEYS, log, modules=modules
             )
@@ -61,14 +61,14 @@ def cache(args, work, library, chosen, pairs, log):
                 couple = with_both_modules(rows(methods)[:1], args.before)
                 out[section] = caching.hits(work, node, couple, calls, rounds, log)
     if "batch" in args.only:
-        log("batches")
+        log("measuring batches")
         own = bodylib.Library(work / "batches")
         batches = [call for couple in bodylib.batches(pairs, own) for call in couple]
         with Node(work, [own.pairs]) as node:
             couples = with_both_modules(batch_rows(()), args.before)
             out["batch"] = caching.hits(work, node, couples, batches, rounds, log)
     if "miss" in args.only:
-        log("misses")
+        log("measuring misses")
         couples = with_both_modules(miss_rows(methods), args.before)
         out["miss"] = caching.misses(work, couples, chosen, args.quick, log)
     return out

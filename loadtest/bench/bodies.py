@@ -84,7 +84,7 @@ def recorded(corpus, library, per_group):
         for name in names[::step][:per_group]:
             body = library.add(name, load_pairs(corpus / name)[0], group)
             if not low <= body.size <= high:
-                raise SystemExit(f"{name}: {body.size} bytes is outside {group}")
+                raise SystemExit(f"bodies.json: {name} has {body.size} bytes, group {group} {low} to {high}; correct the list")
             chosen.append(body)
     return chosen
 
@@ -127,7 +127,7 @@ def from_sample(pairs, library, per_group):
         step = max(1, len(fitting) // per_group)
         chosen += [library.add(n, p, group) for n, p in fitting[::step][:per_group]]
         if not fitting:
-            raise SystemExit(f"the sample has no body for the group {group}")
+            raise SystemExit(f"the sample has no body of {low} to {high} bytes (group {group})")
     return chosen
 
 

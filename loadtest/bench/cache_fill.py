@@ -31,7 +31,7 @@ def fill(port, node_requests, call, keys):
             return
         # fetched responses are still on their way to the owner
         time.sleep(SETTLE_SECONDS)
-    raise SystemExit(f"{call.name}: keys are still missing after {MOST_PASSES} passes")
+    raise SystemExit(f"{call.name}: requests still reach the node after {MOST_PASSES} passes; see nginx's error log")
 
 
 def request_all(port, call, keys):
@@ -47,7 +47,7 @@ def request_all(port, call, keys):
             data = bytearray()
             while left:
                 if not (piece := peer.recv(1 << 20)):
-                    raise SystemExit(f"{call.name}: the connection was closed")
+                    raise SystemExit(f"{call.name}: the server closed the connection before the last response")
                 data += piece
                 while found := LENGTH.search(data):
                     end = found.end() + int(found[1])

@@ -48,19 +48,19 @@ def run(args, work, library, chosen, pairs, log):
         own = bodylib.Library(work / "batches")
         couples = bodylib.batches(pairs, own)
         with Node(work, [own.pairs]) as node:
-            log("batches")
+            log("measuring batches")
             rows = batch_rows(())
             batch_calls = [call for couple in couples for call in couple]
             out["batch"] = hits(work, node, rows, batch_calls, 1 if quick else 5, log)
             out["batch"]["couples"] = [[c.name for c in couple] for couple in couples]
     if "miss" in args.only:
-        log("misses")
+        log("measuring misses")
         out["miss"] = misses(work, miss_rows(methods), chosen, quick, log)
     if "core" in args.only:
-        log("the core alone")
+        log("measuring the core without nginx")
         out["core"] = core(args, work, library, calls)
     if "profiles" in args.only:
-        log("profiles")
+        log("profiling")
         with Node(work, [library.pairs]) as node:
             seconds = 1 if quick else 3
             out["profiles"] = profiles(work, node, methods, calls, seconds)
@@ -132,10 +132,10 @@ class Servers:
             coding = headers.get("content-encoding", "")
             where = f"{row.name}, {call.name}"
             if status != 200 or check.DECODERS[coding](content) != sent:
-                raise check.WrongAnswer(f"{where}: not what the node sent, status {status}")
+                raise check.WrongAnswer(f"{where}: the response differs from the node's, status {status}")
             # A short response is not compressed.
             if coding != row.coder.coding and call.size > 2000:
-                raise check.WrongAnswer(f"{where}: content coding {coding!r}")
+                raise check.WrongAnswer(f"{where}: content coding {coding!r}, expected {row.coder.coding!r}")
         return {"bytes": len(content), "wire": wire, "coding": coding}
 
     def place(self, server, call, plain):
@@ -144,7 +144,7 @@ class Servers:
         first = self.servers[self.rows[0]]
         content = check.send(first.port, "/", request, "gzip")[2]
         if gzip.decompress(content) != check.send(plain.port, "/", request, "")[2]:
-            raise check.WrongAnswer(f"{call.name}: no file to compare with")
+            raise check.WrongAnswer(f"{call.name}: sszip's response for the static file differs from the node's")
         folder = server.prefix / "static"
         folder.mkdir(exist_ok=True)
         (folder / call.get().path.strip("/")).write_bytes(content)
@@ -194,7 +194,7 @@ class Servers:
         if misses and reached < sample["requests"] or not misses and reached:
             raise SystemExit(
                 f"{row.name}, {call.name}: {reached} of {sample['requests']} "
-                "requests reached the node"
+                f"requests reached the node, expected {'all' if misses else 'none'}"
             )
         return sample
 

@@ -56,7 +56,7 @@ class Call:
 def any_id(request, suffix=b""):
     text, count = re.subn(rb'"id":\d+(?=[,}])', b'"id":' + MARK + suffix, request)
     if count != 1:
-        raise SystemExit(f"{count} numbers as ids in {request[:200]!r}")
+        raise SystemExit(f"the request has {count} numeric ids, expected 1: {request[:200]!r}")
     return text
 
 
@@ -69,7 +69,7 @@ def any_params(request):
     head, params = request.split(b'"params":', 1)
     text, count = re.subn(rb'"0x([0-9a-fA-F]+)"', ended, params, count=1)
     if not count:
-        raise SystemExit(f"no hex string in {request[:200]!r}")
+        raise SystemExit(f"the params have no hexadecimal string: {request[:200]!r}")
     return head + b'"params":' + text
 
 

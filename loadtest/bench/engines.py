@@ -11,7 +11,7 @@ from stack import ROOT, WORKER_CORE, pinned
 
 
 def run(work, identities, quick, log):
-    log("codecs alone")
+    log("measuring the codecs without nginx")
     return bench("codecs", work, written(work, identities), quick)
 
 

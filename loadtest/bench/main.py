@@ -48,15 +48,15 @@ VERSIONS = {"ssz": transcoding.versions}
 def parse(argv):
     parser = argparse.ArgumentParser(prog="loadtest/bench/run", description=__doc__)
     parser.add_argument(
-        "--quick", action="store_true", help="smoke test: few bodies, one short round"
+        "--quick", action="store_true", help="run a smoke test: few bodies, one short round"
     )
     parser.add_argument(
-        "--suite", choices=SUITES, help="only this one (default: one after the other)"
+        "--suite", choices=SUITES, help="run only this suite (default: all, one after the other)"
     )
     sections = "; ".join(f"{s}: {', '.join(of)}" for s, (of, _, _) in SUITES.items())
     parser.add_argument(
         "--only", nargs="+", metavar="SECTION",
-        help=f"only these sections of the suite ({sections})",
+        help=f"run only these sections of the suite ({sections})",
     )
     parser.add_argument(
         "--corpus", type=Path, default=ROOT.parent / "shared/corpus/execution",
@@ -68,17 +68,20 @@ def parse(argv):
     )
     parser.add_argument(
         "--before", type=Path, metavar="MODULE",
-        help="the rows that are ours, beside those of another build (cache: gzip, identity, "
+        help="compare sszip's rows with those of another build of the module (cache: gzip, identity, "
         "batch, miss; store: hit, miss)",
     )
     parser.add_argument("--name", help="name of the result files (default: the suite's)")
     args = parser.parse_args(argv)
     if not args.suite and (args.only or args.name):
-        parser.error("--only and --name are for one suite: choose it with --suite")
+        parser.error("--only and --name require --suite")
     if args.before and args.suite not in ("cache", "store"):
-        parser.error("--before is for --suite cache or store")
+        parser.error("--before requires --suite cache or --suite store")
     if args.only and (unknown := set(args.only) - set(SUITES[args.suite][0])):
-        parser.error(f"no such section of {args.suite}: {', '.join(sorted(unknown))}")
+        parser.error(
+            f"suite {args.suite} has no section {', '.join(sorted(unknown))}; "
+            f"its sections: {', '.join(SUITES[args.suite][0])}"
+        )
     return args
 
 
@@ -171,7 +174,7 @@ def write(results, out, name, reporter):
     (out / f"{name}.md").write_text(text)
     (out / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n")
     for row in results["verdicts"]:
-        log(f"met: {MET[row['met']]}: {row['target']}: {row['measured']}")
+        log(f"target: {row['target']}; measured: {row['measured']}; met: {MET[row['met']]}")
     for note in results["notes"]:
         log(note)
     log(f"wrote {', '.join(written)} in {out}")

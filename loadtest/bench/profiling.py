@@ -20,7 +20,7 @@ LINE = re.compile(r"^\s*([\d.]+)%\s*\|(\S+)\s*\|\[.\]\s+(\S.*?)\s*$")
 
 def run(work, node, bodies, levels, seconds, log):
     """Returns profiles of gzip 6, the default and the `every` level, with one body per group."""
-    log("profiles")
+    log("profiling")
     coders = [REFERENCE, DEFAULT]
     if levels["every"]:
         coders.append(sszip_coder(levels["every"]))

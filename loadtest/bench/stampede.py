@@ -108,7 +108,7 @@ def run(work, pairs, rounds, log):
                     clients.close()
                 complaints = nginx.complaints()
         if complaints:
-            raise SystemExit(f"{kind}: nginx logged\n{complaints[-2000:]}")
+            raise SystemExit(f"{kind}: nginx logged errors:\n{complaints[-2000:]}")
     return {
         "clients": CLIENTS,
         "workers": {kind: workers for kind, (workers, _) in KINDS.items()},
@@ -152,7 +152,10 @@ class Clients:
         ends = [self.read(peer, n, result) for n, peer in enumerate(self.peers)]
         answered = node.answered[before:]
         if min(answered) < sent:
-            raise SystemExit("the node answered before all had asked: the machine is too slow")
+            raise SystemExit(
+                "the node responded before all clients had sent their requests: the machine is too slow; "
+                "increase NODE_SECONDS"
+            )
         after = sorted((end - min(answered)) / 1e6 for end in ends)
         return {
             "asked_ms": (sent - begun) / 1e6,
@@ -172,7 +175,9 @@ class Clients:
             poll.register(fileno, select.POLLIN)
         while left:
             if time.time_ns() - sent > PATIENCE_SECONDS * 1e9:
-                raise SystemExit(f"{len(left)} clients have no answer, of {CLIENTS}")
+                raise SystemExit(
+                    f"{len(left)} of {CLIENTS} clients have no response after {PATIENCE_SECONDS} s"
+                )
             for fileno, _ in poll.poll(1000):
                 left.discard(fileno)
                 poll.unregister(fileno)
@@ -186,7 +191,7 @@ class Clients:
         while length is None or len(data) < length:
             piece, controls, _, _ = peer.recvmsg(1 << 20, 128)
             if not piece:
-                raise SystemExit("a client was cut off")
+                raise SystemExit(f"client {number}: the connection ended before the end of the response")
             data += piece
             arrived_at = max([arrived_at, *(stamp(control) for control in controls)])
             head, end, _ = data.partition(b"\r\n\r\n")
@@ -197,10 +202,10 @@ class Clients:
                 length = len(head) + 4 + int(fields[b"content-length"])
         body = data.partition(b"\r\n\r\n")[2]
         if not arrived_at:
-            raise SystemExit("the kernel does not say when an answer came")
+            raise SystemExit("the kernel reports no arrival times (SO_TIMESTAMPNS); run on Linux")
         expected = {"jsonrpc": "2.0", "id": number, "result": result}
         if json.loads(gzip.decompress(body)) != expected:
-            raise check.WrongAnswer(f"client {number} has another answer")
+            raise check.WrongAnswer(f"client {number}: the response differs from the expected one")
         return arrived_at
 
 

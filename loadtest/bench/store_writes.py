@@ -40,23 +40,23 @@ def run(args, work, library, chosen, pairs, log):
     if {"hit", "profiles"} & set(args.only):
         folder, calls = bodylib.calls(pairs, work, 1 if quick else 3)
         with Node(work, [folder], options=["--lenient"]) as node:
-            log("hits")
+            log("measuring hits")
             with MeasuredOrigins(work, node, calls, bodylib.KEYS, log) as places:
                 if "hit" in args.only:
                     out["hit"] = places.hits(1 if quick else 5, 1, CONNECTIONS)
                 if "profiles" in args.only:
-                    log("profiles")
+                    log("profiling")
                     out["profiles"] = places.profiles(work, 1 if quick else 3)
     if "large" in args.only:
         out["large"] = large(work, quick, log)
     if "miss" in args.only:
-        log("misses")
+        log("measuring misses")
         out["miss"] = misses(work, chosen, quick, log)
     if "stampede" in args.only:
-        log("many at once")
+        log("measuring concurrent clients")
         out["stampede"] = stampede.run(work, pairs, 2 if quick else 10, log)
     if "log" in args.only:
-        log("RocksDB's log")
+        log("measuring writes to RocksDB's log")
         options = ["--rounds", "1", "--mb", "32"] if quick else ["--rounds", "3", "--mb", "128"]
         out["log"] = engines.bench_with("store", work, options, ["store"])
     return out
@@ -68,7 +68,7 @@ def large(work, quick, log):
     found = {}
     for folder, call in bodylib.large(work):
         with Node(work, [folder], options=["--lenient"]) as node:
-            log(f"a long entry: {call.name}")
+            log(f"measuring a large entry: {call.name}")
             with MeasuredOrigins(work, node, [call], 1, log, LARGE_ENTRY) as places:
                 # one connection: a second request would wait for the first one's
                 merge(found, places.hits(1 if quick else 5, 1, 1))
@@ -152,7 +152,7 @@ class MeasuredOrigins:
         sent = check.send(plain.port, "/", request, "")[2]
         status, headers, content, wire = check.send(server.port, "/", request, "gzip")
         if status != 200 or gzip.decompress(content) != sent:
-            raise check.WrongAnswer(f"{row}, {call.name}: not what the node sent")
+            raise check.WrongAnswer(f"{row}, {call.name}: the response differs from the node's, status {status}")
         self.wire[row, call.name] = wire
         self.facts.append(
             {"row": row, "call": call.name, "bytes": len(content), "wire": wire}
@@ -199,8 +199,9 @@ class MeasuredOrigins:
         sample |= {"share": share, "reached": reached / sample["requests"]}
         if share < SHARE:
             raise SystemExit(
-                f"{row}, {call.name}: {share:.0%} of {sample['requests']} requests came "
-                f"from there, the owner counted {found}, the node {reached}"
+                f"{row}, {call.name}: {share:.0%} of {sample['requests']} requests "
+                f"were served from this tier, expected at least {SHARE:.0%}; the owner counted {found}, "
+                f"the node {reached}"
             )
         return sample
 

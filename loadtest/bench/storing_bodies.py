@@ -63,7 +63,7 @@ def nearest(pairs):
             found[request["method"]] = off, name, response
     ranked = sorted(found.items(), key=lambda one: one[1][0])
     if not ranked:
-        raise SystemExit("no answer that never changes is among the recorded ones")
+        raise SystemExit("the recordings have no immutable response; add one of: " + ", ".join(BY_HASH))
     return [(method, name, response) for method, (_, name, response) in ranked]
 
 

@@ -198,7 +198,7 @@ def discovered(peer, blocks=12):
         if len(known) == blocks:
             break
     if not known:
-        raise SystemExit(f"the node has none of the blocks below {head}")
+        raise SystemExit(f"the node returned no block up to its head {head}; use a node that has recent blocks")
     numbers, hashes = [b["number"] for b in known], [b["hash"] for b in known]
     transactions = transactions[: 2 * MOST]
     addresses = list(dict.fromkeys(addresses))[:MOST] or ["0x" + "11" * 20]

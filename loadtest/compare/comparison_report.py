@@ -202,20 +202,20 @@ def html(results):
     links = [(name, section["title"]) for name, section, *_ in sections]
     links.append(("how", "How it was measured"))
     if not results.get("given"):
-        links = [("goals", "What was wanted"), *links, ("configurations", "Configurations"),
-                 ("absent", "What could not be had")]
+        links = [("goals", "Targets"), *links, ("configurations", "Configurations"),
+                 ("absent", "Servers not measured")]
     parts.append(page.links(links))
     if (short := in_short(results))[0]:
         lines = [[cell.replace("*", "").strip() for cell in line] for line in short[2]]
         ours = {n for n, kind in enumerate(rows.kinds.values()) if kind == "ours"}
-        parts += [page.heading("In short", "short"), page.paragraph(short[0].split(";")[0] + ".")]
+        parts += [page.heading("Summary", "short"), page.paragraph(short[0].split(";")[0] + ".")]
         parts.append(page.table(short[1], lines, ours))
     if not results.get("given"):
-        parts.append(page.heading("What was wanted", "goals"))
+        parts.append(page.heading("Targets", "goals"))
         if results["goals"]:
             parts.append(page.table(["Target", "Measured", "Met"], goal_rows(results), text=(0, 1)))
         else:
-            parts.append(page.paragraph("No target is about what was measured here."))
+            parts.append(page.paragraph("No target applies to these measurements."))
     for name, section, header, lines, figures, plots in sections:
         parts.append(page.heading(section["title"], name))
         if section_note(section):
@@ -233,11 +233,11 @@ def html(results):
     for key, text in results["configs"].items():
         parts.append(page.folded(rows.names.get(key, key), text))
     for key, text in results["moving"].items():
-        parts.append(page.folded(f"{rows.names.get(key, key)}, before a head that moves", text))
+        parts.append(page.folded(f"{rows.names.get(key, key)}, with a moving head", text))
     for key, text in results["complaints"].items():
         parts.append(page.folded(f"{rows.names.get(key, key)} logged", text))
-    parts.append(page.heading("What could not be had", "absent"))
-    parts.append(page.table(["Server", "Why"], absent(results), text=(1,)))
+    parts.append(page.heading("Servers not measured", "absent"))
+    parts.append(page.table(["Server", "Reason"], absent(results), text=(1,)))
     return page.page(TITLE, parts)
 
 
@@ -257,7 +257,7 @@ def servers_with_wrong_responses(results):
 
 
 def absent(results):
-    return [*results["absent"].items(), *results["not_had"].items()] or [("nothing", "")]
+    return [*results["absent"].items(), *results["not_had"].items()] or [("none", "")]
 
 
 def goal_rows(results):
@@ -268,21 +268,21 @@ def markdown(results, name):
     more = "plots" if results.get("given") else "plots and every configuration"
     parts = [f"# {TITLE}", *about(results), f"With {more}: `{name}.html`."]
     if (short := in_short(results))[0]:
-        parts += ["## In short", short[0], page.markdown(*short[1:])]
+        parts += ["## Summary", short[0], page.markdown(*short[1:])]
     if results["goals"]:
-        parts += ["## What was wanted", page.markdown(["Target", "Measured", "Met"], goal_rows(results))]
+        parts += ["## Targets", page.markdown(["Target", "Measured", "Met"], goal_rows(results))]
     for _, section, header, lines, _, _ in parts_of(results):
         parts += [f"## {section['title']}"]
         parts += [section_note(section)] if section_note(section) else []
         parts.append(page.markdown(header, lines))
     parts += ["## How it was measured", how(results)]
     if not results.get("given"):
-        parts += ["## What could not be had", page.markdown(["Server", "Why"], absent(results))]
+        parts += ["## Servers not measured", page.markdown(["Server", "Reason"], absent(results))]
     return "\n\n".join(parts) + "\n"
 
 
-SHORT = [("head", "the mix, a head that moves"), ("mix", "the mix, warm"), ("block-246", "a block of 246 KB, warm"),
-         ("cold-246", "the same, never asked before")]
+SHORT = [("head", "the mix, with a moving head"), ("mix", "the mix, warm"), ("block-246", "a block of 246 KB, warm"),
+         ("cold-246", "the same block, all misses")]
 
 
 def in_short(results):

@@ -37,14 +37,14 @@ def moving(figures, names, results):
             if peer not in names:
                 if peer == "proxyd" and key == "sszip-nginx":
                     yield {
-                        "target": f"the mix, a head that moves: {PROXYD}x proxyd's requests/s per core",
+                        "target": f"the mix, with a moving head: {PROXYD}x proxyd's requests/s per core",
                         "measured": "proxyd could not be had", "met": None,
                     }
                 continue
             ratio = figures.ratio(key, peer, "per_core")
             right = figures.right(peer)
             yield {
-                "target": f"{names[key]}: the mix, a head that moves: "
+                "target": f"{names[key]}: the mix, with a moving head: "
                 + (f"at least {least}x the requests/s per core of {names[peer]}" if least
                    else f"beside {names[peer]} (no target)"),
                 "measured": times(ratio) + ("" if right == "yes" else f" ({names[peer]}: {right})"),

@@ -110,7 +110,7 @@ def read(stream):
     try:
         status = int(first.split()[1])
     except (IndexError, ValueError):
-        raise ConnectionLost(f"no status line: {first[:80]!r}") from None
+        raise ConnectionLost(f"the response has no status line: {first[:80]!r}") from None
     wire, headers = len(first), {}
     while (line := stream.readline()) not in (b"\r\n", b"\n", b""):
         wire += len(line)
@@ -121,7 +121,7 @@ def read(stream):
         size = int(headers["content-length"])
         content = stream.read(size)
         if len(content) < size:
-            raise ConnectionLost(f"{len(content)} bytes of {size}")
+            raise ConnectionLost(f"the connection ended after {len(content)} of {size} bytes")
         return Answer(status, headers, content, wire + size)
     if headers.get("transfer-encoding", "").lower() == "chunked":
         content, framing = read_chunks(stream)
@@ -136,11 +136,11 @@ def read_chunks(stream):
     while True:
         line = stream.readline()
         if not line.strip():
-            raise ConnectionLost("a chunk is missing")
+            raise ConnectionLost("the connection ended before the last chunk")
         size = int(line.split(b";")[0], 16)
         piece = stream.read(size)
         if len(piece) < size:
-            raise ConnectionLost("a chunk was cut")
+            raise ConnectionLost("the connection ended within a chunk")
         parts.append(piece)
         framing += len(line) + len(stream.readline())
         if size == 0:
@@ -160,7 +160,7 @@ def unbrotli(content):
         ctypes.c_size_t(len(content)), content, ctypes.byref(size), out
     )
     if good != 1:
-        raise ValueError("no brotli, or more than forty times as long")
+        raise ValueError("the body is not brotli, or decodes to more than 40 times its length")
     return out.raw[: size.value]
 
 

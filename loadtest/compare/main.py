@@ -47,21 +47,21 @@ STILL = {
 def parse(argv):
     parser = argparse.ArgumentParser(prog="loadtest/compare/run", description=__doc__)
     parser.add_argument("--quick", action="store_true",
-                        help="a few minutes: one short round; its numbers mean little")
+                        help="run one short round, a few minutes; the results are not representative")
     parser.add_argument("--tiny", action="store_true",
-                        help="less than a minute: tests the harness only")
+                        help="test the harness in less than a minute; the results are meaningless")
     parser.add_argument("--only", nargs="+", metavar="SECTION", choices=SECTIONS,
-                        help=f"only these ({', '.join(SECTIONS)})")
+                        help=f"run only these sections ({', '.join(SECTIONS)})")
     keys = [row.key for row in servers.ROWS]
     parser.add_argument("--rows", nargs="+", metavar="ROW", choices=keys,
-                        help=f"only these servers ({', '.join(keys)})")
+                        help=f"measure only these servers ({', '.join(keys)})")
     parser.add_argument("--targets", type=targets.parse, metavar="NAME=URL,...",
-                        help="servers that run already, in place of ours: needs python3 and wrk")
+                        help="measure servers that are already running; requires only python3 and wrk")
     parser.add_argument("--node", type=targets.address, metavar="URL",
-                        help="with --targets: the node behind them")
-    parser.add_argument("--seconds", type=positive, metavar="N", help="with --targets: so long each time")
-    parser.add_argument("--rounds", type=positive, metavar="N", help="with --targets: so often")
-    parser.add_argument("--connections", type=positive, metavar="N", help="with --targets: of wrk")
+                        help="with --targets: URL of the node behind the servers")
+    parser.add_argument("--seconds", type=positive, metavar="N", help="with --targets: duration of each measurement")
+    parser.add_argument("--rounds", type=positive, metavar="N", help="with --targets: repetitions of each measurement")
+    parser.add_argument("--connections", type=positive, metavar="N", help="with --targets: number of wrk's connections")
     parser.add_argument("--corpus", type=Path, default=workloads.CORPUS,
                         help="recorded pairs, METHOD/test_*.json (default: ../shared/corpus/execution)")
     parser.add_argument("--out", type=Path,
@@ -70,9 +70,9 @@ def parse(argv):
     args = parser.parse_args(argv)
     for option in ("node", "seconds", "rounds", "connections"):
         if getattr(args, option) and not args.targets:
-            parser.error(f"--{option} is for --targets")
+            parser.error(f"--{option} requires --targets")
     if args.rows and args.targets:
-        parser.error("--rows are servers that the runner starts: not with --targets")
+        parser.error("--rows and --targets exclude each other: --rows selects servers that this program starts")
     args.quick |= args.tiny
     args.only = args.only or (QUICK if args.quick else SECTIONS)
     return args
@@ -80,7 +80,7 @@ def parse(argv):
 
 def positive(text):
     if not text.isdigit() or not 1 <= int(text) <= 3_600:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to 3600")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 3600")
     return int(text)
 
 
@@ -108,15 +108,15 @@ class Plan:
 def missing_tools(args):
     absent = []
     if not shutil.which("wrk"):
-        absent.append("wrk is missing: apt-get install wrk")
+        absent.append("wrk is missing; run apt-get install wrk")
     if args.targets:
         return absent
     if not REPLAY_NODE.exists():
-        absent.append(f"{REPLAY_NODE} is missing: make build")
+        absent.append(f"{REPLAY_NODE} is missing; run make build")
     if "rate" in args.only and not OHA.exists():
-        absent.append(f"{OHA} is missing: scripts/setup bench")
+        absent.append(f"{OHA} is missing; run scripts/setup bench")
     if not shutil.which("taskset"):
-        absent.append("taskset is missing: apt-get install util-linux")
+        absent.append("taskset is missing; run apt-get install util-linux")
     return absent
 
 
@@ -284,7 +284,7 @@ def main():
     log(f"wrote {args.name}.html, {args.name}.md and {args.name}.json in {out}")
     # the caller compares servers of other projects, so wrong responses are a failure
     if args.targets and (wrong := comparison_report.servers_with_wrong_responses(results)):
-        raise SystemExit(f"not all answers were right: {', '.join(wrong)}")
+        raise SystemExit(f"wrong responses from: {', '.join(wrong)}; the report lists them")
 
 
 if __name__ == "__main__":

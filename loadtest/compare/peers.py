@@ -128,7 +128,7 @@ backend nodes
 
 
 class Blutgang(Peer):
-    remedy = "it could not be built of crates.io: scripts/setup compare"
+    remedy = "scripts/setup compare"
 
     @staticmethod
     def program():
@@ -181,7 +181,7 @@ max_per_second = 0
 
 
 class Proxyd(Peer):
-    remedy = "its Go module is not served by the module proxy that is configured here"
+    remedy = "scripts/setup compare, with a Go module proxy that serves its module"
 
     @staticmethod
     def program():
@@ -227,11 +227,11 @@ backends = ["node"]
 
 # Servers that are not available in a registry.
 NOT_HAD = {
-    "proxyd": "built by `scripts/setup compare` where the Go module proxy serves "
-    "`github.com/ethereum-optimism/infra/proxyd`; it did not here, nor an older one of "
-    "`github.com/ethereum-optimism/optimism/proxyd`. blutgang is the caching proxy of calls that "
+    "proxyd": "`scripts/setup compare` builds it if the Go module proxy serves "
+    "`github.com/ethereum-optimism/infra/proxyd`; here it served neither that module nor the older "
+    "`github.com/ethereum-optimism/optimism/proxyd`. blutgang is the JSON-RPC caching proxy that "
     "could be built.",
     "nodecore, eRPC": "Go programs whose modules the Go module proxy did not serve.",
     "dshackle, web3-proxy, subway": "not published in a package registry.",
-    "Varnish with bodyaccess": "the module that makes a POST's body a key is not in Debian.",
+    "Varnish with bodyaccess": "the module that adds a POST's body to the cache key is not in Debian.",
 }

@@ -49,10 +49,10 @@ WINDOW = 48
 
 def parse(argv):
     parser = argparse.ArgumentParser(prog="loadtest/compare/scale", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="two minutes; tests the harness only")
+    parser.add_argument("--quick", action="store_true", help="test the harness in two minutes; the results are meaningless")
     parser.add_argument("--only", nargs="+", metavar="SECTION", choices=SECTIONS,
-                        help=f"only these ({', '.join(SECTIONS)})")
-    parser.add_argument("--store-gb", type=float, default=16, help="how large the store gets (16)")
+                        help=f"run only these sections ({', '.join(SECTIONS)})")
+    parser.add_argument("--store-gb", type=float, default=16, help="maximum size of the store in GB (default: 16)")
     parser.add_argument("--out", type=Path,
                         help="folder of the results (default: loadtest/results; quick: build/bench)")
     parser.add_argument("--name", default="scaling", help="name of the result files")
@@ -176,7 +176,7 @@ def connections(work, node, seconds, most):
 
 def costs(work, node, seconds):
     """Measures the CPU time of a request by the origin of its response, one origin at a time."""
-    log("what each place costs")
+    log("CPU time of a response from each tier")
     found, keys = {}, 20_000
     with MeasuredServer(work, node, stored(128, 256)) as place:
         hot = workload("cost-hot", SMALL, 500)
@@ -220,7 +220,7 @@ def fill_all(place, workload, keys):
         rate = max(rate, point["rps"] * 0.9)
         if point["asked"] < 0.01 and point["requests"] >= keys:
             return
-    log(f"{workload.name}: {point['asked']:.0%} of the requests still reach the node")
+    log(f"{workload.name}: {point['asked']:.0%} of the requests still reach the node after 6 passes")
 
 
 def keys(work, node, seconds, warm, most, measured_costs):
@@ -255,7 +255,7 @@ def store(work, node, sizes, seconds):
                 requested = fill(place, requested, seconds)
             filled_to = requested // (2 * WINDOW) * WINDOW
             took = time.monotonic() - began
-            log(f"{gigabytes:.1f} GB on the disk, {filled_to:,} entries asked for")
+            log(f"{gigabytes:.1f} GB on disk, {filled_to:,} entries requested")
             one = workload("store", LONG, filled_to, skew=1e-9, connections=16)
             place.run(one, 1)
             point = place.run(one, seconds, first=1)
@@ -327,9 +327,9 @@ def main():
     args = parse(sys.argv[1:])
     for path in (MODULE, REPLAY_NODE):
         if not path.exists():
-            raise SystemExit(f"{path} is missing: make build")
+            raise SystemExit(f"{path} is missing; run make build")
     if not shutil.which("wrk"):
-        raise SystemExit("wrk is missing: apt-get install wrk")
+        raise SystemExit("wrk is missing; run apt-get install wrk")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(65_536, hard), hard))
     most = min(CONNECTIONS[-1], min(65_536, hard) // 2)

@@ -37,12 +37,12 @@ def connections(rows):
         svg.lines("Connections", "connections", "99th percentile, ms",
                   {"sszip": [(r["connections"], r["p99"]) for r in rows]}, log_y=True),
     ]
-    return header, lines, plots, "Hits of 30 KB, one worker; each connection asks again when it has its answer."
+    return header, lines, plots, "Hits of 30 KB, one worker; each connection sends its next request when it has the response."
 
 
 def keys(results):
     rows = results["keys"]
-    header = ["Keys", "Asked before", "Requests/s", "CPU us", "... by the model", "p99 ms"]
+    header = ["Keys", "Requests before", "Requests/s", "CPU us", "... by the model", "p99 ms"]
     header += [f"{name} %" for name in PLACES.values()] + ["RSS MB"]
     lines = []
     for r in rows:
@@ -56,7 +56,7 @@ def keys(results):
             "measured": [(r["keys"], r["cpu_us"]) for r in rows],
             "model": [(r["keys"], r["model_cpu_us"]) for r in rows],
         }),
-        svg.lines("Distinct keys", "keys", "% that the worker's memory has", {
+        svg.lines("Distinct keys", "keys", "% served from the worker's memory", {
             "measured": [(r["keys"], 100 * r["shares"]["hot"]) for r in rows],
             "model": [(r["keys"], 100 * r["model"]["hot"]) for r in rows],
         }),

@@ -90,7 +90,7 @@ def stampede(work, corpus, rows, rounds, clients, log, port=None):
     ground = workloads.unseen(work / "herd-pairs", corpus, port)
     ground.options = [*ground.options, "--latency-ms", str(LATENCY_MS)]
     workload = ground.workloads[0]
-    workload.name, workload.title = "stampede", f"{clients} clients want one thing at once"
+    workload.name, workload.title = "stampede", f"{clients} clients request one key at the same time"
     workload.note = f"The node answers after {LATENCY_MS} ms."
     samples = []
     with Stage(work, "herd", ground, rows, log) as stage:
@@ -124,7 +124,7 @@ def at_once(stage, row, workload, clients, turn):
             peer.close()
     times = sorted(arrived)
     if not times:
-        raise LoadError("nobody had an answer")
+        raise LoadError(f"none of the {clients} clients received a response")
     return {
         "requests": len(times),
         "lost": clients - len(times),
@@ -211,13 +211,13 @@ def one(stage, row, workload, wanted):
         with http_client.Peer(*server.place, seconds=180) as peer:
             answer = peer.fetch(workload.calls[0].sent(), "/", coding_of(workload, row))
     except (OSError, http_client.ConnectionLost) as lost:
-        raise LoadError(f"no whole answer: {lost}") from None
+        raise LoadError(f"the response is incomplete: {lost}") from None
     took = time.monotonic() - began
     spent = meter.read(1)
     try:
         found = hashlib.sha256(answer.decoded()).digest()
     except (ValueError, KeyError, zlib.error) as bad:
-        raise LoadError(f"can't be decoded: {bad}") from None
+        raise LoadError(f"the response cannot be decoded: {bad}") from None
     return {
         "requests": 1,
         "took_ms": 1000 * took,
@@ -305,7 +305,7 @@ def moving(work, row, seconds, slot_ms, transactions, log):
 def heads(work, rows, seconds, slot_ms, transactions, log):
     samples, workload, configs = [], None, {}
     for row in rows:
-        log(f"a head every {slot_ms / 1000:g} s: {row.name}")
+        log(f"new head every {slot_ms / 1000:g} s: {row.name}")
         try:
             found, point, config = moving(work, row, seconds, slot_ms, transactions, log)
         except (LoadError, OSError) as failed:
@@ -313,7 +313,7 @@ def heads(work, rows, seconds, slot_ms, transactions, log):
         workload, configs = found or workload, configs | config
         samples.append({"row": row.key, "round": 0} | point)
     if workload is None:
-        raise SystemExit("no server answered before a chain that moves")
+        raise SystemExit("section head failed: no server could be measured; the lines above have the reasons")
     workload.title = f"A provider's mix, warm, a new head every {slot_ms / 1000:g} s"
-    workload.note = "In every second slot two blocks give way to three others."
+    workload.note = "In every second slot, a reorganisation replaces two blocks with three."
     return section(workload, {}, samples) | {"slot_ms": slot_ms}, configs

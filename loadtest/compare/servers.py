@@ -200,7 +200,7 @@ def our_wasm(stage):
 
 def there(*files, remedy):
     def missing():
-        return [f"{f} is missing: {remedy}" for f in files if not Path(f).exists()]
+        return [f"{f} is missing; run {remedy}" for f in files if not Path(f).exists()]
 
     return missing
 
@@ -212,7 +212,7 @@ def program(peer):
 
     def missing():
         found = peer.program()
-        return [] if found and shutil.which(found) else [peer.remedy]
+        return [] if found and shutil.which(found) else [f"{peer.__name__.lower()} is missing; run {peer.remedy}"]
 
     return start, missing
 

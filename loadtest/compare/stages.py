@@ -29,7 +29,7 @@ class Stage:
                     self.rows.append(row)
                 except (SystemExit, OSError) as failed:
                     self.absent[row.key] = str(failed)[-500:]
-                    log(f"{row.name} does not start: {str(failed)[-200:]}")
+                    log(f"{row.name} did not start and is skipped: {str(failed)[-200:]}")
         except BaseException:
             self.__exit__()
             raise
@@ -113,7 +113,7 @@ def attempt(measured, log, row):
     try:
         return measured()
     except (wrk_runs.LoadError, OSError) as failed:
-        log(f"{row.name}: {failed}")
+        log(f"{row.name}: measurement failed: {failed}")
         return {"failed": str(failed)}
 
 
@@ -123,4 +123,4 @@ def coding_of(workload, row):
 
 def wrong_text(found):
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(found["kinds"].items()))
-    return f"{found['wrong']} of {found['asked']} answers were wrong: {kinds}"
+    return f"{found['wrong']} of {found['asked']} responses were wrong: {kinds}"

@@ -69,7 +69,7 @@ def measure(args, plan, work, log):
         try:
             of = {workload.name: workload for workload in workloads.workloads_of_node(peer)}
         except (OSError, http_client.ConnectionLost, ValueError, TypeError, KeyError) as lost:
-            raise SystemExit(f"{url} does not answer calls: {lost}") from None
+            raise SystemExit(f"{url}: JSON-RPC calls failed: {lost}; check the URL in --node or --targets") from None
     for section_name, members in SECTIONS.items():
         if section_name in args.only:
             for member in members:
@@ -86,7 +86,7 @@ def wait_for(name, url, place):
                 return peer.call("eth_chainId")
         except (OSError, http_client.ConnectionLost, ValueError, KeyError, AttributeError) as lost:
             if time.monotonic() > until:
-                raise SystemExit(f"{name}: {url} does not answer: {lost}") from None
+                raise SystemExit(f"{name}: {url} did not respond within {PATIENCE_SECONDS} s: {lost}") from None
             time.sleep(0.5)
 
 

@@ -97,11 +97,11 @@ def wrk(server, workload, file, seconds, first=0, connections=None, core=LOAD_CO
             timeout=seconds + 90,
         )
     except subprocess.TimeoutExpired:
-        raise LoadError(f"wrk did not end within {seconds + 90} s") from None
+        raise LoadError(f"wrk did not finish within {seconds + 90} s") from None
     for line in done.stdout.splitlines():
         if line.startswith(MARK):
             return json.loads(line[len(MARK) :])
-    raise LoadError(f"wrk printed no result: {(done.stdout + done.stderr).strip()[-300:]}")
+    raise LoadError(f"wrk printed no result; its output ends with: {(done.stdout + done.stderr).strip()[-300:]}")
 
 
 def measure_closed_loop(server, workload, file, seconds, node=None, first=0, connections=None, core=LOAD_CORE):
@@ -110,7 +110,7 @@ def measure_closed_loop(server, workload, file, seconds, node=None, first=0, con
     many = connections or workload.connections
     counts = wrk(server, workload, file, seconds, first, connections, core)
     if not counts["requests"]:
-        raise LoadError("not one answer came within the time")
+        raise LoadError(f"no response within {seconds} s")
     return {
         "requests": counts["requests"],
         "rps": counts["requests"] / counts["duration_us"] * 1e6,
@@ -139,9 +139,9 @@ def measure_at_rate(server, workload, folder, rate, seconds, coding, node=None, 
             capture_output=True, text=True, timeout=seconds + 120,
         )
     except subprocess.TimeoutExpired:
-        raise LoadError(f"oha did not end within {seconds + 120} s") from None
+        raise LoadError(f"oha did not finish within {seconds + 120} s") from None
     if done.returncode:
-        raise LoadError(f"oha: {done.stderr.strip()[-300:]}")
+        raise LoadError(f"oha failed: {done.stderr.strip()[-300:]}")
     report = json.loads(done.stdout)
     statuses = report["statusCodeDistribution"]
     good = statuses.get("200", 0)

@@ -161,7 +161,7 @@ class Day:
                 if slots >= shown:
                     shown += self.arguments.slots // 24
                     requests = sum(client.counts["asked"] for client in clients)
-                    print(f"day: slot {slots}, {requests} requests", file=sys.stderr)
+                    print(f"day: slot {slots}, {requests} requests sent", file=sys.stderr)
             self.is_over = True
             for client in clients:
                 client.join(60)
@@ -233,13 +233,14 @@ def commit():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--slots", type=int, default=7200, help="of 12 s in a real day")
-    parser.add_argument("--slot-ms", type=int, default=500, help="how long one takes here (an hour in all)")
-    parser.add_argument("--rate", type=int, default=600, help="requests a second")
-    parser.add_argument("--clients", type=int, default=12)
-    parser.add_argument("--reorgs", type=float, default=0.01, help="probability a slot")
-    parser.add_argument("--missed", type=float, default=0.01, help="probability a slot")
-    parser.add_argument("--name", default="part-05-day", help="name of the result file")
+    parser.add_argument("--slots", type=int, default=7200, help="number of slots; a day of mainnet has 7200 (default: 7200)")
+    parser.add_argument("--slot-ms", type=int, default=500, help="duration of a slot in milliseconds (default: 500, an hour in all)")
+    parser.add_argument("--rate", type=int, default=600, help="requests per second (default: 600)")
+    parser.add_argument("--clients", type=int, default=12, help="number of client threads (default: 12)")
+    parser.add_argument("--reorgs", type=float, default=0.01,
+                        help="probability that a slot contains a reorganisation (default: 0.01)")
+    parser.add_argument("--missed", type=float, default=0.01, help="probability that a slot is missed (default: 0.01)")
+    parser.add_argument("--name", default="part-05-day", help="name of the result file (default: part-05-day)")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="sszip-day-") as work:
         Path(work).chmod(0o755)

@@ -78,16 +78,16 @@ def answer(port, path, body, coder, identity=None):
     where = f"{coder.name}, {body.name}"
     status, headers, content, wire = exchange(port, path, body, coder.accept)
     if status != 200:
-        raise WrongAnswer(f"{where}: status {status}")
+        raise WrongAnswer(f"{where}: status {status}, expected 200")
     coding = headers.get("content-encoding", "")
     if coding != coder.coding:
-        raise WrongAnswer(f"{where}: content coding {coding!r}, not {coder.coding!r}")
+        raise WrongAnswer(f"{where}: content coding {coding!r}, expected {coder.coding!r}")
     decoded = DECODERS[coding](content)
     if identity is None:
         if json.loads(decoded) != body.answer:
-            raise WrongAnswer(f"{where}: the node did not send what was recorded")
+            raise WrongAnswer(f"{where}: the node's response differs from the recorded one")
     elif decoded != identity:
-        raise WrongAnswer(f"{where}: decodes to something else than was sent")
+        raise WrongAnswer(f"{where}: the decoded body differs from the pass-through body")
     return {
         "bytes": len(content),
         "wire": wire,

@@ -212,7 +212,8 @@ class Envoy:
         until = time.monotonic() + 10
         while not socket.exists():
             if time.monotonic() > until or self.daemon.poll() is not None:
-                raise SystemExit((prefix / "cached.log").read_text(errors="replace"))
+                log = (prefix / "cached.log").read_text(errors="replace")
+                raise SystemExit(f"sszip-cached did not start; its log:\n{log}")
             time.sleep(0.01)
 
     def __enter__(self):

@@ -105,11 +105,11 @@ class Wrk:
         except subprocess.TimeoutExpired as late:
             self.process.kill()
             self.process.communicate()
-            raise SystemExit(f"wrk did not end within {self.limit} s") from late
+            raise SystemExit(f"wrk did not finish within {self.limit} s") from late
         for line in output.splitlines():
             if line.startswith(MARK):
                 return json.loads(line[len(MARK) :])
-        raise SystemExit(f"wrk printed no result:\n{output}")
+        raise SystemExit(f"wrk printed no result; its output:\n{output}")
 
 
 def measure(nginx, body, coder, connections, seconds, expected, slack=0.02, keys=None):
@@ -144,12 +144,12 @@ def check_answers(result, body, coder, connections, expected, slack=0.02):
     """
     where = f"{coder.name}, {body.name}"
     if result["errors"]:
-        raise SystemExit(f"{where}: wrk counted {result['errors']} errors")
+        raise SystemExit(f"{where}: {result['errors']} requests of wrk failed")
     if not result["requests"]:
-        raise SystemExit(f"{where}: not one answer came within the time")
+        raise SystemExit(f"{where}: no response during the run")
     room = expected * connections + result["requests"] * expected * slack
     if abs(result["bytes"] - result["requests"] * expected) > room:
         mean = result["bytes"] / result["requests"]
         raise SystemExit(
-            f"{where}: {mean:.0f} bytes per answer under load, {expected} before it"
+            f"{where}: {mean:.0f} bytes per response under load, {expected} when verified"
         )

@@ -76,15 +76,15 @@ def missing_tools(suites):
         (REPLAY_NODE, "make build", web),
     ):
         if not suites.isdisjoint(needed) and not path.exists():
-            absent.append(f"{path} is missing: {remedy}")
+            absent.append(f"{path} is missing; run {remedy}")
     for tool, remedy, needed in (
         ("wrk", "apt-get install wrk", web),
         ("taskset", "apt-get install util-linux", suites),
         ("perf", "apt-get install linux-perf", web),
-        ("cargo", "see the README", suites),
+        ("cargo", "scripts/setup bench", suites),
     ):
         if needed and not output("sh", "-c", f"command -v {tool}"):
-            absent.append(f"{tool} is missing: {remedy}")
+            absent.append(f"{tool} is missing; run {remedy}")
     if os.cpu_count() < 2:
-        absent.append("two cores are needed: one for the worker, one for the load")
+        absent.append("the machine has one core, two are required: one for the worker, one for the load")
     return absent

@@ -105,7 +105,7 @@ def wait_for_port(port, process, log):
         except OSError:
             time.sleep(0.02)
     tail = log.read_text(errors="replace")[-2000:] if log.exists() else ""
-    raise SystemExit(f"{process.args}: nothing listens on {port}\n{tail}")
+    raise SystemExit(f"{process.args} did not listen on port {port}; its log ends with:\n{tail}")
 
 
 def stop(process):
@@ -224,7 +224,7 @@ class Nginx:
                 if title in Path(f"/proc/{child}/cmdline").read_text():
                     return int(child)
             time.sleep(0.02)
-        raise SystemExit(f"nginx {pid} has no {title}\n{self.complaints()[-2000:]}")
+        raise SystemExit(f"nginx (process {pid}) has no {title!r}; its error log ends with:\n{self.complaints()[-2000:]}")
 
     def owner_status(self):
         """Returns the owner's status, or None if the owner does not respond."""
@@ -248,7 +248,10 @@ class Nginx:
                 break
             time.sleep(0.02)
         else:
-            raise SystemExit(f"no owner answers\n{self.complaints()[-2000:]}")
+            raise SystemExit(
+                f"the owner did not respond, or not all {self.workers} workers are connected to it; nginx's error "
+                f"log ends with:\n{self.complaints()[-2000:]}"
+            )
         if self.core is not None:
             for task in Path(f"/proc/{self.owner}/task").iterdir():
                 os.sched_setaffinity(int(task.name), {LOAD_CORE})

@@ -91,9 +91,10 @@ class Worker:
                 return self
             except OSError:
                 if self.process.poll() is not None:
-                    raise SystemExit((self.prefix / "error.log").read_text()) from None
+                    log = (self.prefix / "error.log").read_text()
+                    raise SystemExit(f"nginx did not start; its error log:\n{log}") from None
                 time.sleep(0.01)
-        raise SystemExit("nginx does not listen")
+        raise SystemExit(f"nginx accepts no connection on its port; see {self.prefix / 'error.log'}")
 
     def __exit__(self, *_):
         self.process.terminate()
@@ -120,9 +121,11 @@ def row(operation, size, ours, theirs, found):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", default=ROOT / "loadtest/results/part-13-lua.md", type=pathlib.Path)
-    parser.add_argument("--rounds", default=15, type=int)
-    parser.add_argument("--module", default=os.environ.get("SSZIP_MODULE", ROOT / "build/nginx/ngx_http_sszip_module.so"))
+    parser.add_argument("--out", default=ROOT / "loadtest/results/part-13-lua.md", type=pathlib.Path,
+                        help="result file (default: loadtest/results/part-13-lua.md)")
+    parser.add_argument("--rounds", default=15, type=int, help="repetitions of each measurement (default: 15)")
+    parser.add_argument("--module", default=os.environ.get("SSZIP_MODULE", ROOT / "build/nginx/ngx_http_sszip_module.so"),
+                        help="module to measure (default: SSZIP_MODULE, or that of `make build`)")
     arguments = parser.parse_args()
     rows, sizes = [], []
     busy = os.getloadavg()[0]

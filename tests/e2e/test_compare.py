@@ -170,7 +170,7 @@ def test_wrong_responses_of_an_external_server_are_reported(serving, tmp_path):
     done = run("--tiny", "--targets", f"honest={honest},liar={liar}", "--node", honest,
                "--only", "single", "--out", tmp_path)
     assert done.returncode == 1, done.stdout + done.stderr
-    assert done.stderr == "not all answers were right: liar\n"
+    assert done.stderr == "wrong responses from: liar; the report lists them\n"
     section = json.loads((tmp_path / "compare.json").read_text())["sections"]["block-30"]
     assert section["verified"]["honest"]["wrong"] == 0
     # the first caller gets the right response
@@ -200,10 +200,10 @@ def test_external_server_is_measured_over_tls_below_a_path(serving, tmp_path):
     (["--targets", "x"], "'x' is not NAME=URL"),
     (["--targets", "a=ftp://127.0.0.1:1"], "'ftp://127.0.0.1:1' is not http[s]://HOST"),
     (["--targets", "a=http://x:y"], "'http://x:y' is not http[s]://HOST"),
-    (["--targets", "a=http://127.0.0.1:1", "--seconds", "0"], "'0' is no number from 1 to 3600"),
-    (["--seconds", "1"], "--seconds is for --targets"),
+    (["--targets", "a=http://127.0.0.1:1", "--seconds", "0"], "'0' is not a number from 1 to 3600"),
+    (["--seconds", "1"], "--seconds requires --targets"),
     (["--only", "everything"], "invalid choice: 'everything'"),
-    (["--node", "http://127.0.0.1:1"], "--node is for --targets"),
+    (["--node", "http://127.0.0.1:1"], "--node requires --targets"),
 ])
 def test_invalid_arguments_are_reported(arguments, message):
     done = run(*arguments)
