@@ -85,7 +85,7 @@ class Check(unittest.TestCase):
         for text, fault in (
             (record("001", status="maybe"), 'unknown status "maybe"'),
             (record("001", status="superseded"), 'unknown status "superseded"'),
-            (record("001", day="2026-13-01"), '"2026-13-01" is no date'),
+            (record("001", day="2026-13-01"), '"2026-13-01" is not a date (YYYY-MM-DD)'),
             (record("001", room="kitchen"), 'unknown room "kitchen"'),
             (record("003"), 'the heading is not "# 001: title"'),
             (record("001").replace(":", ".", 1), 'the heading is not "# 001: title"'),
