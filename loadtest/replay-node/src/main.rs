@@ -219,7 +219,7 @@ fn parse_page(text: &str) -> Result<(String, PathBuf), String> {
     let (path, file) = text.split_once('=').ok_or("expected PATH=FILE")?;
     match path.starts_with('/') {
         true => Ok((path.to_owned(), file.into())),
-        false => Err("the path begins with a slash".to_owned()),
+        false => Err("expected a path that begins with a slash".to_owned()),
     }
 }
 
@@ -247,7 +247,7 @@ fn run_node(args: &NodeArguments) -> Result<(), Box<dyn std::error::Error>> {
                 return Ok(print_responses(&answers)?);
             }
             if answers.is_empty() {
-                return Err("nothing to serve in the folders given".into());
+                return Err("nothing to serve: the folders have no recordings".into());
             }
             ResponseSource::Answers(answers)
         }
@@ -261,8 +261,8 @@ fn run_node(args: &NodeArguments) -> Result<(), Box<dyn std::error::Error>> {
     });
     let mut listeners = Vec::new();
     for address in &args.listen {
-        let listener =
-            Listener::bind_address(address).map_err(|error| format!("{address}: {error}"))?;
+        let listener = Listener::bind_address(address)
+            .map_err(|error| format!("cannot listen on {address}: {error}"))?;
         listeners.push(listener);
     }
     let (stop, stopped) = watch::channel(false);

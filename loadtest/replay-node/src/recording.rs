@@ -25,7 +25,7 @@ const DEPTH_LIMIT: usize = 16;
 pub enum RecordingError {
     #[error("the entry is not an object")]
     NotAnObject,
-    #[error("the entry is not an exchange: {0}")]
+    #[error("the entry is not a request with its response: {0}")]
     Malformed(#[from] serde_json::Error),
     #[error("the entry has no response")]
     NoResponse,
@@ -174,7 +174,7 @@ fn load_file(text: &str, path: &str, answers: &mut ResponseTable, warn: &mut dyn
     let text = text.trim_start_matches('\u{feff}');
     let whole: &RawValue = match serde_json::from_str(text) {
         Ok(whole) => whole,
-        Err(error) => return warn(format!("not JSON: {error}")),
+        Err(error) => return warn(format!("the file is not JSON: {error}")),
     };
     let entries: Vec<&RawValue> = if whole.get().starts_with('[') {
         serde_json::from_str(whole.get()).unwrap_or_default()

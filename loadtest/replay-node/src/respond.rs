@@ -176,7 +176,7 @@ impl<'a> UndeliveredResponse<'a> {
                             ..self
                         },
                         None => self
-                            .into_beacon_error(StatusCode::NOT_FOUND, "the page has no such form"),
+                            .into_beacon_error(StatusCode::NOT_FOUND, "the page lacks this format"),
                     },
                     None => self.into_beacon_error(StatusCode::NOT_ACCEPTABLE, "not acceptable"),
                 }

@@ -33,9 +33,9 @@ pub struct RecordedResponse {
 pub enum RecordedResponseError {
     #[error("the response is not a JSON object")]
     NotAnObject,
-    #[error("the response is not a JSON-RPC answer: {0}")]
+    #[error("the response is not a JSON-RPC response: {0}")]
     Malformed(#[from] serde_json::Error),
-    #[error("the response has no id to put the caller's in place of")]
+    #[error("the response has no id, which the request's id must replace")]
     NoId,
 }
 

@@ -72,14 +72,14 @@ fn convert_page(
     let fork = match (gives, version) {
         (ResponseType::Same(_, since), _) => since,
         (_, Some(Ok(fork))) => fork.parse().map_err(|unknown| format!("{unknown}"))?,
-        _ => return Err("nothing names its fork".to_owned()),
+        _ => return Err("no Eth-Consensus-Version header names its fork".to_owned()),
     };
     let kind = gives.block_kind_header().and_then(|name| name.parse().ok());
     let kind = kind
         .and_then(|name| page.find_header(&name))
         .map(|value| value == "true");
     let Some((schema, ty)) = type_in_schema(gives, fork, kind, preset) else {
-        return Err(format!("{fork} has no such value"));
+        return Err(format!("fork {fork} has no value of this type"));
     };
     let made = match (form, &page.json, &page.ssz) {
         (BodyFormat::Ssz, Some(json), _) => json_to_ssz(schema, ty, json.body_bytes()),

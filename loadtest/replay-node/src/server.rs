@@ -42,7 +42,7 @@ impl FromStr for ListenAddress {
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text.strip_prefix("unix:") {
-            Some("") => Err("unix: needs a path".to_owned()),
+            Some("") => Err("expected a path after unix:".to_owned()),
             Some(path) => Ok(ListenAddress::Unix(path.into())),
             None => text
                 .parse()

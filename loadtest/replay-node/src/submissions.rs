@@ -131,7 +131,7 @@ impl Submissions {
             .ok_or(unsupported("unsupported content type"))?;
         let bad = |why| (StatusCode::BAD_REQUEST, why);
         if form == BodyFormat::Json && serde_json::from_slice::<&RawValue>(body).is_err() {
-            return Err(bad("the body is no JSON"));
+            return Err(bad("the body is not JSON"));
         }
         if form == BodyFormat::Ssz && body.is_empty() {
             return Err(bad("the body is empty"));

@@ -79,7 +79,7 @@ pub mod hex {
         fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
             text.strip_prefix("0x")
                 .and_then(T::from_digits)
-                .ok_or_else(|| E::custom("no such bytes"))
+                .ok_or_else(|| E::custom("expected 0x and the hexadecimal digits of the bytes"))
         }
     }
 
@@ -115,7 +115,8 @@ pub mod uint {
         }
 
         fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
-            text.parse().map_err(|_| E::custom("no such number"))
+            text.parse()
+                .map_err(|_| E::custom("expected a decimal number in its type's range"))
         }
     }
 
@@ -227,7 +228,7 @@ macro_rules! collections {
                     while let Some(Read(item)) = from.next_element()? {
                         items.push(item);
                     }
-                    C::from_items(items).ok_or_else(|| A::Error::custom("not as many as must be"))
+                    C::from_items(items).ok_or_else(|| A::Error::custom("wrong number of items"))
                 }
             }
 

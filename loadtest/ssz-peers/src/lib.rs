@@ -30,6 +30,6 @@ pub fn table_of(name: &str) -> (&'static Schema, TypeId) {
     let schema = Schema::for_fork(fork, Preset::Mainnet);
     match schema.find_type(name) {
         Some(ty) => (schema, ty),
-        None => panic!("{fork} has no {name}"),
+        None => panic!("fork {fork} has no type {name}"),
     }
 }

@@ -22,8 +22,8 @@ pub struct ChainArgs {
     #[arg(long, value_name = "ID", default_value_t = 1, requires = "chain", value_parser = clap::value_parser!(u64).range(1..=1 << 52))]
     pub chain_id: u64,
 
-    /// Start of slot 0, in Unix seconds; the time stamps of slots are 12 s apart, however long
-    /// they last here
+    /// Start of slot 0, in Unix seconds; the time stamps of slots are 12 s apart, whatever
+    /// --chain-slot-ms is
     #[arg(long, value_name = "SECONDS", default_value_t = 1_606_824_023, requires = "chain", value_parser = clap::value_parser!(u64).range(..=1 << 40))]
     pub chain_genesis_time: u64,
 
@@ -48,7 +48,7 @@ fn parse_probability(text: &str) -> Result<f64, String> {
     let number = text.parse().ok();
     number
         .filter(|number| (0.0..=1.0).contains(number))
-        .ok_or_else(|| "expected 0 to 1".to_owned())
+        .ok_or_else(|| "expected a probability from 0 to 1".to_owned())
 }
 
 /// The way in which the simulated node is unavailable, if it is.

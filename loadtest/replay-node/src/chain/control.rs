@@ -69,9 +69,9 @@ pub enum ControlCommand {
 pub enum CommandError {
     #[error("{0}")]
     Chain(#[from] ChainError),
-    #[error("{requested} is more than {most}")]
+    #[error("{requested} exceeds the maximum of {most}")]
     TooMuch { requested: u64, most: u64 },
-    #[error("{0:?} is no hash")]
+    #[error("{0:?} is not a hash: expected 0x and 64 hexadecimal digits")]
     NoHash(String),
 }
 

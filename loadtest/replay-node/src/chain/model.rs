@@ -64,15 +64,15 @@ pub struct GenesisParameters {
 pub enum ChainError {
     #[error("{requested} blocks back from block {head} is before the genesis")]
     TooDeep { requested: u64, head: u64 },
-    #[error("a reorg needs a new branch: a length of 1 or more (else it is a rollback)")]
+    #[error("a reorg requires a new branch of 1 or more blocks; use rollback for none")]
     NoBranch,
     #[error("block {requested} is above the head, {head}")]
     AboveHead { requested: u64, head: u64 },
-    #[error("block {requested} is not above {finalized}, which is final (unfinalize goes back)")]
+    #[error("block {requested} is not above the finalized block {finalized}; use unfinalize")]
     NotAboveFinalized { requested: u64, finalized: u64 },
-    #[error("block {requested} is not below {finalized}, which is final (finalize goes on)")]
+    #[error("block {requested} is not below the finalized block {finalized}; use finalize")]
     NotBelowFinalized { requested: u64, finalized: u64 },
-    #[error("there is no block {0}")]
+    #[error("block {0} does not exist")]
     UnknownBlock(String),
 }
 

@@ -129,7 +129,7 @@ impl FromStr for WitnessSize {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let expected = "bytes, or with k, M or G, at most 8G";
+        let expected = "a number of bytes, or of k, M or G, at most 8G";
         let units = [('k', 1_000), ('M', 1_000_000), ('G', 1_000_000_000)];
         let with_unit = units
             .iter()

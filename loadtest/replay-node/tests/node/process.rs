@@ -104,7 +104,7 @@ fn invalid_argument_is_named_in_the_error() {
             "0 to 1",
         ),
         (&["--listen", "localhost"], "IP:PORT"),
-        (&["--listen", "unix:"], "needs a path"),
+        (&["--listen", "unix:"], "a path after unix:"),
         (&["--threads", "0"], "1..=256"),
         (&["--piece", "0"], "at least 1"),
         (&["--with", "framing=http3"], "chunked"),

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use self::case::{CaseGroup, MeasurementPlan};
 
-const USAGE: &str = "ssz-bench [--quick] [--ours] [--only block|state|witness]... \
+const USAGE: &str = "usage: ssz-bench [--quick] [--ours] [--only block|state|witness]... \
     [--corpus FOLDER] [--work FOLDER] OUT.json";
 
 /// The options on the command line of the benchmark.

@@ -239,7 +239,7 @@ impl MeasuredValue {
     fn verify_equal_outputs<L: Typed, E: Typed, R: PeerValue>(&self) -> Result<(), Box<dyn Error>> {
         let same = |output: &str, one: &[u8], other: &[u8]| match one == other {
             true => Ok(()),
-            false => Err(format!("{}: {output} differs", self.value)),
+            false => Err(format!("{}: {output} of two coders differs", self.value)),
         };
         check_ssz(self.schema, self.ty, &self.ssz)?;
         let ours = to_ssz(self.schema, self.ty, &self.json)?;

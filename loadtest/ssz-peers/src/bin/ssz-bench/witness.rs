@@ -115,7 +115,7 @@ fn measure_rounds(path: &Path, plan: MeasurementPlan) -> Result<WitnessResults, 
         .into_iter()
         .any(|one| (one.bytes_ssz, one.hash) != (bytes_ssz, hash))
     {
-        return Err("the SSZ of a witness differs".into());
+        return Err("the SSZ of a witness differs between coders".into());
     }
     Ok(WitnessResults {
         bytes_json: path.metadata()?.len(),
@@ -160,7 +160,7 @@ pub fn run_child(
         .iter()
         .find(|(name, _)| implementation.as_deref() == Some(name));
     let (Some((_, way)), Some(path)) = (way, path) else {
-        return Err(format!("{CHILD} WAY FILE").into());
+        return Err(format!("usage: ssz-bench {CHILD} WAY FILE").into());
     };
     let file = File::open(path)?;
     let begin = thread_cpu_ns();
