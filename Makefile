@@ -47,10 +47,10 @@ all = $(if $(findstring tests/,$(ARGS)),,$(1))
 	tested tested-crates ssz-peers rows row rows-shipped e2e-shipped \
 	nginx-tests nginx-tests-there
 
-help: ## what can be made (this list)
+help: ## lists the targets
 	@sed -n 's/^\([a-z][a-z0-9.-]*\):[^#]*## /\1\t/p' Makefile | expand -t 14
 
-setup: ## installs all that `make test` needs (the others install on their own)
+setup: ## installs the prerequisites of `make test` (other targets install their own)
 	@test -n "$(SSZIP_IS_SET_UP)" || scripts/setup test
 
 build: ## modules of nginx and Envoy, Wasm, the cache's owner, sszip and replay-node, in build/
@@ -76,10 +76,10 @@ run: build ## nginx (8545) and Envoy (8546) with sszip before a replay node; Ctr
 quick: setup ## lints, Rust tests, the parity table on nginx and Envoy: 7 minutes
 	@$(PYTHON) scripts/run-tests quick
 
-test: setup ## what has to pass before a change lands: half an hour
+test: setup ## required before a merge: half an hour
 	@$(PYTHON) scripts/run-tests test
 
-test-all: setup ## all there is, with new seeds, Docker and what ships: before a release
+test-all: setup ## required before a release: all tests with new seeds, Docker, the shipped build
 	@$(PYTHON) scripts/run-tests all
 
 lint: setup ## format, lints, C style
@@ -93,7 +93,7 @@ lint: setup ## format, lints, C style
 	$(SSZIP_CACHE)/venv/bin/ruff check --config scripts/ruff.toml \
 		tests loadtest scripts/tests scripts/nginx-style scripts/beacon-operations scripts/check-words scripts/decisions
 
-check: lint ## ... and WebAssembly, fuzz targets, dependencies' licences
+check: lint ## lint, WebAssembly, fuzz targets, dependencies' licences
 	cargo fmt --check --manifest-path shared-core/fuzz/Cargo.toml
 	cargo clippy --locked --manifest-path shared-core/fuzz/Cargo.toml -- -D warnings
 	cargo fmt --check --manifest-path loadtest/ssz-peers/Cargo.toml
@@ -109,7 +109,7 @@ CRATES := --locked --workspace --exclude sszip-envoy-wasm --exclude sszip-sandbo
 tested-crates: setup
 	cargo build $(CRATES) --lib --bins --example splices --example ssz_oracle
 
-tested: tested-crates ## what the tests run: compiled quickly, and fails when a test says so
+tested: tested-crates ## builds for the tests: compiled quickly, with fault injection
 	@scripts/build-nginx-module debian --tested
 	@install -D -m 644 "$$(scripts/build-wasm sszip-envoy-wasm sandbox-tested)" \
 		$(TESTED)/envoy/sszip_envoy.wasm
@@ -124,7 +124,7 @@ unit: tested-crates ## the Rust tests, the C ABI's among them
 ssz: tested-crates ssz-peers ## SSZ against the specifications, Lodestar and typed crates
 	$(SSZIP_CACHE)/ssz-venv/bin/python scripts/run-pytest ssz -q $(ARGS) $(call all,tests/ssz)
 
-ssz-peers: setup ## ... SSZ beside typed crates only
+ssz-peers: setup ## ... SSZ next to typed crates only
 	cargo test --locked --manifest-path loadtest/ssz-peers/Cargo.toml
 
 # tests/README.md says which test runs where. Of `make test`, each test of nginx runs on one of the
@@ -171,7 +171,7 @@ row: tested ## rows of the table on the core and all hosts: ROW="words of its na
 	SSZIP_ROW="$(ROW)" cargo test --quiet $(CRATES) --test table
 	SSZIP_ROW="$(ROW)" $(PYTHON) scripts/run-pytest row -n 2 -vv $(ARGS) $(ROWS) $(ROWS_WASM)
 
-e2e-shipped: build tested ## ... all rows, and tests marked `shipped`, on what `make build` makes
+e2e-shipped: build tested ## ... all rows, and tests marked `shipped`, on the output of `make build`
 	@# the variable of this make would keep the value of what the tests run
 	$(MAKE) --no-print-directory rows-shipped SHIPPED=1 SSZIP_MODULE=$(CURDIR)/build/nginx/$(MODULE)
 
@@ -206,11 +206,11 @@ fuzz: setup ## libFuzzer on the core and Envoy's hooks, FUZZ_SECONDS (10) for ea
 races: ## races of Envoy's hooks, under ThreadSanitizer (compiles std; by hand)
 	@scripts/check-races
 
-bench: build ## sszip beside its rivals; tables go to loadtest/results/
+bench: build ## sszip next to other encoders and caches; writes tables to loadtest/results/
 	@scripts/setup bench
 	loadtest/bench/run
 
-compare: build ## nginx and Envoy with sszip beside other servers, in one run (35 minutes)
+compare: build ## nginx and Envoy with sszip next to other servers, in one run (35 minutes)
 	@scripts/setup compare
 	loadtest/compare/run
 
@@ -218,6 +218,6 @@ scale: build ## workers, connections, keys, a store of STORE_GB (16), and a mode
 	@scripts/setup bench
 	loadtest/compare/scale --store-gb $(or $(STORE_GB),16)
 
-clean: ## removes build/ and what was compiled into the caches
+clean: ## removes build/ and the compiled files in the caches
 	rm -rf build "$(CARGO_TARGET_DIR)" "$(SSZIP_CACHE)/module" "$(TESTED)" \
 		"$(NGINX_128)" "$(NGINX_ASAN)"
