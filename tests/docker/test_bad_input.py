@@ -66,7 +66,7 @@ def test_allocated_port_is_reported(stack):
 
 def test_missing_engine_is_reported(tmp_path):
     environment = os.environ | {"DOCKER_HOST": f"unix://{tmp_path}/none"}
-    for arguments, status, message in (([], 1, "no engine"), (["--if-possible"], 0, "not run")):
+    for arguments, status, message in (([], 1, "no docker engine is available"), (["--if-possible"], 0, "the tests are skipped")):
         done = subprocess.run([ROOT / "scripts/docker-test", *arguments], env=environment, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == status
         assert message in done.stdout + done.stderr and f"DOCKER_HOST=unix://{tmp_path}/none" in done.stderr
