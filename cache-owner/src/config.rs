@@ -99,7 +99,7 @@ pub enum ConfigError {
 
 impl OwnerConfig {
     /// Creates the configuration with this socket and this folder of the store, and the defaults.
-    pub fn with_paths(socket: PathBuf, path: PathBuf) -> Self {
+    pub fn with_socket_and_store(socket: PathBuf, path: PathBuf) -> Self {
         Self {
             socket,
             path,
@@ -111,10 +111,10 @@ impl OwnerConfig {
     ///
     /// # Errors
     /// [`ConfigError`].
-    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+    pub fn read_config_file(path: &Path) -> Result<Self, ConfigError> {
         let name = path.display().to_string();
         match std::fs::read_to_string(path) {
-            Ok(text) => Self::parse(&text, &name),
+            Ok(text) => Self::parse_config(&text, &name),
             Err(error) => Err(ConfigError::Unreadable { path: name, error }),
         }
     }
@@ -123,7 +123,7 @@ impl OwnerConfig {
     ///
     /// # Errors
     /// [`ConfigError`].
-    pub fn parse(text: &str, name: &str) -> Result<Self, ConfigError> {
+    pub fn parse_config(text: &str, name: &str) -> Result<Self, ConfigError> {
         let wrong = |start: usize, message: &str| ConfigError::Wrong {
             path: name.to_owned(),
             line: text[..start].matches('\n').count() + 1,
@@ -146,8 +146,8 @@ impl OwnerConfig {
 mod tests {
     use super::*;
 
-    fn wrong(text: &str) -> String {
-        OwnerConfig::parse(text, "cached.toml")
+    fn config_error_text(text: &str) -> String {
+        OwnerConfig::parse_config(text, "cached.toml")
             .unwrap_err()
             .to_string()
     }
@@ -156,10 +156,10 @@ mod tests {
 
     #[test]
     fn minimal_config_is_a_socket_and_a_path() {
-        let config = OwnerConfig::parse(LEAST, "").unwrap();
+        let config = OwnerConfig::parse_config(LEAST, "").unwrap();
         assert_eq!(
             config,
-            OwnerConfig::with_paths("/run/s".into(), "/var/s".into())
+            OwnerConfig::with_socket_and_store("/run/s".into(), "/var/s".into())
         );
         assert_eq!(config.max_size, 10 << 30);
         assert_eq!(config.memory, 256 << 20);
@@ -170,11 +170,11 @@ mod tests {
     #[test]
     fn example_config_equals_the_defaults() {
         let example = include_str!("../../configs/cached.toml");
-        let config = OwnerConfig::parse(example, "").unwrap();
+        let config = OwnerConfig::parse_config(example, "").unwrap();
         let least = OwnerConfig {
             socket: config.socket.clone(),
             path: config.path.clone(),
-            ..OwnerConfig::parse(LEAST, "").unwrap()
+            ..OwnerConfig::parse_config(LEAST, "").unwrap()
         };
         assert_eq!(config, least);
         // the settings that are commented out are valid too
@@ -194,13 +194,13 @@ mod tests {
             .fold(String::new(), |all, line| all + line + "\n");
         assert_ne!(all, example);
         let all = all.replace("www-data", "root");
-        let all = OwnerConfig::parse(&all, "").unwrap();
+        let all = OwnerConfig::parse_config(&all, "").unwrap();
         assert_eq!(all.follows.len(), 1);
     }
 
     #[test]
     fn values_with_units_are_parsed() {
-        let with = |line: &str| OwnerConfig::parse(&format!("{LEAST}{line}"), "").unwrap();
+        let with = |line: &str| OwnerConfig::parse_config(&format!("{LEAST}{line}"), "").unwrap();
         assert_eq!(with("max_size = 65536").max_size, 65_536);
         assert_eq!(with("max_size = \"3M\"").max_size, 3 << 20);
         assert_eq!(with("idle_timeout = \"500ms\"").idle_timeout, 500);
@@ -230,13 +230,13 @@ mod tests {
             ("sokcet = \"/x\"", "cached.toml:3: unknown field `sokcet`, expected one of `socket`, `socket_user`, `path`"),
             ("memory = ", "cached.toml:3: "),
         ] {
-            let text = wrong(&format!("{LEAST}{line}\n"));
+            let text = config_error_text(&format!("{LEAST}{line}\n"));
             assert!(text.starts_with(expected), "{text}");
         }
-        assert!(wrong("path = \"/x\"").contains("missing field `socket`"));
-        let relative = wrong("socket = \"s\"\npath = \"/x\"");
+        assert!(config_error_text("path = \"/x\"").contains("missing field `socket`"));
+        let relative = config_error_text("socket = \"s\"\npath = \"/x\"");
         assert_eq!(relative, "cached.toml:1: \"s\" is not an absolute path");
-        let missing = OwnerConfig::read(Path::new("/no/such/file")).unwrap_err();
+        let missing = OwnerConfig::read_config_file(Path::new("/no/such/file")).unwrap_err();
         assert!(missing
             .to_string()
             .starts_with("cannot read /no/such/file: "));

@@ -20,11 +20,11 @@ use sszip_core::cache::owner::leases::LeaseDecision;
 use sszip_core::cache::owner::processes::{
     EventStreamId, NoSuchPurge, ProcessName, TooManyProcesses,
 };
-use sszip_core::cache::owner::state::{OwnerEntry, OwnerLookup, PutRejection};
+use sszip_core::cache::owner::state::{EntryRejection, OwnerHit, OwnerLookupResult};
 use sszip_core::cache::owner::Owner;
 use sszip_core::cache::resource::other_format_key;
 use sszip_core::cache::store::StoreError;
-use sszip_core::cache::{Key, Namespace};
+use sszip_core::cache::{CacheKey, CacheNamespace};
 use sszip_core::lock::lock_ignoring_poison;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::{block_in_place, spawn_blocking};
@@ -49,14 +49,14 @@ const MAX_NODE_QUERIES: usize = 32;
 const MAX_PENDING_STORES: usize = 256;
 
 /// Total decompressed bytes of
-/// [unchecked](sszip_core::cache::owner::memory_tier::MemoryEntry::unchecked_length) entries that
-/// are read strictly while a request waits; other entries are sent for the client to read, and read
-/// here in the background.
+/// [unchecked](sszip_core::cache::owner::memory_tier::OwnerMemoryEntry::unchecked_length) entries
+/// that are read strictly while a request waits; other entries are sent for the client to read, and
+/// read here in the background.
 pub(crate) const INLINE_CHECK_BYTES: u64 = 256 << 10;
 
 /// The engine of an owner, shared by all connections: it runs lookups, writes and purges within
 /// limits of concurrent disk accesses, and wakes the clients that wait.
-pub struct Engine {
+pub struct OwnerEngine {
     /// The rules of the owner.
     pub owner: Arc<Owner>,
     reads: Semaphore,
@@ -80,11 +80,11 @@ pub struct Engine {
 
 /// The outcome of a lookup at the owner: the entry, or the lease decision if there is no entry and
 /// a lease was requested.
-pub type LookupOutcome = Result<OwnerEntry, Option<LeaseDecision>>;
+pub type EntryOrLease = Result<OwnerHit, Option<LeaseDecision>>;
 
 /// The result of a purge that is in effect in all processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PurgeOutcome {
+pub struct CompletedPurge {
     /// Generation of the purge.
     pub generation: u64,
     /// Number of removed entries, as far as they were counted.
@@ -105,7 +105,7 @@ pub enum EngineError {
     Closed(#[from] tokio::sync::AcquireError),
 }
 
-impl Engine {
+impl OwnerEngine {
     /// Creates the engine of an owner, with the chains that the owner follows.
     pub fn new(
         owner: Arc<Owner>,
@@ -140,13 +140,13 @@ impl Engine {
     /// [`EngineError`].
     pub async fn lookup_and_wait(
         self: &Arc<Self>,
-        key: Key,
+        key: CacheKey,
         lease: Option<&LeaseRequest>,
-    ) -> Result<(u64, LookupOutcome), EngineError> {
+    ) -> Result<(u64, EntryOrLease), EngineError> {
         let wait = lease.map_or(0, |lease| lease.wait);
         if wait > 0 && !self.is_stopping() {
             if let Some(waits) = self.waits.start_lease_wait(key) {
-                let ended = waits.end_notification();
+                let ended = waits.lease_end();
                 let generation = self.purge_generation();
                 let found = self.lookup_without_wait(key, lease).await?;
                 if !matches!(found, Err(Some(LeaseDecision::Pending))) {
@@ -162,14 +162,14 @@ impl Engine {
 
     async fn lookup_without_wait(
         self: &Arc<Self>,
-        key: Key,
+        key: CacheKey,
         lease: Option<&LeaseRequest>,
-    ) -> Result<LookupOutcome, EngineError> {
+    ) -> Result<EntryOrLease, EngineError> {
         let found = match self.owner.lookup_without_waiting(&key, read_clocks()) {
-            OwnerLookup::Found(found) => Some(found),
-            OwnerLookup::Missing => None,
-            OwnerLookup::QueryStore => {
-                self.run_read(|| self.owner.lookup_store(&key, read_clocks()))
+            OwnerLookupResult::Found(found) => Some(found),
+            OwnerLookupResult::Missing => None,
+            OwnerLookupResult::QueryStore => {
+                self.run_blocking_read(|| self.owner.lookup_in_store(&key, read_clocks()))
                     .await?
             }
         };
@@ -184,7 +184,7 @@ impl Engine {
             .owner
             .acquire_lease(&key, process, *time, read_clocks());
         self.stirred.notify_one();
-        self.wake_receivers();
+        self.wake_lookups_and_streams();
         Ok(match leased {
             // if it is no valid entry, the next request gets the lease
             Err(found) => self.sendable_entry(key, found, &mut room).ok_or(None),
@@ -196,22 +196,23 @@ impl Engine {
     ///
     /// # Errors
     /// [`EngineError`].
-    pub async fn lookup_many(
+    pub async fn lookup_keys(
         self: &Arc<Self>,
-        keys: Vec<Key>,
-    ) -> Result<Vec<(Key, OwnerEntry)>, EngineError> {
+        keys: Vec<CacheKey>,
+    ) -> Result<Vec<(CacheKey, OwnerHit)>, EngineError> {
         let mut found = Vec::new();
         let mut unknown = Vec::new();
         for key in keys {
             match self.owner.lookup_without_waiting(&key, read_clocks()) {
-                OwnerLookup::Found(entry) => found.push((key, entry)),
-                OwnerLookup::Missing => {}
-                OwnerLookup::QueryStore => unknown.push(key),
+                OwnerLookupResult::Found(entry) => found.push((key, entry)),
+                OwnerLookupResult::Missing => {}
+                OwnerLookupResult::QueryStore => unknown.push(key),
             }
         }
         if !unknown.is_empty() {
-            let look_up = |key| Some((key, self.owner.lookup_store(&key, read_clocks())?));
-            let stored = self.run_read(|| unknown.into_iter().filter_map(look_up).collect());
+            let look_up = |key| Some((key, self.owner.lookup_in_store(&key, read_clocks())?));
+            let stored =
+                self.run_blocking_read(|| unknown.into_iter().filter_map(look_up).collect());
             let stored: Vec<_> = stored.await?;
             found.extend(stored);
         }
@@ -224,14 +225,14 @@ impl Engine {
     }
 
     /// Runs a read of the store, which may wait for the disk, within the limit of concurrent reads.
-    async fn run_read<T>(&self, work: impl FnOnce() -> T) -> Result<T, EngineError> {
+    async fn run_blocking_read<T>(&self, work: impl FnOnce() -> T) -> Result<T, EngineError> {
         let _permit = self.reads.acquire().await?;
         Ok(block_in_place(work))
     }
 
     /// Runs a write of the store, which may wait for the disk, within the limit of concurrent
     /// writes.
-    pub(crate) async fn run_write<T: Send + 'static>(
+    pub(crate) async fn run_blocking_write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Owner) -> T + Send + 'static,
     ) -> Result<T, EngineError> {
@@ -245,11 +246,11 @@ impl Engine {
     ///
     /// # Errors
     /// [`EngineError`].
-    pub async fn run_store_write<T: Send + 'static>(
+    pub async fn run_fallible_write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Owner) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, EngineError> {
-        Ok(self.run_write(work).await??)
+        Ok(self.run_blocking_write(work).await??)
     }
 
     /// Puts an entry, whose `body` is opaque, into the owner's memory or store, or returns the
@@ -261,7 +262,7 @@ impl Engine {
         self: &Arc<Self>,
         put: PutRequest,
         body: Vec<u8>,
-    ) -> Result<Result<(), PutRejection>, EngineError> {
+    ) -> Result<Result<(), EntryRejection>, EngineError> {
         let PutRequest {
             key,
             about,
@@ -269,48 +270,51 @@ impl Engine {
             process,
             if_final,
         } = put;
-        let has_room = self.owner.has_room_for(body.len());
-        let entry = Arc::new(self.owner.prepare_entry(about, body, fresh, read_clocks()));
+        let has_room = self.owner.memory_fits_entry(body.len());
+        let entry = Arc::new(
+            self.owner
+                .new_memory_entry(about, body, fresh, read_clocks()),
+        );
         let put = if has_room {
             self.owner
-                .put_entry(&key, &entry, process.as_ref(), read_clocks())
+                .put_fetched_entry(&key, &entry, process.as_ref(), read_clocks())
         } else {
             let entry = Arc::clone(&entry);
-            self.run_write(move |owner| {
+            self.run_blocking_write(move |owner| {
                 // it is sent from the disk each time, and no request waits now
                 let entry = match entry.unchecked_length() {
-                    Some(_) => owner.check_entry(&key, &entry).unwrap_or(entry),
+                    Some(_) => owner.check_entry_strictly(&key, &entry).unwrap_or(entry),
                     None => entry,
                 };
-                owner.put_entry(&key, &entry, process.as_ref(), read_clocks())
+                owner.put_fetched_entry(&key, &entry, process.as_ref(), read_clocks())
             })
             .await?
         };
-        self.wake_receivers();
+        self.wake_lookups_and_streams();
         let is_to_be_stored = match put {
             Ok(is_to_be_stored) => is_to_be_stored,
             Err(refused) => return Ok(Err(refused)),
         };
-        self.publish_notifications(&entry.store_attributes().namespace);
+        self.wake_follower_for_head(&entry.store_attributes().namespace);
         if let Some(if_final) = if_final {
-            self.resolve_finality(key, Arc::clone(&entry), if_final);
+            self.upgrade_if_final(key, Arc::clone(&entry), if_final);
         }
         if is_to_be_stored {
-            self.read_and_store(key, entry, true);
+            self.check_and_store_entry(key, entry, true);
         }
         Ok(Ok(()))
     }
 
     /// Releases the lease on a key that `process` has, so that another process may fetch it.
-    pub fn release_lease(&self, key: &Key, process: &ProcessName) {
+    pub fn release_lease(&self, key: &CacheKey, process: &ProcessName) {
         self.owner.release_lease(key, process, read_clocks());
-        self.wake_receivers();
+        self.wake_lookups_and_streams();
     }
 
     /// Records a block that a response has shown to a client.
-    pub fn record_shown_block(&self, namespace: &Namespace, sighting: ShownBlock) {
+    pub fn record_shown_block(&self, namespace: &CacheNamespace, sighting: ShownBlock) {
         self.owner.record_shown_block(namespace, sighting);
-        self.wake_receivers();
+        self.wake_lookups_and_streams();
     }
 
     /// Purges entries. Returns when no process can send any of them; the purge continues if the
@@ -321,48 +325,48 @@ impl Engine {
     pub async fn purge_entries(
         self: &Arc<Self>,
         scope: PurgeScope,
-    ) -> Result<PurgeOutcome, EngineError> {
+    ) -> Result<CompletedPurge, EngineError> {
         let engine = Arc::clone(self);
-        tokio::spawn(async move { engine.purge_within_engine(scope).await }).await?
+        tokio::spawn(async move { engine.purge_to_completion(scope).await }).await?
     }
 
-    async fn purge_within_engine(&self, scope: PurgeScope) -> Result<PurgeOutcome, EngineError> {
+    async fn purge_to_completion(&self, scope: PurgeScope) -> Result<CompletedPurge, EngineError> {
         // entries of other scopes are not counted on the disk, which would have to be searched
         let stored = match scope {
             PurgeScope::Key(key) => {
-                let has = |owner: &Owner, key: &Key| {
-                    owner.owner_store().get(key, read_clocks()).is_some()
+                let has = |owner: &Owner, key: &CacheKey| {
+                    owner.owner_store().read_entry(key, read_clocks()).is_some()
                 };
                 let count = move |owner: &Owner| {
                     let forms = [key, other_format_key(&key)];
                     forms.iter().filter(|key| has(owner, key)).count() as u64
                 };
-                self.run_write(count).await?
+                self.run_blocking_write(count).await?
             }
             _ => 0,
         };
         let (purged, swept) = (scope.clone(), scope.clone());
         // first: a process that knows of the purge compares nothing with the old identity
-        self.owner.clear_identities(&scope);
+        self.owner.clear_chain_identities(&scope);
         let generation = self
-            .run_store_write(move |owner| owner.purge_entries(&scope, read_clocks))
+            .run_fallible_write(move |owner| owner.purge_entries(&scope, read_clocks))
             .await?;
         for chain in &self.chains {
-            chain.mark_purged(&purged);
+            chain.mark_record_purged(&purged);
         }
-        self.wake_receivers();
-        self.run_tick();
+        self.wake_lookups_and_streams();
+        self.run_owner_tick();
         self.stirred.notify_one();
         // the purge is in effect already: this frees memory
         let sweep = move |owner: &Owner| owner.sweep_purged_entries(&swept, generation);
-        let swept = self.run_write(sweep).await?;
+        let swept = self.run_blocking_write(sweep).await?;
         loop {
             let settled = self.settled.notified();
             tokio::pin!(settled);
             // enabled first: a notification between the two is not missed
             settled.as_mut().enable();
             if !self.owner.is_purge_incomplete(generation) {
-                return Ok(PurgeOutcome {
+                return Ok(CompletedPurge {
                     generation,
                     entries: swept.max(stored),
                 });
@@ -381,13 +385,13 @@ impl Engine {
         generation: u64,
     ) -> Result<(), NoSuchPurge> {
         self.owner.acknowledge_purges(process, generation)?;
-        self.run_tick();
+        self.run_owner_tick();
         Ok(())
     }
 
     /// Wakes the follower of a chain if an entry has shown a head that the follower has not seen.
-    fn publish_notifications(&self, namespace: &Namespace) {
-        let Some(chain) = self.find_chain(namespace) else {
+    fn wake_follower_for_head(&self, namespace: &CacheNamespace) {
+        let Some(chain) = self.find_followed_chain(namespace) else {
             return;
         };
         if self.owner.highest_head(namespace) > chain.follow_status().head {
@@ -395,7 +399,10 @@ impl Engine {
         }
     }
 
-    pub(crate) fn find_chain(&self, namespace: &Namespace) -> Option<&Arc<FollowedChain>> {
+    pub(crate) fn find_followed_chain(
+        &self,
+        namespace: &CacheNamespace,
+    ) -> Option<&Arc<FollowedChain>> {
         let mut chains = self.chains.iter();
         chains.find(|chain| chain.namespace == *namespace)
     }
@@ -416,7 +423,7 @@ impl Engine {
             streams.insert(stream, Arc::clone(&waker));
             stream
         };
-        self.wake_receivers();
+        self.wake_lookups_and_streams();
         Ok((stream, waker))
     }
 
@@ -424,7 +431,7 @@ impl Engine {
     pub fn close_event_stream(&self, stream: EventStreamId) {
         lock_ignoring_poison(&self.streams).remove(&stream);
         self.owner.close_event_stream(stream, read_clocks());
-        self.wake_receivers();
+        self.wake_lookups_and_streams();
     }
 
     /// Ends the event streams and the waits for leases, which have no end of their own.
@@ -433,7 +440,7 @@ impl Engine {
         for waker in lock_ignoring_poison(&self.streams).values() {
             waker.wake();
         }
-        self.waits.wake_all();
+        self.waits.wake_all_lease_waits();
     }
 
     /// Whether [`stop_serving`](Self::stop_serving) was called.
@@ -442,9 +449,9 @@ impl Engine {
     }
 
     /// Wakes the lookups whose lease has ended and the event streams that have new events.
-    pub(crate) fn wake_receivers(&self) {
+    pub(crate) fn wake_lookups_and_streams(&self) {
         let woken = self.owner.take_notifications();
-        self.waits.wake_keys(&woken.leases);
+        self.waits.wake_lease_waits(&woken.leases);
         if woken.streams.is_empty() {
             return;
         }
@@ -454,10 +461,14 @@ impl Engine {
     }
 
     /// Expires leases and completes purges that are due, and wakes the tasks that wait for them.
-    pub(crate) fn run_tick(&self) {
-        if !self.owner.expire_due(read_clocks()).is_empty() {
+    pub(crate) fn run_owner_tick(&self) {
+        if !self
+            .owner
+            .expire_leases_and_purges(read_clocks())
+            .is_empty()
+        {
             self.settled.notify_waiters();
         }
-        self.wake_receivers();
+        self.wake_lookups_and_streams();
     }
 }

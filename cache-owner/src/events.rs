@@ -8,27 +8,27 @@ use std::time::Duration;
 
 use atomic_waker::AtomicWaker;
 use bytes::Bytes;
-use sszip_core::cache::owner::processes::{EventStreamId, StreamAction};
+use sszip_core::cache::owner::processes::{EventStreamAction, EventStreamId};
 use tokio::time::{sleep, Sleep};
 
 use crate::clock::read_clocks;
-use crate::engine::Engine;
+use crate::engine::OwnerEngine;
 
 /// Maximum number of bytes of events that are sent at a time, apart from the last event.
 const MAX_EVENT_BYTES: usize = 16 << 10;
 
 /// The body of a response that stays open and sends the owner's events to one process. Dropping it
 /// closes the stream.
-pub struct EventStream {
-    engine: Arc<Engine>,
+pub struct OwnerEventStream {
+    engine: Arc<OwnerEngine>,
     stream: EventStreamId,
     waker: Arc<AtomicWaker>,
     sleep: Pin<Box<Sleep>>,
 }
 
-impl EventStream {
+impl OwnerEventStream {
     /// Creates the body of an event stream; `waker` is woken when there are events to send.
-    pub fn new(engine: Arc<Engine>, stream: EventStreamId, waker: Arc<AtomicWaker>) -> Self {
+    pub fn new(engine: Arc<OwnerEngine>, stream: EventStreamId, waker: Arc<AtomicWaker>) -> Self {
         Self {
             engine,
             stream,
@@ -39,7 +39,7 @@ impl EventStream {
 
     /// Polls the next events as `text/event-stream`; `None` when the owner stops or closes the
     /// stream.
-    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+    pub fn poll_next_events(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         // first, so that events that come in the meantime are not missed
         self.waker.register(context.waker());
         let mut text = String::new();
@@ -49,15 +49,15 @@ impl EventStream {
         loop {
             let now = read_clocks();
             match self.engine.owner.next_stream_action(self.stream, now) {
-                StreamAction::Event(event) => {
-                    event.append_to_stream(&mut text);
+                EventStreamAction::Event(event) => {
+                    event.append_event_text(&mut text);
                     if text.len() < MAX_EVENT_BYTES {
                         continue;
                     }
                 }
                 _ if !text.is_empty() => {}
-                StreamAction::Close => return Poll::Ready(None),
-                StreamAction::Idle(until) => {
+                EventStreamAction::Close => return Poll::Ready(None),
+                EventStreamAction::Idle(until) => {
                     let wait = Duration::from_millis(until.saturating_sub(now.monotonic));
                     self.sleep
                         .as_mut()
@@ -71,7 +71,7 @@ impl EventStream {
     }
 }
 
-impl Drop for EventStream {
+impl Drop for OwnerEventStream {
     fn drop(&mut self) {
         self.engine.close_event_stream(self.stream);
     }

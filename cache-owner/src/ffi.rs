@@ -12,14 +12,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sszip_core::config::head_source::HeadSource;
-use sszip_core::config::head_sources::from_json;
+use sszip_core::config::head_sources::head_sources_from_json;
 use sszip_core::lock::lock_ignoring_poison;
 use sszip_core::log::escape_log_text;
 
 use crate::config::OwnerConfig;
 use crate::log::{LogFunction, LogLevel};
-use crate::open_gate::OpenGate;
-use crate::open_store::store_opener;
+use crate::open_gate::StoreOpenGate;
+use crate::open_store::create_store_opener;
 use crate::owner_lifecycle::{OwnerState, RunningOwner};
 
 /// The value that `sszip_owner_abi` returns if this header fits the library.
@@ -105,14 +105,14 @@ pub type sszip_owner_log =
     Option<unsafe extern "C" fn(level: sszip_owner_level, line: *const c_char)>;
 
 /// The owner of this process from its start on, with its open gate and its queued log lines.
-struct StartedOwner {
+struct ProcessOwner {
     running: RunningOwner,
-    gate: OpenGate,
+    gate: StoreOpenGate,
     lines: LogQueue,
 }
 
 /// The only owner of this process.
-static OWNER: Mutex<Option<StartedOwner>> = Mutex::new(None);
+static OWNER: Mutex<Option<ProcessOwner>> = Mutex::new(None);
 
 /// Returns the ABI of the library, which must be SSZIP_OWNER_ABI.
 #[no_mangle]
@@ -156,7 +156,7 @@ pub unsafe extern "C" fn sszip_owner_run(
             // SAFETY: the caller's promise.
             *own = Some(unsafe { start_owner(config) }?);
         }
-        Ok(should_continue(
+        Ok(advance_owner(
             &mut own,
             if others {
                 OPEN_TIMEOUT_WITH_OTHERS
@@ -181,8 +181,8 @@ pub unsafe extern "C" fn sszip_owner_run(
 
 /// Waits for an attempt to open the store, logs, and removes an owner that has ended. Returns
 /// whether the owner serves, and the time until the next call.
-fn should_continue(
-    own: &mut Option<StartedOwner>,
+fn advance_owner(
+    own: &mut Option<ProcessOwner>,
     limit: Duration,
     log: sszip_owner_log,
 ) -> (bool, Duration) {
@@ -191,10 +191,10 @@ fn should_continue(
     };
     if owner.running.owner_state() == OwnerState::Waiting && owner.gate.wait_for_open_attempt(limit)
     {
-        owner.running.wait_while_waiting(limit);
+        owner.running.wait_until_serving(limit);
     }
     let state = owner.running.owner_state();
-    owner.log_all(log);
+    owner.log_queued_lines(log);
     match state {
         OwnerState::Serving => (true, SERVING_INTERVAL),
         OwnerState::Waiting | OwnerState::Closing => (false, WAITING_INTERVAL),
@@ -219,12 +219,12 @@ pub unsafe extern "C" fn sszip_owner_exit(log: sszip_owner_log) -> bool {
     let Some(mut owner) = owner else {
         return true;
     };
-    owner.log_all(log);
+    owner.log_queued_lines(log);
     catch_unwind(AssertUnwindSafe(|| owner.running.stop_within(STOP))).unwrap_or(false)
 }
 
-impl StartedOwner {
-    fn log_all(&self, log: sszip_owner_log) {
+impl ProcessOwner {
+    fn log_queued_lines(&self, log: sszip_owner_log) {
         let next = || lock_ignoring_poison(&self.lines).pop_front();
         while let Some((level, line)) = next() {
             log_line(log, level, &line);
@@ -246,7 +246,7 @@ fn log_line(log: sszip_owner_log, level: LogLevel, line: &str) {
 
 /// # Safety
 /// The safety conditions of `sszip_owner_run`.
-unsafe fn start_owner(config: *const sszip_owner_config) -> Result<StartedOwner, String> {
+unsafe fn start_owner(config: *const sszip_owner_config) -> Result<ProcessOwner, String> {
     if config.is_null() {
         return Err("the configuration is missing".into());
     }
@@ -268,7 +268,7 @@ unsafe fn start_owner(config: *const sszip_owner_config) -> Result<StartedOwner,
             parse_absolute_path(settings.path, settings.path_len, "path")?,
         )
     };
-    let mut config = OwnerConfig::with_paths(PathBuf::from(socket), PathBuf::from(path));
+    let mut config = OwnerConfig::with_socket_and_store(PathBuf::from(socket), PathBuf::from(path));
     let or = |value: u64, default: u64| if value == 0 { default } else { value };
     config.max_size = or(settings.max_size, config.max_size);
     config.memory = or(settings.memory, config.memory);
@@ -294,16 +294,16 @@ unsafe fn start_owner(config: *const sszip_owner_config) -> Result<StartedOwner,
         })
     };
     // the host may close it at its exit
-    sszip_core::cache::store::rocks::prepare_static_objects();
-    let gate = OpenGate::default();
-    let open = gate.guard_opener(store_opener(
+    sszip_core::cache::store::rocks::prepare_rocks_statics();
+    let gate = StoreOpenGate::default();
+    let open = gate.guard_store_opener(create_store_opener(
         &config.path,
         config.max_size,
         Arc::clone(&log),
     ));
     let running =
         RunningOwner::start_owner(config, open, log).map_err(|error| error.to_string())?;
-    Ok(StartedOwner {
+    Ok(ProcessOwner {
         running,
         gate,
         lines,
@@ -320,7 +320,7 @@ unsafe fn parse_head_sources(
         return Ok(Vec::new());
     }
     // SAFETY: not NULL; the caller's promise.
-    from_json(unsafe { slice::from_raw_parts(data.cast::<u8>(), length) })
+    head_sources_from_json(unsafe { slice::from_raw_parts(data.cast::<u8>(), length) })
 }
 
 /// # Safety

@@ -52,7 +52,7 @@ impl TryFrom<Table> for HeadTable {
             .chain(headers)
             .collect();
         let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
-        match HeadSource::parse_words(&words) {
+        match HeadSource::parse_head_source(&words) {
             Ok((follow, _)) => Ok(Self(table.namespace, follow)),
             Err(error) => Err(format!("the [[head]] of \"{}\" {error}", table.namespace)),
         }
@@ -89,9 +89,9 @@ mod tests {
     use crate::config::OwnerConfig;
 
     /// Parses the heads of a file whose tables begin on line 4.
-    fn parse(tables: &str) -> Result<Vec<(String, HeadSource)>, String> {
+    fn parse_head_tables(tables: &str) -> Result<Vec<(String, HeadSource)>, String> {
         let text = format!("socket = \"/run/s\"\npath = \"/var/s\"\n\n{tables}");
-        let config = OwnerConfig::parse(&text, "cached.toml");
+        let config = OwnerConfig::parse_config(&text, "cached.toml");
         config
             .map(|config| config.follows)
             .map_err(|error| error.to_string())
@@ -99,15 +99,16 @@ mod tests {
 
     #[test]
     fn minimal_head_is_a_namespace_and_a_url() {
-        assert_eq!(parse("").unwrap(), []);
-        let follows = parse("[[head]]\nnamespace = \"main\"\nurl = \"http://node\"\n").unwrap();
+        assert_eq!(parse_head_tables("").unwrap(), []);
+        let follows =
+            parse_head_tables("[[head]]\nnamespace = \"main\"\nurl = \"http://node\"\n").unwrap();
         let expected = HeadSource::new(b"http://node").unwrap();
         assert_eq!(follows, [("main".to_owned(), expected)]);
     }
 
     #[test]
     fn head_with_every_setting_is_parsed() {
-        let follows = parse(
+        let follows = parse_head_tables(
             "[[head]]\nnamespace = \"main\"\nurl = \"https://node:1/x\"\ninterval = \"500ms\"\n\
              finality = \"depth:64\"\napi = \"beacon\"\nca = \"/etc/ca.pem\"\n\
              headers = { Authorization = \"Bearer x: y\", X-Key = \"1\" }\n\
@@ -142,7 +143,7 @@ mod tests {
             ("uri = \"x\"", "cached.toml:7: unknown field `uri`, expected one of `namespace`, `url`"),
         ] {
             let table = "[[head]]\nnamespace = \"main\"\nurl = \"http://node\"\n";
-            let error = parse(&format!("{table}{line}\n")).unwrap_err();
+            let error = parse_head_tables(&format!("{table}{line}\n")).unwrap_err();
             assert!(error.starts_with(expected), "{error}");
             assert!(!error.contains("secret"), "{error}");
         }
@@ -153,7 +154,7 @@ mod tests {
             ("[[head]]\nnamespace = \"a\"\nurl = \"ftp://node\"\n", "cached.toml:4: the [[head]] of \"a\" has an invalid value \"ftp://node\": it must be a URL"),
             ("[[head]]\nnamespace = \"a\"\nurl = \"http://x/secret\"\n[[head]]\nnamespace = \"a\"\nurl = \"http://y\"\n", "cached.toml:4: the namespace \"a\" has two [[head]] tables, \"http://x\" and \"http://y\""),
         ] {
-            let error = parse(table).unwrap_err();
+            let error = parse_head_tables(table).unwrap_err();
             assert!(error.starts_with(expected), "{error}");
             assert!(!error.contains("secret"), "{error}");
         }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
-use sszip_core::cache::Key;
+use sszip_core::cache::CacheKey;
 use sszip_core::lock::lock_ignoring_poison;
 use tokio::sync::futures::Notified;
 use tokio::sync::Notify;
@@ -14,18 +14,18 @@ const MAX_WAITS: usize = 1_024;
 
 /// The lookups that wait for another process to end its lease, by key.
 #[derive(Debug, Default)]
-pub struct LeaseWaits(Mutex<WaitState>);
+pub struct LeaseWaits(Mutex<LeaseWaitTable>);
 
 /// The waiting lookups by key, and their total number.
 #[derive(Debug, Default)]
-struct WaitState {
-    by_key: HashMap<Key, WaitList>,
+struct LeaseWaitTable {
+    by_key: HashMap<CacheKey, KeyLeaseWaits>,
     count: usize,
 }
 
 /// The lookups that wait for one key.
 #[derive(Debug, Default)]
-struct WaitList {
+struct KeyLeaseWaits {
     count: usize,
     ended: Arc<Notify>,
 }
@@ -35,14 +35,14 @@ struct WaitList {
 #[derive(Debug)]
 pub struct LeaseWait<'a> {
     waits: &'a LeaseWaits,
-    key: Key,
+    key: CacheKey,
     ended: Arc<Notify>,
 }
 
 impl LeaseWaits {
     /// Registers a lookup that waits for the end of the lease of `key`. Returns `None` if too many
     /// lookups wait.
-    pub fn start_lease_wait(&self, key: Key) -> Option<LeaseWait<'_>> {
+    pub fn start_lease_wait(&self, key: CacheKey) -> Option<LeaseWait<'_>> {
         let mut state = lock_ignoring_poison(&self.0);
         if state.count == MAX_WAITS {
             return None;
@@ -59,7 +59,7 @@ impl LeaseWaits {
     }
 
     /// Wakes the lookups that wait for these keys, whose leases have ended.
-    pub fn wake_keys(&self, keys: &[Key]) {
+    pub fn wake_lease_waits(&self, keys: &[CacheKey]) {
         if keys.is_empty() {
             return;
         }
@@ -70,7 +70,7 @@ impl LeaseWaits {
     }
 
     /// Wakes all waiting lookups.
-    pub fn wake_all(&self) {
+    pub fn wake_all_lease_waits(&self) {
         for waiting in lock_ignoring_poison(&self.0).by_key.values() {
             waiting.ended.notify_waiters();
         }
@@ -84,7 +84,7 @@ impl LeaseWaits {
 
 impl LeaseWait<'_> {
     /// Returns a future that is ready when the lease ends after this call.
-    pub fn end_notification(&self) -> Pin<Box<Notified<'_>>> {
+    pub fn lease_end(&self) -> Pin<Box<Notified<'_>>> {
         let mut ended = Box::pin(self.ended.notified());
         // so that an end before the first poll is not missed
         ended.as_mut().enable();
@@ -129,13 +129,13 @@ mod tests {
                 waits.start_lease_wait([2; 32]),
             );
             let [one, two, other] = [one, two, other].map(Option::unwrap);
-            let ends = [&one, &two, &other].map(|wait| wait.end_notification());
-            waits.wake_keys(&[[1; 32], [7; 32]]);
+            let ends = [&one, &two, &other].map(|wait| wait.lease_end());
+            waits.wake_lease_waits(&[[1; 32], [7; 32]]);
             let [one, two, mut other] = ends;
             assert!(timeout(SOON, one).await.is_ok());
             assert!(timeout(SOON, two).await.is_ok());
             assert!(timeout(SOON, &mut other).await.is_err());
-            waits.wake_all();
+            waits.wake_all_lease_waits();
             assert!(timeout(SOON, other).await.is_ok());
         });
     }

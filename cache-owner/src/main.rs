@@ -11,7 +11,7 @@ use nix::sys::signal::{SigSet, Signal};
 use sszip_core::log::escape_log_text;
 use sszip_owner::config::OwnerConfig;
 use sszip_owner::log::{LogFunction, LogLevel};
-use sszip_owner::open_store::store_opener;
+use sszip_owner::open_store::create_store_opener;
 use sszip_owner::owner_lifecycle::RunningOwner;
 use sszip_owner::status_client;
 
@@ -36,7 +36,7 @@ struct DaemonArguments {
 
 fn main() -> ExitCode {
     let args = DaemonArguments::parse();
-    let config = match OwnerConfig::read(&args.config) {
+    let config = match OwnerConfig::read_config_file(&args.config) {
         Ok(config) => config,
         Err(error) => {
             log_line(&error.to_string());
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if args.status {
-        return match status_client::query_status(&config.socket) {
+        return match status_client::query_owner_status(&config.socket) {
             Ok(status) => {
                 // the reader may be gone
                 let _ = writeln!(std::io::stdout(), "{status}");
@@ -85,9 +85,9 @@ fn run_owner(config: &OwnerConfig) -> Result<(), Box<dyn std::error::Error>> {
             LogLevel::Error => format!("error: {line}"),
         });
     });
-    let open = store_opener(&config.path, config.max_size, Arc::clone(&log));
+    let open = create_store_opener(&config.path, config.max_size, Arc::clone(&log));
     let mut owner = RunningOwner::start_owner(config.clone(), open, log)?;
-    let stop = owner.stop_function();
+    let stop = owner.create_stop_function();
     let stopping = Arc::new(AtomicBool::new(false));
     let is_stopping = Arc::clone(&stopping);
     std::thread::spawn(move || {

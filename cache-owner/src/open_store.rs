@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use sszip_core::cache::owner::disk::OwnerStore;
-use sszip_core::cache::owner::store::StoreDisk;
-use sszip_core::cache::owner::CallTime;
-use sszip_core::cache::store::{OpenError, OpenOutcome, Store, StoreConfig};
+use sszip_core::cache::owner::store::RocksOwnerStore;
+use sszip_core::cache::owner::ClockReading;
+use sszip_core::cache::store::{EntryStore, StoreConfig, StoreOpenError, StoreOpenOutcome};
 
 use crate::log::{LogFunction, LogLevel};
 
@@ -22,19 +22,19 @@ pub enum OpenStoreError {
 
 /// A function that attempts to open the store; it may be called again after a failure.
 pub type StoreOpener =
-    Box<dyn FnMut(CallTime) -> Result<Box<dyn OwnerStore>, OpenStoreError> + Send>;
+    Box<dyn FnMut(ClockReading) -> Result<Box<dyn OwnerStore>, OpenStoreError> + Send>;
 
 /// Returns a function that opens the store in the folder `path`, of at most `max_size` bytes on
 /// disk.
-pub fn store_opener(path: &Path, max_size: u64, log: LogFunction) -> StoreOpener {
+pub fn create_store_opener(path: &Path, max_size: u64, log: LogFunction) -> StoreOpener {
     let config = StoreConfig::new(path, max_size);
     Box::new(
-        move |now: CallTime| match Store::open_store(&config, now.unix) {
+        move |now: ClockReading| match EntryStore::open_store(&config, now.unix) {
             Ok((store, opening)) => {
-                log_opening(&config.path, opening, &log);
-                Ok(Box::new(StoreDisk::new(store, now)) as Box<dyn OwnerStore>)
+                log_store_opening(&config.path, opening, &log);
+                Ok(Box::new(RocksOwnerStore::new(store, now)) as Box<dyn OwnerStore>)
             }
-            Err(OpenError::Locked) => Err(OpenStoreError::Locked),
+            Err(StoreOpenError::Locked) => Err(OpenStoreError::Locked),
             Err(error) => Err(OpenStoreError::Failed(format!(
                 "cannot open the store in {}: {error}",
                 config.path.display()
@@ -43,12 +43,12 @@ pub fn store_opener(path: &Path, max_size: u64, log: LogFunction) -> StoreOpener
     )
 }
 
-fn log_opening(path: &Path, opening: OpenOutcome, log: &LogFunction) {
+fn log_store_opening(path: &Path, opening: StoreOpenOutcome, log: &LogFunction) {
     let path = path.display();
     match opening {
-        OpenOutcome::Fresh => log(LogLevel::Notice, &format!("created a new store in {path}")),
-        OpenOutcome::Reopened => log(LogLevel::Notice, &format!("opened the store in {path}")),
-        OpenOutcome::SetAside { damage, to } => {
+        StoreOpenOutcome::Fresh => log(LogLevel::Notice, &format!("created a new store in {path}")),
+        StoreOpenOutcome::Reopened => log(LogLevel::Notice, &format!("opened the store in {path}")),
+        StoreOpenOutcome::SetAside { damage, to } => {
             let to = match to {
                 Some(to) => format!("its files were moved to {}", to.display()),
                 None => "it left no files".into(),

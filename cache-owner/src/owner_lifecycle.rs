@@ -24,13 +24,13 @@ use tokio::task::JoinSet;
 
 use crate::clock::read_clocks;
 use crate::config::OwnerConfig;
-use crate::engine::{Engine, MAX_READS, MAX_WRITES};
+use crate::engine::{OwnerEngine, MAX_READS, MAX_WRITES};
 use crate::file_limit::raise_file_limit;
 use crate::follow::{chain::FollowedChain, follower};
 use crate::log::{LogFunction, LogLevel};
 use crate::open_store::{OpenStoreError, StoreOpener};
 use crate::recompressor::Recompressor;
-use crate::request_bodies::BodyLimits;
+use crate::request_bodies::RequestBodyLimits;
 use crate::server;
 use crate::service::OwnerService;
 use crate::socket::SocketFile;
@@ -84,13 +84,13 @@ impl RunningOwner {
         let (stop, stopped) = watch::channel(false);
         let (end, ended) = mpsc::channel();
         let (entered, state) = watch::channel(OwnerState::Waiting);
-        let life = OwnerLifetime {
+        let life = OwnerLifecycle {
             config,
             log,
             stop: stopped,
             state: entered,
         };
-        let thread = without_signals(|| {
+        let thread = start_without_signals(|| {
             std::thread::Builder::new()
                 .name("sszip-owner".into())
                 .spawn(move || {
@@ -113,7 +113,7 @@ impl RunningOwner {
     }
 
     /// Waits until the owner serves or has ended, for `limit` at most.
-    pub fn wait_while_waiting(&self, limit: Duration) {
+    pub fn wait_until_serving(&self, limit: Duration) {
         let since = std::time::Instant::now();
         while self.owner_state() == OwnerState::Waiting && since.elapsed() < limit {
             std::thread::sleep(Duration::from_millis(1));
@@ -121,7 +121,7 @@ impl RunningOwner {
     }
 
     /// Returns a function that stops the owner, from any thread.
-    pub fn stop_function(&self) -> impl Fn() + Send + 'static {
+    pub fn create_stop_function(&self) -> impl Fn() + Send + 'static {
         let stop = self.stop.clone();
         move || {
             // no receiver: the owner has ended
@@ -136,7 +136,7 @@ impl RunningOwner {
 
     /// Stops the owner, and waits for `limit` at most. Returns whether it has ended.
     pub fn stop_within(&mut self, limit: Duration) -> bool {
-        self.stop_function()();
+        self.create_stop_function()();
         self.wait_for_end(limit)
     }
 
@@ -154,7 +154,7 @@ impl RunningOwner {
 }
 
 /// Calls `start` with all signals blocked, which threads that it starts inherit.
-fn without_signals<T>(
+fn start_without_signals<T>(
     start: impl FnOnce() -> Result<T, std::io::Error>,
 ) -> Result<T, std::io::Error> {
     let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
@@ -165,22 +165,22 @@ fn without_signals<T>(
 
 /// The part of an owner that runs on its own thread: it waits for the store, serves, and stores
 /// what its memory has at the end.
-struct OwnerLifetime {
+struct OwnerLifecycle {
     config: OwnerConfig,
     log: LogFunction,
     stop: watch::Receiver<bool>,
     state: watch::Sender<OwnerState>,
 }
 
-impl OwnerLifetime {
+impl OwnerLifecycle {
     fn run_owner(&self, open: StoreOpener) {
-        if let Err(error) = self.wait_and_serve(open) {
+        if let Err(error) = self.open_and_serve(open) {
             (self.log)(LogLevel::Error, &error.to_string());
         }
         self.state.send_replace(OwnerState::Ended);
     }
 
-    fn wait_and_serve(&self, mut open: StoreOpener) -> Result<(), std::io::Error> {
+    fn open_and_serve(&self, mut open: StoreOpener) -> Result<(), std::io::Error> {
         raise_file_limit();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(self.config.threads)
@@ -188,14 +188,14 @@ impl OwnerLifetime {
             .thread_name("sszip-serving")
             .enable_all()
             .build()?;
-        let Some(disk) = runtime.block_on(self.wait_for_store(&mut open)) else {
+        let Some(disk) = runtime.block_on(self.open_store_with_retry(&mut open)) else {
             return Ok(());
         };
         // no other owner has granted send leases since: the store is open here
         let owner = Owner::new(disk, self.config.memory, read_clocks());
         let owner = Arc::new(owner.with_inactivity_period(self.config.inactive));
         let coder = match self.config.recompress {
-            true => Some(Recompressor::start_thread()?),
+            true => Some(Recompressor::start_recompressor()?),
             false => None,
         };
         let served = runtime.block_on(self.serve_requests(Arc::clone(&owner), coder));
@@ -213,7 +213,7 @@ impl OwnerLifetime {
 
     /// Opens the store, and tries again until it succeeds. Returns `None` when the owner is stopped
     /// before.
-    async fn wait_for_store(&self, open: &mut StoreOpener) -> Option<Box<dyn OwnerStore>> {
+    async fn open_store_with_retry(&self, open: &mut StoreOpener) -> Option<Box<dyn OwnerStore>> {
         let mut stop = self.stop.clone();
         let mut logged = None;
         loop {
@@ -252,7 +252,7 @@ impl OwnerLifetime {
     ) -> Result<(), std::io::Error> {
         let config = &self.config;
         let idle = Duration::from_millis(config.idle_timeout);
-        let limits = BodyLimits {
+        let limits = RequestBodyLimits {
             max_entry: usize::try_from(config.max_entry).unwrap_or(usize::MAX),
             body_timeout: idle,
         };
@@ -261,7 +261,7 @@ impl OwnerLifetime {
             .map_err(|error| {
                 std::io::Error::new(error.kind(), format!("cannot listen on {path}: {error}"))
             })?;
-        owner.start_listening(read_clocks());
+        owner.record_listening_start(read_clocks());
         // before any request is served: no block is final until it is known to be
         let follow = |(name, follow): &(String, HeadSource)| {
             let namespace = namespace_for_name(name.as_bytes());
@@ -270,26 +270,26 @@ impl OwnerLifetime {
                 NodeApi::Beacon => HeightKind::Slots,
             };
             owner.follow_chain(namespace, heights, read_clocks());
-            owner.set_awaiting_identity(&namespace, true);
+            owner.set_identity_unchecked(&namespace, true);
             Arc::new(FollowedChain::new(namespace, name))
         };
         let chains: Vec<_> = config.follows.iter().map(follow).collect();
-        let engine = Arc::new(Engine::new(owner, chains.clone(), coder));
+        let engine = Arc::new(OwnerEngine::new(owner, chains.clone(), coder));
         let service = Arc::new(OwnerService::new(Arc::clone(&engine), limits));
         // all of them end with this set
         let mut tasks = JoinSet::new();
         tasks.spawn({
             let engine = Arc::clone(&engine);
-            async move { engine.run_timer().await }
+            async move { engine.run_expiry_timer().await }
         });
         tasks.spawn({
             let (engine, log) = (Arc::clone(&engine), Arc::clone(&self.log));
             let every = Duration::from_millis(config.flush_interval);
-            async move { engine.run_flushes(every, &log).await }
+            async move { engine.run_store_flushes(every, &log).await }
         });
         if let Some(inactive) = config.inactive {
             let engine = Arc::clone(&engine);
-            tasks.spawn(async move { engine.run_expiry(inactive).await });
+            tasks.spawn(async move { engine.run_inactivity_expiry(inactive).await });
         }
         self.state.send_replace(OwnerState::Serving);
         (self.log)(LogLevel::Notice, &format!("serving on {path}"));

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use sszip_core::cache::owner::processes::ProcessName;
-use sszip_core::cache::Key;
+use sszip_core::cache::CacheKey;
 use sszip_core::lock::lock_ignoring_poison;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
@@ -20,7 +20,7 @@ pub struct ConnectionPeer(Mutex<PeerState>);
 /// The lease that the last response granted, and whether the client has closed the connection.
 #[derive(Debug, Default)]
 struct PeerState {
-    granted: Option<(Key, ProcessName)>,
+    granted: Option<(CacheKey, ProcessName)>,
     has_left: bool,
 }
 
@@ -31,12 +31,12 @@ impl ConnectionPeer {
     }
 
     /// Records that the response grants the client a lease on `key`.
-    pub fn record_grant(&self, key: Key, process: ProcessName) {
+    pub fn record_lease_grant(&self, key: CacheKey, process: ProcessName) {
         lock_ignoring_poison(&self.0).granted = Some((key, process));
     }
 
     /// Returns the lease that the client was granted and has not read, if it closed the connection.
-    pub fn take_unread_lease(&self) -> Option<(Key, ProcessName)> {
+    pub fn take_unread_lease(&self) -> Option<(CacheKey, ProcessName)> {
         let mut state = lock_ignoring_poison(&self.0);
         state.granted.take().filter(|_| state.has_left)
     }
@@ -57,7 +57,7 @@ impl WatchedSocket {
         Self { socket, peer }
     }
 
-    fn check_closed<T>(&self, result: Poll<Result<T, Error>>) -> Poll<Result<T, Error>> {
+    fn detect_closed_peer<T>(&self, result: Poll<Result<T, Error>>) -> Poll<Result<T, Error>> {
         if let Poll::Ready(Err(error)) = &result {
             if let ErrorKind::ConnectionReset | ErrorKind::BrokenPipe = error.kind() {
                 lock_ignoring_poison(&self.peer.0).has_left = true;
@@ -74,7 +74,7 @@ impl AsyncRead for WatchedSocket {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<Result<(), Error>> {
         let read = Pin::new(&mut self.socket).poll_read(context, buffer);
-        self.check_closed(read)
+        self.detect_closed_peer(read)
     }
 }
 
@@ -85,7 +85,7 @@ impl AsyncWrite for WatchedSocket {
         bytes: &[u8],
     ) -> Poll<Result<usize, Error>> {
         let written = Pin::new(&mut self.socket).poll_write(context, bytes);
-        self.check_closed(written)
+        self.detect_closed_peer(written)
     }
 
     fn poll_write_vectored(
@@ -94,7 +94,7 @@ impl AsyncWrite for WatchedSocket {
         pieces: &[IoSlice<'_>],
     ) -> Poll<Result<usize, Error>> {
         let written = Pin::new(&mut self.socket).poll_write_vectored(context, pieces);
-        self.check_closed(written)
+        self.detect_closed_peer(written)
     }
 
     fn is_write_vectored(&self) -> bool {

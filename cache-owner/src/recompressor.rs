@@ -7,9 +7,9 @@
 use std::sync::mpsc::{sync_channel, SyncSender};
 use std::sync::Arc;
 
-use sszip_core::cache::class::Class;
+use sszip_core::cache::class::LifetimeClass;
 use sszip_core::cache::entry::recompress::{is_recompressible, recompress_entry};
-use sszip_core::cache::owner::memory_tier::MemoryEntry;
+use sszip_core::cache::owner::memory_tier::OwnerMemoryEntry;
 use tokio::sync::oneshot;
 
 /// Maximum number of queued entries.
@@ -26,7 +26,7 @@ pub struct Recompressor(SyncSender<RecompressionJob>);
 /// An entry in the queue of the recompression thread, with the channel of its new bytes.
 #[derive(Debug)]
 struct RecompressionJob {
-    entry: Arc<MemoryEntry>,
+    entry: Arc<OwnerMemoryEntry>,
     done: oneshot::Sender<Option<Vec<u8>>>,
 }
 
@@ -35,7 +35,7 @@ impl Recompressor {
     ///
     /// # Errors
     /// The system cannot create a thread.
-    pub fn start_thread() -> Result<Self, std::io::Error> {
+    pub fn start_recompressor() -> Result<Self, std::io::Error> {
         let (jobs, wait) = sync_channel::<RecompressionJob>(MAX_QUEUED_ENTRIES);
         std::thread::Builder::new()
             .name("sszip-coder".into())
@@ -53,9 +53,9 @@ impl Recompressor {
     }
 
     /// Recompresses an entry at a higher level. Returns `None` if the entry is to stay unchanged.
-    pub async fn recompress_entry(&self, entry: &Arc<MemoryEntry>) -> Option<Vec<u8>> {
+    pub async fn recompress_entry(&self, entry: &Arc<OwnerMemoryEntry>) -> Option<Vec<u8>> {
         // entries that may change soon are not worth it
-        if entry.store_attributes().class != Class::Immutable
+        if entry.store_attributes().class != LifetimeClass::Immutable
             || !is_recompressible(entry.encoded_bytes())
         {
             return None;

@@ -5,13 +5,13 @@ use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, StatusCode};
 use serde::Deserialize;
 use sszip_core::cache::chain::ShownBlock;
-use sszip_core::cache::class::Class;
+use sszip_core::cache::class::LifetimeClass;
 use sszip_core::cache::entry::store_attributes::MAX_METHOD_LENGTH;
 use sszip_core::cache::entry::store_attributes::{PurgeScope, StoreAttributes as EntryAbout};
-use sszip_core::cache::freshness::FinalUpgrade;
+use sszip_core::cache::freshness::FinalityUpgrade;
 use sszip_core::cache::owner::processes::ProcessName;
-use sszip_core::cache::{Key, Namespace};
-use sszip_core::status::ReportFormat;
+use sszip_core::cache::{CacheKey, CacheNamespace};
+use sszip_core::status::StatusReportFormat;
 
 /// Default and maximum duration of a lease, in milliseconds.
 pub const DEFAULT_LEASE_MS: u64 = 10_000;
@@ -32,7 +32,7 @@ pub enum OwnerHttpRequest {
     /// Look up one entry.
     LookUp {
         /// Key of the entry.
-        key: Key,
+        key: CacheKey,
         /// The lease to request if the entry is missing.
         lease: Option<LeaseRequest>,
     },
@@ -43,7 +43,7 @@ pub enum OwnerHttpRequest {
     /// Release a lease.
     ReleaseLease {
         /// Key of the lease.
-        key: Key,
+        key: CacheKey,
         /// Holder of the lease.
         process: ProcessName,
     },
@@ -52,7 +52,7 @@ pub enum OwnerHttpRequest {
     /// Record that a block was shown to a client.
     ShowBlock {
         /// Namespace of the block's chain.
-        namespace: Namespace,
+        namespace: CacheNamespace,
         /// The shown block.
         sighting: ShownBlock,
     },
@@ -61,14 +61,14 @@ pub enum OwnerHttpRequest {
     /// Open the event stream.
     Events(ProcessName),
     /// Query the status of the owner.
-    Status(ReportFormat),
+    Status(StatusReportFormat),
 }
 
 /// The head of a request to store an entry: key, attributes and lifetime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PutRequest {
     /// Key of the entry.
-    pub key: Key,
+    pub key: CacheKey,
     /// Attributes of the entry.
     pub about: EntryAbout,
     /// Remaining lifetime in milliseconds.
@@ -76,7 +76,7 @@ pub struct PutRequest {
     /// Process that stores the entry.
     pub process: Option<ProcessName>,
     /// Conditions under which the entry is final.
-    pub if_final: Option<FinalUpgrade>,
+    pub if_final: Option<FinalityUpgrade>,
 }
 
 /// The lease that a process requests with its lookup, and its wait for another process's lease.
@@ -94,7 +94,7 @@ pub struct LeaseRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChainQuery {
     /// Namespace of the chain.
-    pub namespace: Namespace,
+    pub namespace: CacheNamespace,
     /// Number of the state that the client knows.
     pub known: Option<u64>,
 }
@@ -121,7 +121,7 @@ impl ProblemDetails {
     }
 }
 
-fn bad_request(detail: impl Into<String>) -> ProblemDetails {
+fn bad_request_problem(detail: impl Into<String>) -> ProblemDetails {
     ProblemDetails::new(StatusCode::BAD_REQUEST, detail)
 }
 
@@ -129,8 +129,8 @@ fn bad_request(detail: impl Into<String>) -> ProblemDetails {
 ///
 /// # Errors
 /// [`ProblemDetails`].
-pub fn decode_head(head: &Parts) -> Result<OwnerHttpRequest, ProblemDetails> {
-    let query = QueryParameters::read(head.uri.query())?;
+pub fn decode_owner_request(head: &Parts) -> Result<OwnerHttpRequest, ProblemDetails> {
+    let query = QueryParameters::parse_query(head.uri.query())?;
     let nowhere = |detail| ProblemDetails::new(StatusCode::NOT_FOUND, detail);
     let path = head.uri.path();
     let path = path
@@ -167,7 +167,7 @@ pub fn decode_head(head: &Parts) -> Result<OwnerHttpRequest, ProblemDetails> {
     query.check_names(names)?;
     let key = || parse_key(text.unwrap_or_default());
     Ok(match kind {
-        "entries" if is_put => decode_put(key()?, &head.headers)?,
+        "entries" if is_put => decode_put_request(key()?, &head.headers)?,
         "entries" => {
             let (time, wait) = (
                 query.number_parameter("for")?,
@@ -179,8 +179,12 @@ pub fn decode_head(head: &Parts) -> Result<OwnerHttpRequest, ProblemDetails> {
                     time: time.unwrap_or(DEFAULT_LEASE_MS).clamp(1, MAX_LEASE_MS),
                     wait: wait.unwrap_or(0).min(MAX_WAIT_MS),
                 }),
-                None if time.is_some() => return Err(bad_request("for= needs lease=PROCESS")),
-                None if wait.is_some() => return Err(bad_request("wait= needs lease=PROCESS")),
+                None if time.is_some() => {
+                    return Err(bad_request_problem("for= needs lease=PROCESS"))
+                }
+                None if wait.is_some() => {
+                    return Err(bad_request_problem("wait= needs lease=PROCESS"))
+                }
                 None => None,
             };
             OwnerHttpRequest::LookUp { key: key()?, lease }
@@ -192,24 +196,26 @@ pub fn decode_head(head: &Parts) -> Result<OwnerHttpRequest, ProblemDetails> {
         "acknowledgements" => OwnerHttpRequest::Acknowledge(query.process_parameter()?),
         "events" => OwnerHttpRequest::Events(query.process_parameter()?),
         "heads" => OwnerHttpRequest::ShowBlock {
-            namespace: parse_namespace(query.get("namespace").unwrap_or_default())?,
+            namespace: parse_namespace(query.find_parameter("namespace").unwrap_or_default())?,
             sighting: ShownBlock {
                 height: (query.number_parameter("height")?)
-                    .ok_or_else(|| bad_request("height= is missing"))?,
-                is_block: match query.get("shown") {
+                    .ok_or_else(|| bad_request_problem("height= is missing"))?,
+                is_block: match query.find_parameter("shown") {
                     Some("block") => true,
                     Some("part") => false,
-                    _ => return Err(bad_request("shown= must be block or part")),
+                    _ => return Err(bad_request_problem("shown= must be block or part")),
                 },
             },
         },
         "lookups" => OwnerHttpRequest::LookUps,
         "purges" => OwnerHttpRequest::Purge,
-        _ => OwnerHttpRequest::Status(match query.get("format") {
+        _ => OwnerHttpRequest::Status(match query.find_parameter("format") {
             // the format that processes query
-            None => ReportFormat::Json,
-            Some(_) => ReportFormat::from_query(head.uri.query().unwrap_or_default().as_bytes())
-                .map_err(bad_request)?,
+            None => StatusReportFormat::Json,
+            Some(_) => StatusReportFormat::from_format_query(
+                head.uri.query().unwrap_or_default().as_bytes(),
+            )
+            .map_err(bad_request_problem)?,
         }),
     })
 }
@@ -218,43 +224,49 @@ pub fn decode_head(head: &Parts) -> Result<OwnerHttpRequest, ProblemDetails> {
 ///
 /// # Errors
 /// [`ProblemDetails`].
-pub fn chain_query(fields: &HeaderMap) -> Result<Option<ChainQuery>, ProblemDetails> {
-    let known = header_number(fields, "sszip-chain-known")?;
+pub fn decode_chain_query(fields: &HeaderMap) -> Result<Option<ChainQuery>, ProblemDetails> {
+    let known = parse_header_number(fields, "sszip-chain-known")?;
     match header_text(fields, "sszip-namespace")?
         .map(parse_namespace)
         .transpose()?
     {
         Some(namespace) => Ok(Some(ChainQuery { namespace, known })),
-        None if known.is_some() => Err(bad_request("sszip-chain-known needs sszip-namespace")),
+        None if known.is_some() => Err(bad_request_problem(
+            "sszip-chain-known needs sszip-namespace",
+        )),
         None => Ok(None),
     }
 }
 
-fn decode_put(key: Key, fields: &HeaderMap) -> Result<OwnerHttpRequest, ProblemDetails> {
+fn decode_put_request(
+    key: CacheKey,
+    fields: &HeaderMap,
+) -> Result<OwnerHttpRequest, ProblemDetails> {
     let class = header_text(fields, "sszip-class")?
-        .ok_or_else(|| bad_request("a PUT needs sszip-class"))?;
+        .ok_or_else(|| bad_request_problem("a PUT needs sszip-class"))?;
     // entries of class `nothing` are never stored
-    let is_cacheable = |class: &Class| *class != Class::Nothing;
-    let named = Class::from_name(class.as_bytes()).filter(is_cacheable);
+    let is_cacheable = |class: &LifetimeClass| *class != LifetimeClass::Nothing;
+    let named = LifetimeClass::from_class_name(class.as_bytes()).filter(is_cacheable);
     let class = named.ok_or_else(|| {
-        let classes = Class::ALL.iter().copied().filter(is_cacheable);
-        let names: Vec<_> = classes.map(Class::name).collect();
-        bad_request(format!(
+        let classes = LifetimeClass::ALL.iter().copied().filter(is_cacheable);
+        let names: Vec<_> = classes.map(LifetimeClass::name).collect();
+        bad_request_problem(format!(
             "sszip-class: {class} is not one of {}",
             names.join(" ")
         ))
     })?;
     let namespace = header_text(fields, "sszip-namespace")?
-        .ok_or_else(|| bad_request("a PUT needs sszip-namespace"))
+        .ok_or_else(|| bad_request_problem("a PUT needs sszip-namespace"))
         .and_then(parse_namespace)?;
     let method = header_text(fields, "sszip-method")?
-        .map(|name| method_name(name.to_owned()))
+        .map(|name| check_method_name(name.to_owned()))
         .transpose()?;
     let process = header_text(fields, "sszip-process")?
         .map(parse_process_name)
         .transpose()?;
     let needed = |name| {
-        header_number(fields, name)?.ok_or_else(|| bad_request(format!("a PUT needs {name}")))
+        parse_header_number(fields, name)?
+            .ok_or_else(|| bad_request_problem(format!("a PUT needs {name}")))
     };
     Ok(OwnerHttpRequest::Put(PutRequest {
         key,
@@ -262,10 +274,10 @@ fn decode_put(key: Key, fields: &HeaderMap) -> Result<OwnerHttpRequest, ProblemD
             class,
             namespace,
             method,
-            block: header_number(fields, "sszip-block")?,
+            block: parse_header_number(fields, "sszip-block")?,
             generation: needed("sszip-generation")?,
-            epoch: header_number(fields, "sszip-epoch")?.unwrap_or(0),
-            height: header_number(fields, "sszip-height")?,
+            epoch: parse_header_number(fields, "sszip-epoch")?.unwrap_or(0),
+            height: parse_header_number(fields, "sszip-height")?,
         },
         fresh: needed("sszip-fresh")?,
         process,
@@ -275,21 +287,21 @@ fn decode_put(key: Key, fields: &HeaderMap) -> Result<OwnerHttpRequest, ProblemD
     }))
 }
 
-fn parse_final_upgrade(text: &str) -> Result<FinalUpgrade, ProblemDetails> {
+fn parse_final_upgrade(text: &str) -> Result<FinalityUpgrade, ProblemDetails> {
     let mut words = text.split(' ');
     let mut word = || words.next().unwrap_or_default();
     let (transaction, last, valid) = (
-        lower_hex(word()),
+        decode_lower_hex(word()),
         parse_decimal(word()),
         parse_decimal(word()),
     );
     match (transaction, last, valid, words.next()) {
-        (Some(transaction), Some(last), Some(valid), None) => Ok(FinalUpgrade {
+        (Some(transaction), Some(last), Some(valid), None) => Ok(FinalityUpgrade {
             transaction,
             last,
             valid,
         }),
-        _ => Err(bad_request(
+        _ => Err(bad_request_problem(
             "sszip-if-final must have a transaction's hash (64 lower-case hex digits), a block and \
              milliseconds",
         )),
@@ -300,16 +312,17 @@ fn parse_final_upgrade(text: &str) -> Result<FinalUpgrade, ProblemDetails> {
 ///
 /// # Errors
 /// [`ProblemDetails`].
-pub fn parse_keys(body: &[u8]) -> Result<Vec<Key>, ProblemDetails> {
-    let text = std::str::from_utf8(body).map_err(|_| bad_request("keys must be hex digits"))?;
-    let keys: Vec<Key> = text
+pub fn parse_keys(body: &[u8]) -> Result<Vec<CacheKey>, ProblemDetails> {
+    let text =
+        std::str::from_utf8(body).map_err(|_| bad_request_problem("keys must be hex digits"))?;
+    let keys: Vec<CacheKey> = text
         .lines()
         .take(MAX_KEYS + 1)
         .map(parse_key)
         .collect::<Result<_, _>>()?;
     match keys.len() {
         1..=MAX_KEYS => Ok(keys),
-        _ => Err(bad_request(format!(
+        _ => Err(bad_request_problem(format!(
             "the body must have 1 to {MAX_KEYS} keys"
         ))),
     }
@@ -324,13 +337,13 @@ pub fn parse_generation(body: &[u8]) -> Result<u64, ProblemDetails> {
         .ok()
         .map(|text| text.trim_ascii_end())
         .and_then(parse_decimal)
-        .ok_or_else(|| bad_request("the body must be a generation in decimal digits"))
+        .ok_or_else(|| bad_request_problem("the body must be a generation in decimal digits"))
 }
 
 /// The JSON body of a purge request.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct PurgeObject {
+struct PurgeRequestBody {
     everything: Option<bool>,
     namespace: Option<String>,
     method: Option<String>,
@@ -342,8 +355,8 @@ struct PurgeObject {
 
 /// Returns the namespace in the body of a purge that a process requests because its node has
 /// another chain.
-pub fn suspended_namespace(body: &[u8]) -> Option<Namespace> {
-    let object: PurgeObject = serde_json::from_slice(body).ok()?;
+pub fn wrong_chain_namespace(body: &[u8]) -> Option<CacheNamespace> {
+    let object: PurgeRequestBody = serde_json::from_slice(body).ok()?;
     parse_namespace(&object.wrong_chain?).ok()
 }
 
@@ -352,7 +365,7 @@ pub fn suspended_namespace(body: &[u8]) -> Option<Namespace> {
 /// # Errors
 /// [`ProblemDetails`].
 pub fn parse_purge_scope(body: &[u8]) -> Result<PurgeScope, ProblemDetails> {
-    let PurgeObject {
+    let PurgeRequestBody {
         everything,
         namespace: within,
         method,
@@ -360,7 +373,7 @@ pub fn parse_purge_scope(body: &[u8]) -> Result<PurgeScope, ProblemDetails> {
         key: one,
         wrong_chain,
     } = serde_json::from_slice(body)
-        .map_err(|error| bad_request(format!("the body is not a purge: {error}")))?;
+        .map_err(|error| bad_request_problem(format!("the body is not a purge: {error}")))?;
     let within = within.or(wrong_chain);
     let within = within.as_deref().map(parse_namespace).transpose()?;
     match (everything, within, method, blocks, one) {
@@ -368,7 +381,7 @@ pub fn parse_purge_scope(body: &[u8]) -> Result<PurgeScope, ProblemDetails> {
         (None, Some(namespace), None, None, None) => Ok(PurgeScope::Namespace(namespace)),
         (None, namespace, Some(method), None, None) => Ok(PurgeScope::Method {
             namespace,
-            method: method_name(method)?,
+            method: check_method_name(method)?,
         }),
         (None, Some(namespace), None, Some((from, to)), None) if from <= to => {
             Ok(PurgeScope::Blocks {
@@ -377,42 +390,46 @@ pub fn parse_purge_scope(body: &[u8]) -> Result<PurgeScope, ProblemDetails> {
                 to,
             })
         }
-        (None, None, None, Some(_), None) => Err(bad_request("blocks need a namespace")),
+        (None, None, None, Some(_), None) => Err(bad_request_problem("blocks need a namespace")),
         (None, None, None, None, Some(text)) => parse_key(&text).map(PurgeScope::Key),
-        _ => Err(bad_request(
+        _ => Err(bad_request_problem(
             "a purge must have everything (true), a namespace, a method (optionally with a \
              namespace), a namespace with blocks (from and to), or a key",
         )),
     }
 }
 
-fn method_name(name: String) -> Result<Box<str>, ProblemDetails> {
+fn check_method_name(name: String) -> Result<Box<str>, ProblemDetails> {
     match name.len() {
         1..=MAX_METHOD_LENGTH => Ok(name.into()),
-        _ => Err(bad_request(format!(
+        _ => Err(bad_request_problem(format!(
             "a method must have 1 to {MAX_METHOD_LENGTH} bytes"
         ))),
     }
 }
 
 /// Decodes hex digits in lower case only, so that a key has one notation.
-fn lower_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
+fn decode_lower_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     let is_lower = !text.bytes().any(|byte| byte.is_ascii_uppercase());
     (is_lower && hex::decode_to_slice(text, &mut bytes).is_ok()).then_some(bytes)
 }
 
-fn parse_key(text: &str) -> Result<Key, ProblemDetails> {
-    lower_hex(text).ok_or_else(|| bad_request("a key must be 64 lower-case hex digits"))
+fn parse_key(text: &str) -> Result<CacheKey, ProblemDetails> {
+    decode_lower_hex(text)
+        .ok_or_else(|| bad_request_problem("a key must be 64 lower-case hex digits"))
 }
 
-fn parse_namespace(text: &str) -> Result<Namespace, ProblemDetails> {
-    lower_hex(text).ok_or_else(|| bad_request("a namespace must be 32 lower-case hex digits"))
+fn parse_namespace(text: &str) -> Result<CacheNamespace, ProblemDetails> {
+    decode_lower_hex(text)
+        .ok_or_else(|| bad_request_problem("a namespace must be 32 lower-case hex digits"))
 }
 
 fn parse_process_name(text: &str) -> Result<ProcessName, ProblemDetails> {
     ProcessName::new(text).ok_or_else(|| {
-        bad_request("a process must be 1 to 64 letters, digits, dashes, dots and underscores")
+        bad_request_problem(
+            "a process must be 1 to 64 letters, digits, dashes, dots and underscores",
+        )
     })
 }
 
@@ -432,15 +449,19 @@ fn header_text<'a>(
         (Some(value), None) => value
             .to_str()
             .map(Some)
-            .map_err(|_| bad_request(format!("{name} is not text"))),
-        _ => Err(bad_request(format!("{name} occurs more than once"))),
+            .map_err(|_| bad_request_problem(format!("{name} is not text"))),
+        _ => Err(bad_request_problem(format!("{name} occurs more than once"))),
     }
 }
 
-fn header_number(fields: &HeaderMap, name: &'static str) -> Result<Option<u64>, ProblemDetails> {
+fn parse_header_number(
+    fields: &HeaderMap,
+    name: &'static str,
+) -> Result<Option<u64>, ProblemDetails> {
     header_text(fields, name)?
         .map(|text| {
-            parse_decimal(text).ok_or_else(|| bad_request(format!("{name} is not a number")))
+            parse_decimal(text)
+                .ok_or_else(|| bad_request_problem(format!("{name} is not a number")))
         })
         .transpose()
 }
@@ -449,7 +470,7 @@ fn header_number(fields: &HeaderMap, name: &'static str) -> Result<Option<u64>, 
 struct QueryParameters<'a>(Vec<(&'a str, &'a str)>);
 
 impl<'a> QueryParameters<'a> {
-    fn read(query: Option<&'a str>) -> Result<Self, ProblemDetails> {
+    fn parse_query(query: Option<&'a str>) -> Result<Self, ProblemDetails> {
         let mut all: Vec<(&str, &str)> = Vec::new();
         for pair in query.unwrap_or_default().split('&') {
             if pair.is_empty() {
@@ -457,7 +478,9 @@ impl<'a> QueryParameters<'a> {
             }
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             if all.iter().any(|(other, _)| *other == name) {
-                return Err(bad_request(format!("{name}= occurs more than once")));
+                return Err(bad_request_problem(format!(
+                    "{name}= occurs more than once"
+                )));
             }
             all.push((name, value));
         }
@@ -466,12 +489,12 @@ impl<'a> QueryParameters<'a> {
 
     fn check_names(&self, names: &[&str]) -> Result<(), ProblemDetails> {
         match self.0.iter().find(|(name, _)| !names.contains(name)) {
-            Some((name, _)) => Err(bad_request(format!("{name}= is not allowed here"))),
+            Some((name, _)) => Err(bad_request_problem(format!("{name}= is not allowed here"))),
             None => Ok(()),
         }
     }
 
-    fn get(&self, name: &str) -> Option<&'a str> {
+    fn find_parameter(&self, name: &str) -> Option<&'a str> {
         self.0
             .iter()
             .find(|(other, _)| *other == name)
@@ -479,19 +502,22 @@ impl<'a> QueryParameters<'a> {
     }
 
     fn number_parameter(&self, name: &str) -> Result<Option<u64>, ProblemDetails> {
-        self.get(name)
+        self.find_parameter(name)
             .map(|text| {
-                parse_decimal(text).ok_or_else(|| bad_request(format!("{name}= is not a number")))
+                parse_decimal(text)
+                    .ok_or_else(|| bad_request_problem(format!("{name}= is not a number")))
             })
             .transpose()
     }
 
     fn name_parameter(&self, name: &str) -> Result<Option<ProcessName>, ProblemDetails> {
-        self.get(name).map(parse_process_name).transpose()
+        self.find_parameter(name)
+            .map(parse_process_name)
+            .transpose()
     }
 
     fn process_parameter(&self) -> Result<ProcessName, ProblemDetails> {
         self.name_parameter("process")?
-            .ok_or_else(|| bad_request("process=PROCESS is missing"))
+            .ok_or_else(|| bad_request_problem("process=PROCESS is missing"))
     }
 }

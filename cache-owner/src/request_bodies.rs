@@ -13,7 +13,7 @@ use crate::request::ProblemDetails;
 
 /// The limits of a request body: the maximum length of an entry, and the maximum time.
 #[derive(Clone, Copy, Debug)]
-pub struct BodyLimits {
+pub struct RequestBodyLimits {
     /// Maximum length of an entry in bytes.
     pub max_entry: usize,
     /// Maximum time for the body of a request.
@@ -25,15 +25,15 @@ const BYTES_PER_PERMIT: usize = 1 << 10;
 
 /// The reader of request bodies, which limits the bytes of all bodies in memory together.
 #[derive(Debug)]
-pub struct BodyReader {
+pub struct RequestBodyReader {
     /// The limits of each body.
-    pub limits: BodyLimits,
+    pub limits: RequestBodyLimits,
     room: Semaphore,
 }
 
-impl BodyReader {
+impl RequestBodyReader {
     /// Creates a reader with these limits.
-    pub fn new(limits: BodyLimits) -> Self {
+    pub fn new(limits: RequestBodyLimits) -> Self {
         // four of the longest at a time, or very many short ones
         let room = limits.max_entry.saturating_mul(4).max(64 << 20);
         Self {
@@ -64,15 +64,15 @@ impl BodyReader {
         // all at once: a body without a length may be as long as allowed
         let exact = hint.exact().and_then(|exact| usize::try_from(exact).ok());
         let permits = u32::try_from(exact.unwrap_or(most).div_ceil(BYTES_PER_PERMIT))
-            .map_err(|_| memory_exhausted())?;
+            .map_err(|_| memory_exhausted_problem())?;
         let _room = self
             .room
             .try_acquire_many(permits)
-            .map_err(|_| memory_exhausted())?;
+            .map_err(|_| memory_exhausted_problem())?;
         let mut bytes = Vec::new();
         bytes
             .try_reserve_exact(exact.unwrap_or(0))
-            .map_err(|_| memory_exhausted())?;
+            .map_err(|_| memory_exhausted_problem())?;
         let all = async {
             while let Some(frame) = body.frame().await {
                 let frame = frame.map_err(|error| {
@@ -84,7 +84,7 @@ impl BodyReader {
                 }
                 bytes
                     .try_reserve(data.len())
-                    .map_err(|_| memory_exhausted())?;
+                    .map_err(|_| memory_exhausted_problem())?;
                 bytes.extend_from_slice(&data);
             }
             Ok(())
@@ -102,7 +102,7 @@ impl BodyReader {
     /// Reads and drops the rest of a rejected request's body: most clients read the response only
     /// after they have sent everything, and would miss it if the connection were closed before. The
     /// rest of a much longer body is not read.
-    pub async fn discard_rest(&self, body: &mut Incoming) {
+    pub async fn discard_body_rest(&self, body: &mut Incoming) {
         let most = self.limits.max_entry.saturating_mul(2);
         let all = async {
             let mut length = 0;
@@ -118,7 +118,7 @@ impl BodyReader {
     }
 }
 
-fn memory_exhausted() -> ProblemDetails {
+fn memory_exhausted_problem() -> ProblemDetails {
     ProblemDetails::new(
         StatusCode::SERVICE_UNAVAILABLE,
         "too many entries are being received; repeat the request",

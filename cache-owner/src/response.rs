@@ -13,32 +13,32 @@ use hyper::{HeaderMap, Response, StatusCode};
 use serde_json::Value;
 use sszip_core::cache::chain::ChainState;
 use sszip_core::cache::owner::leases::LeaseDecision;
-use sszip_core::cache::owner::memory_tier::MemoryEntry;
-use sszip_core::cache::owner::state::OwnerEntry;
-use sszip_core::cache::owner::CallTime;
-use sszip_core::cache::{owner_event, Key};
-use sszip_core::status::ReportFormat;
+use sszip_core::cache::owner::memory_tier::OwnerMemoryEntry;
+use sszip_core::cache::owner::state::OwnerHit;
+use sszip_core::cache::owner::ClockReading;
+use sszip_core::cache::{owner_event, CacheKey};
+use sszip_core::status::StatusReportFormat;
 
-use crate::engine::PurgeOutcome;
-use crate::events::EventStream;
+use crate::engine::CompletedPurge;
+use crate::events::OwnerEventStream;
 use crate::follow::chain::FollowedChain;
 use crate::request::{ChainQuery, ProblemDetails};
 
 /// The body of an owner's HTTP response: pieces of known length, or an event stream.
-pub enum ResponseBody {
+pub enum OwnerResponseBody {
     /// Pieces of a body of known length.
     Whole(VecDeque<Bytes>),
     /// An event stream, without an end.
-    Events(Box<EventStream>),
+    Events(Box<OwnerEventStream>),
 }
 
-impl ResponseBody {
+impl OwnerResponseBody {
     fn from_bytes(bytes: impl Into<Bytes>) -> Self {
         Self::Whole(VecDeque::from([bytes.into()]))
     }
 }
 
-impl Body for ResponseBody {
+impl Body for OwnerResponseBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -49,7 +49,7 @@ impl Body for ResponseBody {
         match self.get_mut() {
             Self::Whole(pieces) => Poll::Ready(pieces.pop_front().map(Frame::data).map(Ok)),
             Self::Events(stream) => stream
-                .poll_next(context)
+                .poll_next_events(context)
                 .map(|bytes| bytes.map(Frame::data).map(Ok)),
         }
     }
@@ -107,11 +107,11 @@ pub fn set_generation_header(fields: &mut HeaderMap, generation: u64) {
     fields.insert(GENERATION_HEADER, generation.into());
 }
 
-fn typed_response(
+fn response_with_type(
     status: StatusCode,
     media_type: &'static str,
-    body: ResponseBody,
-) -> Response<ResponseBody> {
+    body: OwnerResponseBody,
+) -> Response<OwnerResponseBody> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
     response
@@ -121,21 +121,21 @@ fn typed_response(
 }
 
 /// The encoded bytes of an entry in the owner's memory, which a response borrows.
-struct EntryBytes(Arc<MemoryEntry>);
+struct BorrowedEntryBytes(Arc<OwnerMemoryEntry>);
 
-impl AsRef<[u8]> for EntryBytes {
+impl AsRef<[u8]> for BorrowedEntryBytes {
     fn as_ref(&self) -> &[u8] {
         self.0.encoded_bytes()
     }
 }
 
 /// Creates the response with a found entry.
-pub fn entry_response(found: OwnerEntry, now: CallTime) -> Response<ResponseBody> {
+pub fn entry_response(found: OwnerHit, now: ClockReading) -> Response<OwnerResponseBody> {
     let entry = found.kept;
     let (fresh, age) = (entry.remaining_ttl(now), entry.age_ms(now) / 1_000);
     let class = entry.store_attributes().class.name();
-    let body = ResponseBody::from_bytes(Bytes::from_owner(EntryBytes(entry)));
-    let mut response = typed_response(StatusCode::OK, "application/vnd.sszip.entry", body);
+    let body = OwnerResponseBody::from_bytes(Bytes::from_owner(BorrowedEntryBytes(entry)));
+    let mut response = response_with_type(StatusCode::OK, "application/vnd.sszip.entry", body);
     let fields = response.headers_mut();
     fields.insert(FRESH_HEADER, fresh.into());
     fields.insert(AGE, age.into());
@@ -144,28 +144,31 @@ pub fn entry_response(found: OwnerEntry, now: CallTime) -> Response<ResponseBody
 }
 
 /// Creates the response with the found entries of several keys.
-pub fn entries_response(all: Vec<(Key, OwnerEntry)>, now: CallTime) -> Response<ResponseBody> {
+pub fn entries_response(
+    all: Vec<(CacheKey, OwnerHit)>,
+    now: ClockReading,
+) -> Response<OwnerResponseBody> {
     let mut pieces = VecDeque::with_capacity(2 * all.len());
-    for (key, OwnerEntry { kept: entry, .. }) in all {
+    for (key, OwnerHit { kept: entry, .. }) in all {
         let mut head = Vec::with_capacity(48);
         head.extend(key);
         head.extend(entry.remaining_ttl(now).to_be_bytes());
         head.extend((entry.encoded_bytes().len() as u64).to_be_bytes());
         pieces.push_back(Bytes::from(head));
         if !entry.encoded_bytes().is_empty() {
-            pieces.push_back(Bytes::from_owner(EntryBytes(entry)));
+            pieces.push_back(Bytes::from_owner(BorrowedEntryBytes(entry)));
         }
     }
-    typed_response(
+    response_with_type(
         StatusCode::OK,
         "application/vnd.sszip.entries",
-        ResponseBody::Whole(pieces),
+        OwnerResponseBody::Whole(pieces),
     )
 }
 
 /// Creates the response to a lookup without an entry (404), with the lease decision if a lease was
 /// requested.
-pub fn missing_response(lease: Option<LeaseDecision>) -> Response<ResponseBody> {
+pub fn lookup_miss_response(lease: Option<LeaseDecision>) -> Response<OwnerResponseBody> {
     let mut response =
         problem_response(&ProblemDetails::new(StatusCode::NOT_FOUND, "no such entry"));
     let lease = match lease {
@@ -180,25 +183,25 @@ pub fn missing_response(lease: Option<LeaseDecision>) -> Response<ResponseBody> 
 }
 
 /// Creates a response of this status without a body.
-pub fn empty_response(status: StatusCode) -> Response<ResponseBody> {
-    let mut response = Response::new(ResponseBody::Whole(VecDeque::new()));
+pub fn empty_response(status: StatusCode) -> Response<OwnerResponseBody> {
+    let mut response = Response::new(OwnerResponseBody::Whole(VecDeque::new()));
     *response.status_mut() = status;
     response
 }
 
 /// Creates the response to a completed purge.
-pub fn purge_response(purged: PurgeOutcome) -> Response<ResponseBody> {
+pub fn purge_response(purged: CompletedPurge) -> Response<OwnerResponseBody> {
     let report = serde_json::json!({ "generation": purged.generation, "entries": purged.entries });
-    let body = ResponseBody::from_bytes(format!("{report}\n"));
-    let mut response = typed_response(StatusCode::OK, "application/json", body);
+    let body = OwnerResponseBody::from_bytes(format!("{report}\n"));
+    let mut response = response_with_type(StatusCode::OK, "application/json", body);
     set_generation_header(response.headers_mut(), purged.generation);
     response
 }
 
 /// Creates the response whose body is a process's event stream.
-pub fn event_stream_response(stream: EventStream) -> Response<ResponseBody> {
-    let body = ResponseBody::Events(Box::new(stream));
-    let mut response = typed_response(StatusCode::OK, "text/event-stream", body);
+pub fn event_stream_response(stream: OwnerEventStream) -> Response<OwnerResponseBody> {
+    let body = OwnerResponseBody::Events(Box::new(stream));
+    let mut response = response_with_type(StatusCode::OK, "text/event-stream", body);
     response
         .headers_mut()
         .insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -206,14 +209,14 @@ pub fn event_stream_response(stream: EventStream) -> Response<ResponseBody> {
 }
 
 /// Creates the response to a rejected request: problem details (RFC 9457).
-pub fn problem_response(problem: &ProblemDetails) -> Response<ResponseBody> {
+pub fn problem_response(problem: &ProblemDetails) -> Response<OwnerResponseBody> {
     let details = serde_json::json!({
         "title": problem.status.canonical_reason(),
         "status": problem.status.as_u16(),
         "detail": problem.detail,
     });
-    let body = ResponseBody::from_bytes(details.to_string());
-    let mut response = typed_response(problem.status, "application/problem+json", body);
+    let body = OwnerResponseBody::from_bytes(details.to_string());
+    let mut response = response_with_type(problem.status, "application/problem+json", body);
     if let Some(allow) = problem.allow {
         response
             .headers_mut()
@@ -223,7 +226,7 @@ pub fn problem_response(problem: &ProblemDetails) -> Response<ResponseBody> {
 }
 
 /// Returns the JSON of a followed chain in the owner's status.
-fn chain_status(chain: &FollowedChain) -> Value {
+fn followed_chain_json(chain: &FollowedChain) -> Value {
     let status = chain.follow_status();
     let now = crate::clock::read_clocks().monotonic;
     let seconds = |at: u64| now.saturating_sub(at) as f64 / 1000.0;
@@ -249,7 +252,7 @@ fn chain_status(chain: &FollowedChain) -> Value {
 
 /// Adds the followed chains, the uptime in seconds, the connections and the waits to the owner's
 /// status.
-pub fn owner_status(
+pub fn complete_owner_status(
     mut status: Value,
     chains: &[Arc<FollowedChain>],
     uptime: u64,
@@ -261,14 +264,17 @@ pub fn owner_status(
     status["uptime"] = uptime.into();
     status["connections"] = connections.into();
     status["waits"] = waits.into();
-    status["chains"] = chains.iter().map(|chain| chain_status(chain)).collect();
+    status["chains"] = chains
+        .iter()
+        .map(|chain| followed_chain_json(chain))
+        .collect();
     status
 }
 
 /// Creates the response with the owner's status, in the requested format.
-pub fn status_response(format: ReportFormat, status: Value) -> Response<ResponseBody> {
-    let body = ResponseBody::from_bytes(format.write_owner_report(status));
-    let mut response = typed_response(StatusCode::OK, format.media_type(), body);
+pub fn status_response(format: StatusReportFormat, status: Value) -> Response<OwnerResponseBody> {
+    let body = OwnerResponseBody::from_bytes(format.format_owner_report(status));
+    let mut response = response_with_type(StatusCode::OK, format.report_media_type(), body);
     let no_store = HeaderValue::from_static("no-store");
     response.headers_mut().insert(CACHE_CONTROL, no_store);
     response

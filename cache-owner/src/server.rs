@@ -95,7 +95,8 @@ async fn serve_connection(
     service.connections.fetch_add(1, Ordering::Relaxed);
     let peer = Arc::<ConnectionPeer>::default();
     let socket = WatchedSocket::new(socket, Arc::clone(&peer));
-    let answer = service_fn(|request| Arc::clone(&service).respond(Arc::clone(&peer), request));
+    let answer =
+        service_fn(|request| Arc::clone(&service).respond_to_request(Arc::clone(&peer), request));
     let connection = http1::Builder::new()
         .auto_date_header(false)
         .max_buf_size(MAX_HEAD_BYTES)

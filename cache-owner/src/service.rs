@@ -8,22 +8,22 @@ use hyper::body::Incoming;
 use hyper::header::EXPECT;
 use hyper::{Request as HttpRequest, Response, StatusCode};
 use sszip_core::cache::owner::leases::LeaseDecision;
-use sszip_core::cache::owner::state::PutRejection;
+use sszip_core::cache::owner::state::EntryRejection;
 
 use crate::clock::read_clocks;
-use crate::engine::{Engine, EngineError};
-use crate::events::EventStream;
+use crate::engine::{EngineError, OwnerEngine};
+use crate::events::OwnerEventStream;
 use crate::peer::ConnectionPeer;
 use crate::request::{self, ChainQuery, OwnerHttpRequest, ProblemDetails};
-use crate::request_bodies::{BodyLimits, BodyReader};
-use crate::response::{self, ResponseBody};
+use crate::request_bodies::{RequestBodyLimits, RequestBodyReader};
+use crate::response::{self, OwnerResponseBody};
 
 /// The HTTP service of an owner: it decodes each request, calls the engine, and encodes the
 /// response.
 pub struct OwnerService {
     /// The engine that the requests call.
-    pub engine: Arc<Engine>,
-    bodies: BodyReader,
+    pub engine: Arc<OwnerEngine>,
+    bodies: RequestBodyReader,
     started: u64,
     /// Number of open connections.
     pub connections: AtomicUsize,
@@ -31,10 +31,10 @@ pub struct OwnerService {
 
 impl OwnerService {
     /// Creates the HTTP service of an engine.
-    pub fn new(engine: Arc<Engine>, limits: BodyLimits) -> Self {
+    pub fn new(engine: Arc<OwnerEngine>, limits: RequestBodyLimits) -> Self {
         Self {
             engine,
-            bodies: BodyReader::new(limits),
+            bodies: RequestBodyReader::new(limits),
             started: read_clocks().monotonic,
             connections: AtomicUsize::new(0),
         }
@@ -44,20 +44,23 @@ impl OwnerService {
     ///
     /// # Errors
     /// Never.
-    pub async fn respond(
+    pub async fn respond_to_request(
         self: Arc<Self>,
         peer: Arc<ConnectionPeer>,
         request: HttpRequest<Incoming>,
-    ) -> Result<Response<ResponseBody>, Infallible> {
+    ) -> Result<Response<OwnerResponseBody>, Infallible> {
         peer.begin_request();
         let (head, mut body) = request.into_parts();
         // first: an entry may be newer than a purge that the response does not report, but never
         // older than a purge that it reports
         let generation = self.engine.purge_generation();
-        let about = request::chain_query(&head.headers);
-        let read = about.and_then(|about| Ok((request::decode_head(&head)?, about)));
+        let about = request::decode_chain_query(&head.headers);
+        let read = about.and_then(|about| Ok((request::decode_owner_request(&head)?, about)));
         let (answer, about) = match read {
-            Ok((request, about)) => (self.execute(request, &peer, &mut body).await, Some(about)),
+            Ok((request, about)) => (
+                self.execute_owner_request(request, &peer, &mut body).await,
+                Some(about),
+            ),
             Err(problem) => (Err(problem), None),
         };
         let mut answer = match answer {
@@ -65,7 +68,7 @@ impl OwnerService {
             Err(problem) => {
                 // a client that expects 100 (Continue) is not invited to send the body
                 if !head.headers.contains_key(EXPECT) {
-                    self.bodies.discard_rest(&mut body).await;
+                    self.bodies.discard_body_rest(&mut body).await;
                 }
                 response::problem_response(&problem)
             }
@@ -73,20 +76,24 @@ impl OwnerService {
         // a request that was not understood gets no headers of an owner: the client may need
         // an owner of another version
         if let Some(about) = about {
-            let with_state =
-                |about: ChainQuery| (about, self.engine.owner.published_state(&about.namespace));
+            let with_state = |about: ChainQuery| {
+                (
+                    about,
+                    self.engine.owner.published_chain_state(&about.namespace),
+                )
+            };
             response::set_reply_headers(answer.headers_mut(), generation, about.map(with_state));
         }
         Ok(answer)
     }
 
     /// Executes a decoded request, and returns its response.
-    async fn execute(
+    async fn execute_owner_request(
         &self,
         request: OwnerHttpRequest,
         peer: &ConnectionPeer,
         body: &mut Incoming,
-    ) -> Result<Response<ResponseBody>, ProblemDetails> {
+    ) -> Result<Response<OwnerResponseBody>, ProblemDetails> {
         let engine = &self.engine;
         match request {
             OwnerHttpRequest::LookUp { key, lease } => {
@@ -95,9 +102,9 @@ impl OwnerService {
                     Ok(found) => response::entry_response(found, read_clocks()),
                     Err(granted) => {
                         if let (Some(LeaseDecision::Granted), Some(wanted)) = (granted, lease) {
-                            peer.record_grant(key, wanted.process);
+                            peer.record_lease_grant(key, wanted.process);
                         }
-                        response::missing_response(granted)
+                        response::lookup_miss_response(granted)
                     }
                 };
                 response::set_generation_header(answer.headers_mut(), generation);
@@ -108,7 +115,7 @@ impl OwnerService {
                     .bodies
                     .read_body(body, request::MAX_SMALL_BODY_BYTES)
                     .await?;
-                let found = engine.lookup_many(request::parse_keys(&body)?).await?;
+                let found = engine.lookup_keys(request::parse_keys(&body)?).await?;
                 Ok(response::entries_response(found, read_clocks()))
             }
             OwnerHttpRequest::Put(put) => {
@@ -129,7 +136,7 @@ impl OwnerService {
                 engine
                     .put_entry(put, body)
                     .await?
-                    .map_err(rejection_problem)?;
+                    .map_err(put_rejection_problem)?;
                 Ok(response::empty_response(StatusCode::CREATED))
             }
             OwnerHttpRequest::ReleaseLease { key, process } => {
@@ -142,15 +149,15 @@ impl OwnerService {
                     .read_body(body, request::MAX_SMALL_BODY_BYTES)
                     .await?;
                 let scope = request::parse_purge_scope(&body)?;
-                let suspends = request::suspended_namespace(&body);
+                let suspends = request::wrong_chain_namespace(&body);
                 if let Some(namespace) = suspends {
                     engine.owner.suspend_namespace(namespace, read_clocks());
-                    engine.wake_receivers();
+                    engine.wake_lookups_and_streams();
                 }
                 let purged = engine.purge_entries(scope.clone()).await?;
                 if suspends.is_none() {
                     engine.owner.resume_namespaces(&scope);
-                    engine.wake_receivers();
+                    engine.wake_lookups_and_streams();
                 }
                 Ok(response::purge_response(purged))
             }
@@ -184,16 +191,17 @@ impl OwnerService {
                         "too many processes are connected",
                     )
                 })?;
-                let stream = EventStream::new(Arc::clone(engine), stream, waker);
+                let stream = OwnerEventStream::new(Arc::clone(engine), stream, waker);
                 Ok(response::event_stream_response(stream))
             }
             OwnerHttpRequest::Status(format) => {
                 // values in memory: the status of an owner whose disk hangs is available
-                let status = engine.owner.status_json();
+                let status = engine.owner.owner_status_json();
                 let uptime = read_clocks().monotonic.saturating_sub(self.started);
                 let connections = self.connections.load(Ordering::Relaxed);
                 let counts = (connections, engine.waits.waiting_lookup_count());
-                let status = response::owner_status(status, &engine.chains, uptime, counts);
+                let status =
+                    response::complete_owner_status(status, &engine.chains, uptime, counts);
                 Ok(response::status_response(format, status))
             }
         }
@@ -210,20 +218,20 @@ impl From<EngineError> for ProblemDetails {
     }
 }
 
-fn rejection_problem(why: PutRejection) -> ProblemDetails {
+fn put_rejection_problem(why: EntryRejection) -> ProblemDetails {
     match why {
-        PutRejection::Purged => ProblemDetails::new(
+        EntryRejection::Purged => ProblemDetails::new(
             StatusCode::CONFLICT,
             "the entry was purged after its generation, or no purge has this generation yet",
         ),
-        PutRejection::Replaced => ProblemDetails::new(
+        EntryRejection::Replaced => ProblemDetails::new(
             StatusCode::CONFLICT,
             "the entry depends on the head or on a block that was replaced after its epoch",
         ),
-        PutRejection::TooLong => ProblemDetails::new(
+        EntryRejection::TooLong => ProblemDetails::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             "the entry is too long for memory, and entries of its class are not written to the disk",
         ),
-        PutRejection::Off(text) => ProblemDetails::new(StatusCode::INSUFFICIENT_STORAGE, text),
+        EntryRejection::Off(text) => ProblemDetails::new(StatusCode::INSUFFICIENT_STORAGE, text),
     }
 }

@@ -35,7 +35,7 @@ impl SocketFile {
         // the old socket or the new one
         let temporary = PathBuf::from(format!("{}.{}", path.display(), std::process::id()));
         remove_socket(&temporary)?;
-        let listener = bind_private(&temporary)?;
+        let listener = bind_private_socket(&temporary)?;
         let placed = replace_socket(&temporary, path, user);
         if placed.is_err() {
             // the error of the rename is the one to report
@@ -58,7 +58,7 @@ impl Drop for SocketFile {
     }
 }
 
-fn bind_private(path: &Path) -> Result<UnixListener, io::Error> {
+fn bind_private_socket(path: &Path) -> Result<UnixListener, io::Error> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     // Linux creates the file with the mode of the socket: there is no moment at which others may
@@ -78,7 +78,7 @@ fn replace_socket(
         chown(from, Some(user), Some(group))?;
     }
     let file = file_identity(from)?;
-    reject_other_file(to)?;
+    reject_non_socket(to)?;
     std::fs::rename(from, to)?;
     Ok(file)
 }
@@ -89,7 +89,7 @@ fn file_identity(path: &Path) -> Result<(u64, u64), io::Error> {
 }
 
 fn remove_socket(path: &Path) -> Result<(), io::Error> {
-    reject_other_file(path)?;
+    reject_non_socket(path)?;
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
@@ -97,7 +97,7 @@ fn remove_socket(path: &Path) -> Result<(), io::Error> {
 }
 
 /// Rejects a path with a file that is no socket: an owner leaves only sockets behind.
-fn reject_other_file(path: &Path) -> Result<(), io::Error> {
+fn reject_non_socket(path: &Path) -> Result<(), io::Error> {
     match std::fs::symlink_metadata(path) {
         Ok(file) if !file.file_type().is_socket() => Err(io::Error::new(
             io::ErrorKind::AlreadyExists,

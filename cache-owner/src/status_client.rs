@@ -12,7 +12,7 @@ const IO_TIMEOUT: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// No daemon listens there, or it does not respond in time, or with something else.
-pub fn query_status(socket: &Path) -> Result<String, io::Error> {
+pub fn query_owner_status(socket: &Path) -> Result<String, io::Error> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(IO_TIMEOUT))?;
     stream.set_write_timeout(Some(IO_TIMEOUT))?;
@@ -33,7 +33,7 @@ mod tests {
 
     use super::*;
 
-    fn query(answer: &'static str) -> Result<String, io::Error> {
+    fn query_fake_daemon(answer: &'static str) -> Result<String, io::Error> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let listener = UnixListener::bind(&path).unwrap();
@@ -43,18 +43,18 @@ mod tests {
             assert!(client.read(&mut request).unwrap() > 0);
             client.write_all(answer.as_bytes()).unwrap();
         });
-        let status = query_status(&path);
+        let status = query_owner_status(&path);
         server.join().unwrap();
         status
     }
 
     #[test]
     fn status_is_read_from_a_200_response_only() {
-        let good = query("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
+        let good = query_fake_daemon("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
         assert_eq!(good.unwrap(), "{}");
-        let other = query("HTTP/1.1 404 Not Found\r\n\r\n{}").unwrap_err();
+        let other = query_fake_daemon("HTTP/1.1 404 Not Found\r\n\r\n{}").unwrap_err();
         assert!(other.to_string().contains("404"), "{other}");
-        assert!(query("").is_err());
-        assert!(query_status(Path::new("/nonexistent/socket")).is_err());
+        assert!(query_fake_daemon("").is_err());
+        assert!(query_owner_status(Path::new("/nonexistent/socket")).is_err());
     }
 }

@@ -3,23 +3,23 @@
 
 use std::sync::Arc;
 
-use sszip_core::cache::freshness::FinalUpgrade;
-use sszip_core::cache::owner::memory_tier::MemoryEntry;
-use sszip_core::cache::owner::state::OwnerEntry;
+use sszip_core::cache::freshness::FinalityUpgrade;
+use sszip_core::cache::owner::memory_tier::OwnerMemoryEntry;
+use sszip_core::cache::owner::state::OwnerHit;
 use sszip_core::cache::owner::Owner;
-use sszip_core::cache::Key;
+use sszip_core::cache::CacheKey;
 
 use crate::clock::read_clocks;
-use crate::engine::Engine;
+use crate::engine::OwnerEngine;
 
 /// An entry that a background task reads strictly, recompresses and writes to the store. If it is
 /// not written, it is offered again on its next request, or at the end of the owner.
-struct PendingStore {
-    entry: Arc<MemoryEntry>,
+struct PendingEntryWrite {
+    entry: Arc<OwnerMemoryEntry>,
     is_to_be_stored: bool,
 }
 
-impl Drop for PendingStore {
+impl Drop for PendingEntryWrite {
     fn drop(&mut self) {
         if self.is_to_be_stored {
             self.entry.mark_store_rejected();
@@ -27,34 +27,34 @@ impl Drop for PendingStore {
     }
 }
 
-impl Engine {
+impl OwnerEngine {
     /// Returns the form of a found entry that may be sent, if any, and stores the entry in the
     /// background if needed. `room` is the number of bytes that may still be [read at
     /// once](crate::engine::INLINE_CHECK_BYTES).
     pub(crate) fn sendable_entry(
         self: &Arc<Self>,
-        key: Key,
-        mut found: OwnerEntry,
+        key: CacheKey,
+        mut found: OwnerHit,
         room: &mut u64,
-    ) -> Option<OwnerEntry> {
+    ) -> Option<OwnerHit> {
         if let Some(length) = found.kept.unchecked_length() {
             if length <= *room {
                 *room -= length;
-                found.kept = self.owner.check_entry(&key, &found.kept)?;
+                found.kept = self.owner.check_entry_strictly(&key, &found.kept)?;
             }
         }
         if found.is_to_be_stored || found.kept.unchecked_length().is_some() {
-            self.read_and_store(key, Arc::clone(&found.kept), found.is_to_be_stored);
+            self.check_and_store_entry(key, Arc::clone(&found.kept), found.is_to_be_stored);
         }
         Some(found)
     }
 
     /// Starts a task that reads an entry strictly if it is unchecked, and writes it to the store if
     /// `stores`.
-    pub(crate) fn read_and_store(
+    pub(crate) fn check_and_store_entry(
         self: &Arc<Self>,
-        key: Key,
-        entry: Arc<MemoryEntry>,
+        key: CacheKey,
+        entry: Arc<OwnerMemoryEntry>,
         stores: bool,
     ) {
         let Ok(place) = Arc::clone(&self.storing).try_acquire_owned() else {
@@ -64,26 +64,26 @@ impl Engine {
             }
             return;
         };
-        let waits = PendingStore {
+        let waits = PendingEntryWrite {
             entry,
             is_to_be_stored: stores,
         };
         let engine = Arc::clone(self);
         tokio::spawn(async move {
             let _place = place;
-            engine.run_pending_store(key, waits).await
+            engine.run_pending_write(key, waits).await
         });
     }
 
     /// Reads a pending entry strictly, recompresses it, and writes it to the store. Returns `None`
     /// if it is no valid entry, or was purged or filled again in the meantime.
-    async fn run_pending_store(&self, key: Key, mut waits: PendingStore) -> Option<()> {
+    async fn run_pending_write(&self, key: CacheKey, mut waits: PendingEntryWrite) -> Option<()> {
         if waits.entry.unchecked_length().is_some() {
             let read = move |owner: &Owner| {
-                waits.entry = owner.check_entry(&key, &waits.entry)?;
+                waits.entry = owner.check_entry_strictly(&key, &waits.entry)?;
                 Some(waits)
             };
-            waits = self.run_write(read).await.ok()??;
+            waits = self.run_blocking_write(read).await.ok()??;
         }
         if !waits.is_to_be_stored {
             return Some(());
@@ -100,18 +100,18 @@ impl Engine {
             // a failure is counted, and the store reports its cause once
             drop(owner.write_to_store(&key, &waits.entry, read_clocks()));
         };
-        self.run_write(store).await.ok()
+        self.run_blocking_write(store).await.ok()
     }
 
     /// Starts a task that queries the node for the block of an entry, and prolongs the entry's
     /// lifetime if the block is final.
-    pub(crate) fn resolve_finality(
+    pub(crate) fn upgrade_if_final(
         &self,
-        key: Key,
-        entry: Arc<MemoryEntry>,
-        if_final: FinalUpgrade,
+        key: CacheKey,
+        entry: Arc<OwnerMemoryEntry>,
+        if_final: FinalityUpgrade,
     ) {
-        let chain = self.find_chain(&entry.store_attributes().namespace);
+        let chain = self.find_followed_chain(&entry.store_attributes().namespace);
         let Some(node) = chain.and_then(|chain| chain.node_client()) else {
             return;
         };
@@ -122,9 +122,9 @@ impl Engine {
         let owner = Arc::clone(&self.owner);
         tokio::spawn(async move {
             let _place = place;
-            if let Ok(Some(block)) = node.transaction_block(&if_final.transaction).await {
+            if let Ok(Some(block)) = node.query_transaction_block(&if_final.transaction).await {
                 if block <= if_final.last {
-                    owner.make_final(&key, &entry, block, if_final.valid, read_clocks());
+                    owner.make_entry_immutable(&key, &entry, block, if_final.valid, read_clocks());
                 }
             }
         });

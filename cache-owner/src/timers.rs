@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout, Instant};
 
 use crate::clock::read_clocks;
-use crate::engine::Engine;
+use crate::engine::OwnerEngine;
 use crate::log::{LogFunction, LogLevel};
 
 /// Maximum interval between ticks of the owner, in milliseconds.
@@ -22,21 +22,21 @@ const WRITE_RETRY_PAUSE: Duration = Duration::from_secs(5);
 const MIN_EXPIRY_INTERVAL: u64 = 50;
 const MAX_EXPIRY_INTERVAL: u64 = 60_000;
 
-impl Engine {
+impl OwnerEngine {
     /// Expires leases and completes purges whenever they are due. Never returns.
-    pub async fn run_timer(&self) {
+    pub async fn run_expiry_timer(&self) {
         loop {
             let now = read_clocks().monotonic;
-            let next = self.owner.next_due_time().unwrap_or(u64::MAX);
+            let next = self.owner.next_expiry_time().unwrap_or(u64::MAX);
             let wait = next.saturating_sub(now).min(MAX_TICK_MS);
             // sooner, if the next tick may have changed
             let _ = timeout(Duration::from_millis(wait), self.stirred.notified()).await;
-            self.run_tick();
+            self.run_owner_tick();
         }
     }
 
     /// Flushes the store at the interval `every`, and logs its events. Never returns.
-    pub async fn run_flushes(&self, every: Duration, log: &LogFunction) {
+    pub async fn run_store_flushes(&self, every: Duration, log: &LogFunction) {
         let log_events = || {
             while let Some(event) = self.owner.owner_store().next_log_line() {
                 log(LogLevel::Error, &event);
@@ -57,7 +57,10 @@ impl Engine {
             {
                 flushed_at = Instant::now();
                 // an event reports the cause, and the next flush tries again
-                drop(self.run_write(|owner| owner.owner_store().flush()).await);
+                drop(
+                    self.run_blocking_write(|owner| owner.owner_store().flush_memtables())
+                        .await,
+                );
             }
             log_events();
         }
@@ -65,14 +68,14 @@ impl Engine {
 
     /// Removes entries that no process has requested for `inactive` milliseconds, at intervals.
     /// Never returns.
-    pub async fn run_expiry(&self, inactive: u64) {
+    pub async fn run_inactivity_expiry(&self, inactive: u64) {
         let every =
             Duration::from_millis((inactive / 16).clamp(MIN_EXPIRY_INTERVAL, MAX_EXPIRY_INTERVAL));
         loop {
             sleep(every).await;
             // it is tried again
             drop(
-                self.run_write(|owner| owner.expire_inactive(read_clocks()))
+                self.run_blocking_write(|owner| owner.expire_inactive_entries(read_clocks()))
                     .await,
             );
         }

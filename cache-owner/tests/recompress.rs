@@ -8,24 +8,24 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sszip_core::cache::entry::wire::{decode_entry, EncodedEntry};
+use sszip_core::cache::entry::wire::{decode_cache_entry, EncodedEntry};
 use sszip_core::cache::entry::{
-    CacheEntry, CompressionGate, EntryMeta, EntryPayload, EnvelopeBytes,
+    CacheEntry, CompressionGate, EntryMetadata, EntryPayload, EnvelopeBytes,
 };
 use sszip_owner::config::OwnerConfig;
 use sszip_owner::log::LogFunction;
-use sszip_owner::open_store::store_opener;
+use sszip_owner::open_store::create_store_opener;
 use sszip_owner::owner_lifecycle::{OwnerState, RunningOwner};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// An owner that serves on its own threads, with its store in a temporary folder.
-struct Served {
+struct ServingOwner {
     folder: tempfile::TempDir,
     running: RunningOwner,
 }
 
-impl Served {
+impl ServingOwner {
     fn start(change: impl Fn(&mut OwnerConfig)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let running = Self::run(folder.path(), change);
@@ -33,13 +33,14 @@ impl Served {
     }
 
     fn run(folder: &Path, change: impl Fn(&mut OwnerConfig)) -> RunningOwner {
-        let mut config = OwnerConfig::with_paths(folder.join("socket"), folder.join("store"));
+        let mut config =
+            OwnerConfig::with_socket_and_store(folder.join("socket"), folder.join("store"));
         config.max_size = 64 << 20;
         change(&mut config);
         let log: LogFunction = Arc::new(|_, _| {});
-        let open = store_opener(&config.path, config.max_size, Arc::clone(&log));
+        let open = create_store_opener(&config.path, config.max_size, Arc::clone(&log));
         let running = RunningOwner::start_owner(config, open, log).unwrap();
-        until(|| running.owner_state() == OwnerState::Serving);
+        wait_until(|| running.owner_state() == OwnerState::Serving);
         running
     }
 
@@ -97,7 +98,7 @@ impl Served {
     }
 }
 
-fn until(mut holds: impl FnMut() -> bool) {
+fn wait_until(mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + LIMIT;
     while !holds() {
         assert!(Instant::now() < end);
@@ -128,40 +129,40 @@ fn entry(n: u8, length: usize) -> Vec<u8> {
         level: 1,
     };
     let text = text(n, length);
-    let entry = CacheEntry::compress_payload(
-        EnvelopeBytes::for_whole_body(),
+    let entry = CacheEntry::from_fetched_result(
+        EnvelopeBytes::empty_envelope(),
         &text,
         gate,
-        EntryMeta::default(),
+        EntryMetadata::default(),
     )
     .unwrap();
     let encoded = EncodedEntry::from_entry(&entry).unwrap();
     [&encoded.head[..], &encoded.payload].concat()
 }
 
-fn plain(bytes: &[u8]) -> Vec<u8> {
-    match decode_entry(bytes, 0, 0, 1).unwrap().stored_payload() {
+fn decompress_entry(bytes: &[u8]) -> Vec<u8> {
+    match decode_cache_entry(bytes, 0, 0, 1).unwrap().stored_payload() {
         EntryPayload::Open(open) => open.inflate().unwrap(),
         EntryPayload::Raw(bytes) => bytes.to_vec(),
     }
 }
 
 /// Puts an entry and requests it, so that it is written to the store.
-fn admit(owner: &Served, n: u8, body: &[u8]) {
+fn admit_entry(owner: &ServingOwner, n: u8, body: &[u8]) {
     owner.put(n, body);
     assert_eq!(owner.get(n).unwrap().len(), body.len());
 }
 
 #[test]
 fn stored_entry_is_recompressed_once_and_stays_so_after_a_restart() {
-    let mut owner = Served::start(|_| {});
+    let mut owner = ServingOwner::start(|_| {});
     let before = entry(1, 200_000);
-    admit(&owner, 1, &before);
+    admit_entry(&owner, 1, &before);
     owner.put(2, &entry(2, 200_000));
-    until(|| owner.status("stores.done") == 1);
+    wait_until(|| owner.status("stores.done") == 1);
     let after = owner.get(1).unwrap();
     assert!(after.len() < before.len());
-    assert_eq!(plain(&after), text(1, 200_000));
+    assert_eq!(decompress_entry(&after), text(1, 200_000));
     assert_eq!(owner.status("recompressed.entries"), 1);
     let saved = (before.len() - after.len()) as u64;
     assert_eq!(owner.status("recompressed.saved"), saved);
@@ -177,7 +178,7 @@ fn stored_entry_is_recompressed_once_and_stays_so_after_a_restart() {
 
 #[test]
 fn recompression_thread_has_the_lowest_priority() {
-    let mut owner = Served::start(|_| {});
+    let mut owner = ServingOwner::start(|_| {});
     let nice_of_coder = || {
         let tasks = std::fs::read_dir("/proc/self/task").unwrap();
         let stats = tasks
@@ -192,15 +193,15 @@ fn recompression_thread_has_the_lowest_priority() {
         // other tests of this process have such a thread too
         !nice.is_empty() && nice.iter().all(|nice| *nice == 19)
     };
-    until(nice_of_coder);
+    wait_until(nice_of_coder);
     assert!(owner.running.stop_within(LIMIT));
 }
 
 #[test]
 fn entry_purged_during_its_recompression_is_not_found() {
-    let mut owner = Served::start(|_| {});
+    let mut owner = ServingOwner::start(|_| {});
     for n in 0..20 {
-        admit(&owner, n, &entry(n, 1_000_000));
+        admit_entry(&owner, n, &entry(n, 1_000_000));
         // at different moments of the recompression, which takes some 25 ms
         std::thread::sleep(Duration::from_millis(u64::from(n) * 2));
         let purge = match n % 2 {
@@ -211,8 +212,8 @@ fn entry_purged_during_its_recompression_is_not_found() {
         assert!(owner.get(n).is_none());
     }
     // the last entry is recompressed after all others
-    admit(&owner, 20, &entry(20, 100_000));
-    until(|| owner.get(20).unwrap().len() < entry(20, 100_000).len());
+    admit_entry(&owner, 20, &entry(20, 100_000));
+    wait_until(|| owner.get(20).unwrap().len() < entry(20, 100_000).len());
     for n in 0..20 {
         assert!(owner.get(n).is_none(), "{n}");
     }
@@ -226,11 +227,11 @@ fn entry_purged_during_its_recompression_is_not_found() {
 
 #[test]
 fn entries_are_stored_under_load_recompressed_or_not() {
-    let mut owner = Served::start(|_| {});
+    let mut owner = ServingOwner::start(|_| {});
     for n in 0..100 {
-        admit(&owner, n, &entry(n, 60_000));
+        admit_entry(&owner, n, &entry(n, 60_000));
     }
-    until(|| owner.status("stores.done") == 100);
+    wait_until(|| owner.status("stores.done") == 100);
     let recompressed = owner.status("recompressed.entries");
     let smaller = |n: &u8| owner.get(*n).unwrap().len() < entry(*n, 60_000).len();
     assert_eq!((0..100).filter(smaller).count() as u64, recompressed);
@@ -241,14 +242,14 @@ fn entries_are_stored_under_load_recompressed_or_not() {
 #[test]
 fn stop_during_recompression_stores_the_waiting_entries() {
     for wait in [0, 100, 150] {
-        let mut owner = Served::start(|_| {});
+        let mut owner = ServingOwner::start(|_| {});
         for n in 0..4 {
-            admit(&owner, n, &entry(n, 4_000_000));
+            admit_entry(&owner, n, &entry(n, 4_000_000));
         }
         std::thread::sleep(Duration::from_millis(wait));
         owner.restart();
         for n in 0..4 {
-            assert_eq!(plain(&owner.get(n).unwrap()), text(n, 4_000_000));
+            assert_eq!(decompress_entry(&owner.get(n).unwrap()), text(n, 4_000_000));
         }
         assert!(owner.running.stop_within(LIMIT));
     }
@@ -256,9 +257,9 @@ fn stop_during_recompression_stores_the_waiting_entries() {
 
 #[test]
 fn entry_is_stored_unchanged_without_recompression() {
-    let mut owner = Served::start(|config| config.recompress = false);
-    admit(&owner, 1, &entry(1, 50_000));
-    until(|| owner.status("stores.done") == 1);
+    let mut owner = ServingOwner::start(|config| config.recompress = false);
+    admit_entry(&owner, 1, &entry(1, 50_000));
+    wait_until(|| owner.status("stores.done") == 1);
     assert_eq!(owner.get(1).unwrap(), entry(1, 50_000));
     assert_eq!(owner.status("recompressed.entries"), 0);
     assert!(owner.running.stop_within(LIMIT));
@@ -272,7 +273,7 @@ fn inactive_entry_leaves_memory_and_disk() {
 
 /// Returns false if the machine was too busy to request often enough.
 fn requested_entry_stays_and_inactive_entry_leaves() -> bool {
-    let mut owner = Served::start(|config| {
+    let mut owner = ServingOwner::start(|config| {
         config.inactive = Some(4_000);
         config.flush_interval = 100;
         config.recompress = false;
@@ -282,7 +283,7 @@ fn requested_entry_stays_and_inactive_entry_leaves() -> bool {
         // on the second request it is written to the disk
         owner.get(n).unwrap();
     }
-    until(|| owner.status("store.entries") >= 2);
+    wait_until(|| owner.status("store.entries") >= 2);
     let begin = Instant::now();
     let mut requested_at = Instant::now();
     // seldom enough for SST files not to be compacted: the entries of a file are dropped together

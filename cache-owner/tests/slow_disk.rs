@@ -10,22 +10,23 @@ use std::time::Duration;
 
 use sszip_core::cache::entry::store_attributes::{PurgeScope, StoreAttributes};
 use sszip_core::cache::owner::disk::{
-    DiskEntry, EntryBytes, OwnerStore, RecordHeader, StoreError, StoreStatus, WouldBlock,
+    DiskEntry, EntryBytes, EntryRecordAttributes, OwnerStore, ReadWouldBlock, StoreError,
+    StoreStatus,
 };
 use sszip_core::cache::owner::tracker::{ChainIdentity, ChainRecord, FinalityMark};
-use sszip_core::cache::owner::CallTime;
-use sszip_core::cache::{Key, Namespace};
+use sszip_core::cache::owner::ClockReading;
+use sszip_core::cache::{CacheKey, CacheNamespace};
 use sszip_owner::config::OwnerConfig;
 use sszip_owner::owner_lifecycle::{OwnerState, RunningOwner};
 
 /// A gate that blocks the store's reads and writes until it is opened.
 #[derive(Default)]
-struct Gate {
+struct DiskGate {
     open: Mutex<bool>,
     opened: Condvar,
 }
 
-impl Gate {
+impl DiskGate {
     fn pass(&self) {
         let open = self.open.lock().unwrap();
         drop(self.opened.wait_while(open, |open| !*open).unwrap());
@@ -38,19 +39,19 @@ impl Gate {
 }
 
 /// A store whose reads and writes wait at a gate.
-struct Slow(Arc<Gate>);
+struct SlowStore(Arc<DiskGate>);
 
-impl OwnerStore for Slow {
+impl OwnerStore for SlowStore {
     fn purge_generation(&self) -> u64 {
         5
     }
 
-    fn get(&self, _: &Key, now: CallTime) -> Option<DiskEntry> {
+    fn read_entry(&self, _: &CacheKey, now: ClockReading) -> Option<DiskEntry> {
         self.0.pass();
         Some(DiskEntry {
-            header: RecordHeader {
+            header: EntryRecordAttributes {
                 about: StoreAttributes {
-                    class: sszip_core::cache::class::Class::Immutable,
+                    class: sszip_core::cache::class::LifetimeClass::Immutable,
                     namespace: [0; 16],
                     method: None,
                     block: None,
@@ -66,18 +67,27 @@ impl OwnerStore for Slow {
         })
     }
 
-    fn get_ready(&self, key: &Key, _: CallTime) -> Result<Option<DiskEntry>, WouldBlock> {
-        match self.may_have(key) {
-            true => Err(WouldBlock),
+    fn read_entry_nonblocking(
+        &self,
+        key: &CacheKey,
+        _: ClockReading,
+    ) -> Result<Option<DiskEntry>, ReadWouldBlock> {
+        match self.may_contain_key(key) {
+            true => Err(ReadWouldBlock),
             false => Ok(None),
         }
     }
 
-    fn may_have(&self, key: &Key) -> bool {
+    fn may_contain_key(&self, key: &CacheKey) -> bool {
         key[0] == 0xdd
     }
 
-    fn put_entry(&self, _: &Key, _: &RecordHeader, _: &[u8]) -> Result<(), StoreError> {
+    fn put_entry(
+        &self,
+        _: &CacheKey,
+        _: &EntryRecordAttributes,
+        _: &[u8],
+    ) -> Result<(), StoreError> {
         self.0.pass();
         Ok(())
     }
@@ -87,31 +97,39 @@ impl OwnerStore for Slow {
         Ok(6)
     }
 
-    fn read_chain_record(&self, _: &Namespace) -> Result<ChainRecord, StoreError> {
+    fn read_chain_record(&self, _: &CacheNamespace) -> Result<ChainRecord, StoreError> {
         Ok(ChainRecord::default())
     }
 
-    fn record_identity(&self, _: &Namespace, _: &ChainIdentity) -> Result<(), StoreError> {
+    fn record_chain_identity(
+        &self,
+        _: &CacheNamespace,
+        _: &ChainIdentity,
+    ) -> Result<(), StoreError> {
         Ok(())
     }
 
-    fn record_mark(&self, _: &Namespace, _: Option<&FinalityMark>) -> Result<(), StoreError> {
+    fn record_finality_mark(
+        &self,
+        _: &CacheNamespace,
+        _: Option<&FinalityMark>,
+    ) -> Result<(), StoreError> {
         Ok(())
     }
 
-    fn is_purged(&self, _: &Key, _: &StoreAttributes) -> bool {
+    fn is_entry_purged(&self, _: &CacheKey, _: &StoreAttributes) -> bool {
         false
     }
 
-    fn record_fill(&self, _: &Key, _: CallTime) -> bool {
+    fn record_fill(&self, _: &CacheKey, _: ClockReading) -> bool {
         true
     }
 
-    fn flush(&self) -> Result<(), StoreError> {
+    fn flush_memtables(&self) -> Result<(), StoreError> {
         Ok(())
     }
 
-    fn drop_older_than(&self, _: u64, _: u64, _: CallTime) {}
+    fn drop_entries_older_than(&self, _: u64, _: u64, _: ClockReading) {}
 
     fn next_log_line(&self) -> Option<String> {
         None
@@ -160,20 +178,20 @@ fn put(socket: &Path, key: &str) -> UnixStream {
 fn requests_that_need_no_disk_are_served_while_it_hangs() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("socket");
-    let gate = Arc::new(Gate::default());
+    let gate = Arc::new(DiskGate::default());
     let disk = Arc::clone(&gate);
     let config = OwnerConfig {
         memory: 1 << 20,
         max_entry: 1 << 20,
-        ..OwnerConfig::with_paths(socket.clone(), folder.path().join("store"))
+        ..OwnerConfig::with_socket_and_store(socket.clone(), folder.path().join("store"))
     };
     let mut owner = RunningOwner::start_owner(
         config,
-        Box::new(move |_| Ok(Box::new(Slow(Arc::clone(&disk))))),
+        Box::new(move |_| Ok(Box::new(SlowStore(Arc::clone(&disk))))),
         Arc::new(|_, _| {}),
     )
     .unwrap();
-    owner.wait_while_waiting(Duration::from_secs(120));
+    owner.wait_until_serving(Duration::from_secs(120));
     assert_eq!(owner.owner_state(), OwnerState::Serving);
 
     // more than there are threads, of each kind

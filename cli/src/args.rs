@@ -3,21 +3,21 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use sszip_core::ssz::{Fork, InputForm, Preset};
+use sszip_core::ssz::{Fork, JsonInputForm, Preset};
 
 /// Converts the JSON of Ethereum APIs to SSZ and back, checks SSZ, and computes its root. Exits
 /// with 1 if the data is invalid, with 2 if the usage is.
 #[derive(Debug, Parser)]
 #[command(name = "sszip", version)]
-pub struct Arguments {
+pub struct CliArguments {
     /// The subcommand.
     #[command(subcommand)]
-    pub command: Command,
+    pub command: CliCommand,
 }
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub enum CliCommand {
     /// Convert JSON to SSZ: a value, or an API's response with one
     Json2ssz {
         #[command(flatten)]
@@ -143,7 +143,7 @@ pub enum JsonForm {
     Answer,
 }
 
-impl From<JsonForm> for InputForm {
+impl From<JsonForm> for JsonInputForm {
     fn from(form: JsonForm) -> Self {
         match form {
             JsonForm::Auto => Self::Either,

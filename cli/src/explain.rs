@@ -2,11 +2,12 @@
 
 use serde_json::Value;
 use sszip_core::ssz::{
-    check_ssz, read_envelope_version, Fork, InputForm, JsonToSsz, Preset, SszError, SszErrorKind,
+    check_ssz, read_envelope_version, Fork, JsonInputForm, JsonToSsz, Preset, SszError,
+    SszErrorKind,
 };
 
 use crate::args::TypeArguments;
-use crate::input::InputPieces;
+use crate::input::InputPieceReader;
 
 /// Maximum number of characters of a node's error message that are shown.
 const MAX_SHOWN_CHARACTERS: usize = 1000;
@@ -14,11 +15,11 @@ const MAX_SHOWN_CHARACTERS: usize = 1000;
 /// Returns the error message for an input that should be JSON, with a hint at its cause.
 pub fn explain_json_error(
     type_arguments: &TypeArguments,
-    form: InputForm,
-    pieces: &mut InputPieces,
+    form: JsonInputForm,
+    pieces: &mut InputPieceReader,
     error: &SszError,
 ) -> String {
-    let (json, is_whole) = pieces.read_prefix();
+    let (json, is_whole) = pieces.read_input_start();
     if let Some(nature) = describe_content(json) {
         return format!("{error}; the input is {nature}");
     }
@@ -28,13 +29,13 @@ pub fn explain_json_error(
     if !is_whole {
         return error.to_string();
     }
-    if let Some(text) = node_error(json) {
+    if let Some(text) = find_node_error(json) {
         return format!("the node's response is an error: {text}");
     }
     if *error.error_kind() == SszErrorKind::NoValue {
         return match (type_arguments.fork, form) {
             (None, _) => format!("{error}; a value without an envelope needs --fork"),
-            (_, InputForm::Either) => {
+            (_, JsonInputForm::Either) => {
                 format!("{error}; if the input is the value itself, add --form value")
             }
             _ => error.to_string(),
@@ -42,18 +43,18 @@ pub fn explain_json_error(
     }
     if let (Some(fork), Ok(Some(version))) = (type_arguments.fork, read_envelope_version(json)) {
         let named = version.parse::<Fork>().ok();
-        if form != InputForm::Bare && named.is_some_and(|named| named != fork) {
+        if form != JsonInputForm::Bare && named.is_some_and(|named| named != fork) {
             return format!("the response's version is {version:?}, not {fork}");
         }
     }
     // older forks omit the fields that they do not have
     let read = |fork, preset| {
-        let (schema, ty) = type_arguments.type_in(fork, preset).ok()?;
+        let (schema, ty) = type_arguments.resolve_in_fork(fork, preset).ok()?;
         let mut reader = JsonToSsz::new(&schema, ty, form);
         reader.push_piece(json).ok()?;
         reader.finish().ok()
     };
-    format!("{error}{}", other_matches(type_arguments, read))
+    format!("{error}{}", hint_other_forks(type_arguments, read))
 }
 
 /// Returns the error message for an input that should be SSZ, with a hint at its cause.
@@ -69,7 +70,7 @@ pub fn explain_ssz_error(type_arguments: &TypeArguments, ssz: &[u8], error: &Ssz
         return format!("{error}; the input is JSON; use json2ssz");
     }
     let read = |fork, preset| {
-        let (schema, ty) = type_arguments.type_in(fork, preset).ok()?;
+        let (schema, ty) = type_arguments.resolve_in_fork(fork, preset).ok()?;
         check_ssz(&schema, ty, ssz).ok()
     };
     // then the path is wrong
@@ -80,7 +81,7 @@ pub fn explain_ssz_error(type_arguments: &TypeArguments, ssz: &[u8], error: &Ssz
     {
         return error.to_string();
     }
-    format!("{error}{}", other_matches(type_arguments, read))
+    format!("{error}{}", hint_other_forks(type_arguments, read))
 }
 
 /// Returns the error message for an input that should be a JSON array, or `None` if there is no
@@ -89,7 +90,7 @@ pub fn explain_missing_array(json: &[u8]) -> Option<String> {
     if let Some(nature) = describe_content(json) {
         return Some(format!("not an array: the input is {nature}"));
     }
-    let text = node_error(json)?;
+    let text = find_node_error(json)?;
     Some(format!("the node's response is an error: {text}"))
 }
 
@@ -111,7 +112,7 @@ pub fn describe_content(bytes: &[u8]) -> Option<&'static str> {
 
 /// Returns the error message in a node's response: the Beacon API's `{"code", "message"}`, or
 /// JSON-RPC's `{"error": {"code", "message"}}`.
-fn node_error(json: &[u8]) -> Option<String> {
+fn find_node_error(json: &[u8]) -> Option<String> {
     let answer: Value = serde_json::from_slice(json).ok()?;
     let error = match answer.get("error") {
         Some(error @ Value::Object(_)) => error,
@@ -133,7 +134,7 @@ fn node_error(json: &[u8]) -> Option<String> {
 
 /// Returns a hint that names the other forks, or else the other presets, in which the input is
 /// valid; of the forks, the newest one and those with the same result.
-fn other_matches<T: PartialEq>(
+fn hint_other_forks<T: PartialEq>(
     type_arguments: &TypeArguments,
     read: impl Fn(Fork, Preset) -> Option<T>,
 ) -> String {

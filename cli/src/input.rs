@@ -20,7 +20,7 @@ const MAX_PREFIX: usize = 4 << 20;
 
 /// The reader of the input file or standard input, which reads pieces and shows a progress bar for
 /// large inputs.
-pub struct InputPieces {
+pub struct InputPieceReader {
     from: Box<dyn Read>,
     prefix: Vec<u8>,
     buffers_prefix: bool,
@@ -30,7 +30,7 @@ pub struct InputPieces {
     progress: Option<ProgressBar>,
 }
 
-impl InputPieces {
+impl InputPieceReader {
     /// Opens a file, or standard input if `path` is `-` or absent.
     pub fn open_input(path: Option<&Path>) -> Result<Self, CommandError> {
         let path = path.filter(|path| *path != Path::new("-"));
@@ -88,7 +88,7 @@ impl InputPieces {
         }
     }
 
-    /// Buffers the first pieces for [`read_prefix`](Self::read_prefix), by which error messages
+    /// Buffers the first pieces for [`Self::read_input_start`], by which error messages
     /// describe an invalid input.
     pub fn buffer_prefix(mut self) -> Self {
         self.buffers_prefix = true;
@@ -96,7 +96,7 @@ impl InputPieces {
     }
 
     /// Returns the start of the input, and whether that is all of it. Reads on if needed.
-    pub fn read_prefix(&mut self) -> (&[u8], bool) {
+    pub fn read_input_start(&mut self) -> (&[u8], bool) {
         while self.read <= MAX_PREFIX as u64 {
             match self.read_piece() {
                 Ok(Some(_)) => {}
@@ -123,7 +123,7 @@ impl InputPieces {
 
 /// Reads the whole input into memory.
 pub fn read_input(path: Option<&Path>) -> Result<Vec<u8>, CommandError> {
-    let mut pieces = InputPieces::open_input(path)?;
+    let mut pieces = InputPieceReader::open_input(path)?;
     let mut all = Vec::new();
     while let Some(piece) = pieces.read_piece()? {
         all.extend_from_slice(piece);

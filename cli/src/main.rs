@@ -15,8 +15,8 @@ use std::process::ExitCode;
 use clap::Parser;
 use sszip_core::ssz::{check_ssz, hash_tree_root, select_path, Fork, SszError, SszToJson};
 
-use crate::args::{Arguments, Command};
-use crate::input::{InputPieces, READ_BYTES};
+use crate::args::{CliArguments, CliCommand};
+use crate::input::{InputPieceReader, READ_BYTES};
 use crate::output::CommandOutput;
 
 /// The reason why a command stops before its end, which determines the exit code.
@@ -30,7 +30,7 @@ enum CommandError {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = CliArguments::parse();
     match run_command(arguments.command) {
         Ok(()) | Err(CommandError::Pipe) => ExitCode::SUCCESS,
         Err(CommandError::Data(why)) => {
@@ -44,23 +44,23 @@ fn main() -> ExitCode {
     }
 }
 
-fn run_command(command: Command) -> Result<(), CommandError> {
+fn run_command(command: CliCommand) -> Result<(), CommandError> {
     match command {
-        Command::Json2ssz {
+        CliCommand::Json2ssz {
             type_arguments,
             files,
             form,
         } => {
-            let pieces = InputPieces::open_input(files.input.as_deref())?.buffer_prefix();
+            let pieces = InputPieceReader::open_input(files.input.as_deref())?.buffer_prefix();
             let ssz = match updates::is_updates_type(&type_arguments)? {
-                true => updates::to_ssz(&type_arguments, pieces)?,
-                false => to_ssz::to_ssz(&type_arguments, pieces, form.into())?,
+                true => updates::updates_to_ssz(&type_arguments, pieces)?,
+                false => to_ssz::json_to_ssz(&type_arguments, pieces, form.into())?,
             };
-            let mut output = CommandOutput::create(files.output.as_deref())?;
+            let mut output = CommandOutput::open_output(files.output.as_deref())?;
             output.write(&ssz)?;
-            output.finish()
+            output.finish_output()
         }
-        Command::Ssz2json {
+        CliCommand::Ssz2json {
             type_arguments,
             files,
             select: path,
@@ -70,8 +70,8 @@ fn run_command(command: Command) -> Result<(), CommandError> {
             let path = path.as_deref().unwrap_or("");
             if updates::is_updates_type(&type_arguments)? {
                 let octets = input::read_input(files.input.as_deref())?;
-                let output = || CommandOutput::create(files.output.as_deref());
-                return updates::to_json(&type_arguments, &octets, path, output);
+                let output = || CommandOutput::open_output(files.output.as_deref());
+                return updates::updates_to_json(&type_arguments, &octets, path, output);
             }
             let (schema, ty, fork) = type_arguments.resolve_type()?;
             if envelope && fork.is_none() {
@@ -86,7 +86,7 @@ fn run_command(command: Command) -> Result<(), CommandError> {
             if rlp_keys {
                 json = json.with_rlp_keys();
             }
-            let mut output = CommandOutput::create(files.output.as_deref())?;
+            let mut output = CommandOutput::open_output(files.output.as_deref())?;
             if let (true, Some(fork)) = (envelope, fork) {
                 output.write(format!("{{\"version\":\"{fork}\",\"data\":").as_bytes())?;
             }
@@ -99,9 +99,9 @@ fn run_command(command: Command) -> Result<(), CommandError> {
                 output.write(&room[..len])?;
             }
             output.write(if envelope { b"}\n" } else { b"\n" })?;
-            output.finish()
+            output.finish_output()
         }
-        Command::Check {
+        CliCommand::Check {
             type_arguments,
             input,
         } => {
@@ -116,7 +116,7 @@ fn run_command(command: Command) -> Result<(), CommandError> {
                 CommandError::Data(explain::explain_ssz_error(&type_arguments, &ssz, &error))
             })
         }
-        Command::Root {
+        CliCommand::Root {
             type_arguments,
             input,
             select: path,
@@ -124,7 +124,7 @@ fn run_command(command: Command) -> Result<(), CommandError> {
             let path = path.as_deref().unwrap_or("");
             let input = input.input.as_deref();
             let root = if updates::is_updates_type(&type_arguments)? {
-                updates::root_of_part(&type_arguments, path, || input::read_input(input))?
+                updates::root_of_update_part(&type_arguments, path, || input::read_input(input))?
             } else {
                 let (schema, ty, _) = type_arguments.resolve_type()?;
                 let ssz = input::read_input(input)?;
@@ -134,17 +134,17 @@ fn run_command(command: Command) -> Result<(), CommandError> {
                 let (ty, range) = select_path(&schema, ty, &ssz, path).map_err(wrong)?;
                 hash_tree_root(&schema, ty, &ssz[range]).map_err(wrong)?
             };
-            let mut output = CommandOutput::create(None)?;
+            let mut output = CommandOutput::open_output(None)?;
             output.write(format!("0x{}\n", const_hex::encode(root)).as_bytes())?;
-            output.finish()
+            output.finish_output()
         }
-        Command::Types { fork, preset, name } => {
+        CliCommand::Types { fork, preset, name } => {
             let newest = Fork::ALL.last().copied().unwrap_or(Fork::Phase0);
             let text = types::list_types(fork.unwrap_or(newest), preset, name.as_deref());
             let text = text.map_err(CommandError::Usage)?;
-            let mut output = CommandOutput::create(None)?;
+            let mut output = CommandOutput::open_output(None)?;
             output.write(text.as_bytes())?;
-            output.finish()
+            output.finish_output()
         }
     }
 }

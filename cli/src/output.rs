@@ -26,7 +26,7 @@ struct TemporaryFile {
 
 impl CommandOutput {
     /// Opens the output to a file, or to standard output if `path` is `-` or absent.
-    pub fn create(path: Option<&Path>) -> Result<Self, CommandError> {
+    pub fn open_output(path: Option<&Path>) -> Result<Self, CommandError> {
         let Some(path) = path.filter(|path| *path != Path::new("-")) else {
             if stdout_state::was_stdout_closed() {
                 return Err(CommandError::Data(
@@ -40,7 +40,7 @@ impl CommandOutput {
             });
         };
         let name = path.display().to_string();
-        let (file, temporary) = open_target(path)
+        let (file, temporary) = open_output_file(path)
             .map_err(|error| CommandError::Data(format!("cannot write {name}: {error}")))?;
         Ok(Self {
             writer: BufWriter::new(Box::new(file)),
@@ -56,7 +56,7 @@ impl CommandOutput {
     }
 
     /// Flushes the output, and replaces the output file.
-    pub fn finish(mut self) -> Result<(), CommandError> {
+    pub fn finish_output(mut self) -> Result<(), CommandError> {
         let mut written = self.writer.flush();
         if let Some(temporary) = &self.temporary {
             written = written.and_then(|()| temporary.replace_target());
@@ -72,7 +72,7 @@ impl CommandOutput {
     }
 }
 
-fn open_target(path: &Path) -> io::Result<(File, Option<TemporaryFile>)> {
+fn open_output_file(path: &Path) -> io::Result<(File, Option<TemporaryFile>)> {
     let place = match fs::metadata(path) {
         // a pipe or a device is written in place
         Ok(there) if !there.is_file() => {
@@ -83,12 +83,12 @@ fn open_target(path: &Path) -> io::Result<(File, Option<TemporaryFile>)> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => path.into(),
         Err(error) => return Err(error),
     };
-    let temporary = TemporaryFile::create_for(place)?;
+    let temporary = TemporaryFile::create_for_target(place)?;
     Ok((temporary.file.try_clone()?, Some(temporary)))
 }
 
 impl TemporaryFile {
-    fn create_for(place: PathBuf) -> io::Result<Self> {
+    fn create_for_target(place: PathBuf) -> io::Result<Self> {
         let Some(name) = place.file_name() else {
             return Err(io::ErrorKind::IsADirectory.into());
         };

@@ -29,18 +29,22 @@ impl TypeArguments {
         let fork = match self.fork {
             Some(fork) => fork,
             None if Schema::is_fork_independent(&self.name) => Fork::Phase0,
-            None => return Err(self.no_fork()),
+            None => return Err(self.missing_fork_error()),
         };
         let usage = |bad: SchemaError| {
             let meant = suggest_type(&self.name, Some(fork), self.preset);
             CommandError::Usage(format!("{fork}, {}: {bad}{meant}", self.preset))
         };
-        let (schema, ty) = self.type_in(fork, self.preset).map_err(usage)?;
+        let (schema, ty) = self.resolve_in_fork(fork, self.preset).map_err(usage)?;
         Ok((schema, ty, self.fork))
     }
 
     /// Resolves the type of the arguments in the given fork and preset.
-    pub fn type_in(&self, fork: Fork, preset: Preset) -> Result<(Schema, TypeId), SchemaError> {
+    pub fn resolve_in_fork(
+        &self,
+        fork: Fork,
+        preset: Preset,
+    ) -> Result<(Schema, TypeId), SchemaError> {
         let limits: Vec<(&str, u64)> = self
             .limits
             .iter()
@@ -63,7 +67,7 @@ impl TypeArguments {
         )))
     }
 
-    fn no_fork(&self) -> CommandError {
+    fn missing_fork_error(&self) -> CommandError {
         let name = &self.name;
         match suggest_type(name, None, self.preset) {
             meant if meant.is_empty() => {

@@ -3,13 +3,13 @@
 use std::fmt;
 
 use sszip_core::ssz::{
-    read_envelope_version, Fork, InputForm, JsonToSsz, Preset, Schema, SszError, SszErrorKind,
+    read_envelope_version, Fork, JsonInputForm, JsonToSsz, Preset, Schema, SszError, SszErrorKind,
     TypeId,
 };
 
 use crate::args::TypeArguments;
 use crate::explain;
-use crate::input::InputPieces;
+use crate::input::InputPieceReader;
 use crate::CommandError;
 
 /// The reason why a conversion to SSZ fails: the input cannot be read, or is no value of the type.
@@ -42,10 +42,10 @@ impl fmt::Display for ConversionError {
 }
 
 /// Converts JSON to SSZ: a value, or a response with a value.
-pub fn to_ssz(
+pub fn json_to_ssz(
     type_arguments: &TypeArguments,
-    mut pieces: InputPieces,
-    form: InputForm,
+    mut pieces: InputPieceReader,
+    form: JsonInputForm,
 ) -> Result<Vec<u8>, CommandError> {
     let is_known =
         type_arguments.fork.is_some() || Schema::is_fork_independent(&type_arguments.name);
@@ -57,7 +57,7 @@ pub fn to_ssz(
         false if !type_arguments.limits.is_empty() => {
             return Err(CommandError::Usage("--limit needs --fork".into()));
         }
-        false if form == InputForm::Bare => {
+        false if form == JsonInputForm::Bare => {
             let why = "a value without an envelope needs --fork";
             return Err(CommandError::Usage(why.into()));
         }
@@ -78,8 +78,8 @@ fn convert_with_schema(
     schema: &Schema,
     ty: TypeId,
     fork: Option<Fork>,
-    pieces: &mut InputPieces,
-    form: InputForm,
+    pieces: &mut InputPieceReader,
+    form: JsonInputForm,
 ) -> Result<Vec<u8>, ConversionError> {
     let mut reader = JsonToSsz::new(schema, ty, form);
     let mut read = Ok(());
@@ -101,10 +101,10 @@ fn convert_with_schema(
 /// then.
 fn convert_by_version(
     type_arguments: &TypeArguments,
-    pieces: &mut InputPieces,
+    pieces: &mut InputPieceReader,
 ) -> Result<Vec<u8>, ConversionError> {
     let mut reader =
-        JsonToSsz::by_version(type_arguments.preset, type_arguments.known_type_name()?);
+        JsonToSsz::for_envelope_version(type_arguments.preset, type_arguments.known_type_name()?);
     let mut buffered = Vec::new();
     while let Some(piece) = pieces.read_piece()? {
         if reader.envelope_version().is_none() {
@@ -117,7 +117,7 @@ fn convert_by_version(
                 while let Some(piece) = pieces.read_piece()? {
                     buffered.extend_from_slice(piece);
                 }
-                return convert_by_late_version(
+                return convert_buffered_response(
                     type_arguments.preset,
                     &type_arguments.name,
                     &buffered,
@@ -132,7 +132,7 @@ fn convert_by_version(
 
 /// Converts a buffered response whose `version`, before or after the value, names the fork; returns
 /// the fork too.
-pub fn convert_by_late_version(
+pub fn convert_buffered_response(
     preset: Preset,
     name: &str,
     json: &[u8],
@@ -149,7 +149,7 @@ pub fn convert_by_late_version(
     let Some(ty) = schema.find_type(name) else {
         return Err(wrong(format!("{fork} has no type {name}")));
     };
-    let mut reader = JsonToSsz::new(schema, ty, InputForm::Enveloped);
+    let mut reader = JsonToSsz::new(schema, ty, JsonInputForm::Enveloped);
     reader.push_piece(json)?;
     Ok((fork, reader.finish()?))
 }

@@ -16,18 +16,23 @@ pub fn list_types(fork: Fork, preset: Preset, name: Option<&str>) -> Result<Stri
             .map(|(name, _)| name.len())
             .max()
             .unwrap_or(0);
-        let line = |(name, ty)| format!("{name:width$}  {}\n", type_size(schema.get(ty)));
+        let line = |(name, ty)| {
+            format!(
+                "{name:width$}  {}\n",
+                format_type_size(schema.type_by_id(ty))
+            )
+        };
         return Ok(schema.named_types().map(line).collect());
     };
     let Some(ty) = schema.find_type(name) else {
         let meant = suggest_type(name, Some(fork), preset);
         return Err(format!("{fork} has no type {name}{meant}"));
     };
-    let ty = schema.get(ty);
-    let mut text = format!("{}: {}\n", ty.name, type_size(ty));
+    let ty = schema.type_by_id(ty);
+    let mut text = format!("{}: {}\n", ty.name, format_type_size(ty));
     if let TypeKind::Container(container) = &ty.kind {
         for field in &container.fields {
-            let of = &schema.get(field.ty).name;
+            let of = &schema.type_by_id(field.ty).name;
             // a write to a String does not fail
             let _ = writeln!(text, "    {}: {of}", field.json_name);
         }
@@ -35,7 +40,7 @@ pub fn list_types(fork: Fork, preset: Preset, name: Option<&str>) -> Result<Stri
     Ok(text)
 }
 
-fn type_size(ty: &SszType) -> String {
+fn format_type_size(ty: &SszType) -> String {
     match ty.size {
         Some(size) => format!("{size} bytes"),
         None => format!("{} bytes or more", ty.min_size),

@@ -12,9 +12,9 @@ use sszip_core::ssz::{
 
 use crate::args::{NetworkName, TypeArguments};
 use crate::explain;
-use crate::input::{InputPieces, READ_BYTES};
+use crate::input::{InputPieceReader, READ_BYTES};
 use crate::output::CommandOutput;
-use crate::to_ssz::convert_by_late_version;
+use crate::to_ssz::convert_buffered_response;
 use crate::CommandError;
 
 /// The name of the sequence on the command line.
@@ -45,7 +45,7 @@ const SLOTS_PER_EPOCH: u64 = 32;
 /// The other arguments do not fit the type.
 pub fn is_updates_type(type_arguments: &TypeArguments) -> Result<bool, CommandError> {
     if type_arguments.name == UPDATES_TYPE {
-        return DigestTable::from_arguments(type_arguments).map(|_| true);
+        return ForkDigestTable::from_arguments(type_arguments).map(|_| true);
     }
     match type_arguments.network.is_some() || !type_arguments.fork_digests.is_empty() {
         true => {
@@ -57,11 +57,11 @@ pub fn is_updates_type(type_arguments: &TypeArguments) -> Result<bool, CommandEr
 }
 
 /// Converts light client updates from a JSON array to the octet stream of the Beacon API.
-pub fn to_ssz(
+pub fn updates_to_ssz(
     type_arguments: &TypeArguments,
-    mut pieces: InputPieces,
+    mut pieces: InputPieceReader,
 ) -> Result<Vec<u8>, CommandError> {
-    let digests = DigestTable::from_arguments(type_arguments)?;
+    let digests = ForkDigestTable::from_arguments(type_arguments)?;
     let mut json = Vec::new();
     while let Some(piece) = pieces.read_piece()? {
         json.extend_from_slice(piece);
@@ -78,7 +78,7 @@ pub fn to_ssz(
         let item = item.get().as_bytes();
         let begin = item.as_ptr() as usize - json.as_ptr() as usize;
         let wrong = |why: String| CommandError::Data(format!("[{n}], at byte {begin}: {why}"));
-        let read = convert_by_late_version(type_arguments.preset, UPDATE_TYPE, item);
+        let read = convert_buffered_response(type_arguments.preset, UPDATE_TYPE, item);
         let (fork, update) = read.map_err(|no| wrong(no.to_string()))?;
         let digest = digests
             .digest_of_update(type_arguments.preset, fork, &update)
@@ -92,20 +92,20 @@ pub fn to_ssz(
 }
 
 /// Converts light client updates from an octet stream to JSON: all updates, or the part at `path`.
-pub fn to_json(
+pub fn updates_to_json(
     type_arguments: &TypeArguments,
     octets: &[u8],
     path: &str,
     output: impl FnOnce() -> Result<CommandOutput, CommandError>,
 ) -> Result<(), CommandError> {
-    let updates = LightClientUpdate::parse_all(type_arguments, octets)?;
+    let updates = LightClientUpdate::parse_updates(type_arguments, octets)?;
     let mut room = vec![0; READ_BYTES];
     if !path.is_empty() {
-        let (update, ty, part) = LightClientUpdate::find_part(&updates, path)?;
+        let (update, ty, part) = LightClientUpdate::find_update_part(&updates, path)?;
         let mut output = output()?;
-        update.write(ty, part, &mut room, &mut output)?;
+        update.write_part_json(ty, part, &mut room, &mut output)?;
         output.write(b"\n")?;
-        return output.finish();
+        return output.finish_output();
     }
     let mut output = output()?;
     output.write(b"[")?;
@@ -113,20 +113,20 @@ pub fn to_json(
         let comma = if n == 0 { "" } else { "," };
         let begin = format!("{comma}{{\"version\":\"{}\",\"data\":", update.fork);
         output.write(begin.as_bytes())?;
-        update.write(update.ty, update.ssz, &mut room, &mut output)?;
+        update.write_part_json(update.ty, update.ssz, &mut room, &mut output)?;
         output.write(b"}")?;
     }
     output.write(b"]\n")?;
-    output.finish()
+    output.finish_output()
 }
 
 /// Checks that octets are a valid stream of light client updates.
 pub fn check_updates(type_arguments: &TypeArguments, octets: &[u8]) -> Result<(), CommandError> {
-    LightClientUpdate::parse_all(type_arguments, octets).map(|_| ())
+    LightClientUpdate::parse_updates(type_arguments, octets).map(|_| ())
 }
 
 /// Computes the hash tree root of a part of the updates; the sequence itself has none.
-pub fn root_of_part(
+pub fn root_of_update_part(
     type_arguments: &TypeArguments,
     path: &str,
     octets: impl FnOnce() -> Result<Vec<u8>, CommandError>,
@@ -138,9 +138,9 @@ pub fn root_of_part(
         return Err(CommandError::Usage(why));
     }
     let octets = octets()?;
-    let updates = LightClientUpdate::parse_all(type_arguments, &octets)?;
-    let (update, ty, part) = LightClientUpdate::find_part(&updates, path)?;
-    hash_tree_root(update.schema, ty, part).map_err(|error| update.invalid_error(&error))
+    let updates = LightClientUpdate::parse_updates(type_arguments, &octets)?;
+    let (update, ty, part) = LightClientUpdate::find_update_part(&updates, path)?;
+    hash_tree_root(update.schema, ty, part).map_err(|error| update.invalid_update_error(&error))
 }
 
 /// One update of a `LightClientUpdates` sequence: its fork, its type and its SSZ bytes.
@@ -155,11 +155,11 @@ struct LightClientUpdate<'o> {
 }
 
 impl<'o> LightClientUpdate<'o> {
-    fn parse_all(
+    fn parse_updates(
         type_arguments: &TypeArguments,
         octets: &'o [u8],
     ) -> Result<Vec<Self>, CommandError> {
-        let digests = DigestTable::from_arguments(type_arguments)?;
+        let digests = ForkDigestTable::from_arguments(type_arguments)?;
         let mut all = Vec::new();
         let mut rest = octets;
         while !rest.is_empty() {
@@ -203,7 +203,7 @@ impl<'o> LightClientUpdate<'o> {
                 ty,
                 ssz,
             };
-            check_ssz(schema, ty, ssz).map_err(|error| update.invalid_error(&error))?;
+            check_ssz(schema, ty, ssz).map_err(|error| update.invalid_update_error(&error))?;
             all.push(update);
             rest = after;
         }
@@ -211,7 +211,7 @@ impl<'o> LightClientUpdate<'o> {
     }
 
     /// Finds the part at a path, such as `[0].attested_header`, with its update and type.
-    fn find_part<'u>(
+    fn find_update_part<'u>(
         all: &'u [Self],
         path: &str,
     ) -> Result<(&'u Self, TypeId, &'o [u8]), CommandError> {
@@ -228,18 +228,18 @@ impl<'o> LightClientUpdate<'o> {
         let rest = rest.strip_prefix('.').unwrap_or(rest);
         let (ty, range): (TypeId, Range<usize>) =
             select_path(update.schema, update.ty, update.ssz, rest)
-                .map_err(|error| update.invalid_error(&error))?;
+                .map_err(|error| update.invalid_update_error(&error))?;
         Ok((update, ty, &update.ssz[range]))
     }
 
-    fn write(
+    fn write_part_json(
         &self,
         ty: TypeId,
         ssz: &[u8],
         room: &mut [u8],
         output: &mut CommandOutput,
     ) -> Result<(), CommandError> {
-        let wrong = |error: SszError| self.invalid_error(&error);
+        let wrong = |error: SszError| self.invalid_update_error(&error);
         let mut json = SszToJson::new(self.schema, ty, ssz).map_err(wrong)?;
         loop {
             match json.write_next(room).map_err(wrong)? {
@@ -249,18 +249,18 @@ impl<'o> LightClientUpdate<'o> {
         }
     }
 
-    fn invalid_error(&self, error: &SszError) -> CommandError {
+    fn invalid_update_error(&self, error: &SszError) -> CommandError {
         let Self { n, at, fork, .. } = self;
         CommandError::Data(format!("[{n}], of {fork}, at byte {at}: {error}"))
     }
 }
 
 /// The fork digests by which updates name their forks, from the arguments and the built-in network.
-struct DigestTable<'w> {
+struct ForkDigestTable<'w> {
     type_arguments: &'w TypeArguments,
 }
 
-impl<'w> DigestTable<'w> {
+impl<'w> ForkDigestTable<'w> {
     fn from_arguments(type_arguments: &'w TypeArguments) -> Result<Self, CommandError> {
         let usage = |why: &str| Err(CommandError::Usage(why.into()));
         if type_arguments.fork.is_some() {
@@ -281,7 +281,7 @@ impl<'w> DigestTable<'w> {
     }
 
     /// Iterates over the digests on the command line, then the network's.
-    fn all_digests(&self) -> impl Iterator<Item = (Fork, [u8; DIGEST_BYTES])> + '_ {
+    fn known_fork_digests(&self) -> impl Iterator<Item = (Fork, [u8; DIGEST_BYTES])> + '_ {
         let named = self.type_arguments.fork_digests.iter().copied();
         let network = self
             .type_arguments
@@ -292,7 +292,9 @@ impl<'w> DigestTable<'w> {
     }
 
     fn fork_for_digest(&self, digest: [u8; DIGEST_BYTES]) -> Result<Fork, String> {
-        let found = self.all_digests().find(|(_, known)| *known == digest);
+        let found = self
+            .known_fork_digests()
+            .find(|(_, known)| *known == digest);
         found.map(|(fork, _)| fork).ok_or_else(|| {
             format!(
                 "the fork digest 0x{} is unknown; add --fork-digest",

@@ -75,7 +75,7 @@ fn config(settings: &str) -> Arc<RouteConfig> {
     }
     let process = ProcessHandle::default();
     process.shared.start_hot_tier(64 << 20, 1 << 20, 1);
-    Arc::new(directives.resolve_route(process))
+    Arc::new(directives.resolve_route_config(process))
 }
 
 fn call(n: usize) -> String {
@@ -102,7 +102,7 @@ fn looked_up(config: &Arc<RouteConfig>, body: &[u8]) -> (ExchangeDriver, HostSte
         target: b"/",
         fields: fields.into_iter(),
     };
-    driver.request_head(head).unwrap();
+    driver.handle_request_head(head).unwrap();
     driver.required_body(BodyLength::Known(body.len() as u64));
     let asked = LookupRequest {
         now: 0,
@@ -124,7 +124,7 @@ fn store(config: &Arc<RouteConfig>, calls: usize) {
         let filler = "0123456789abcdef".repeat(100);
         let said =
             format!(r#"{{"jsonrpc":"2.0","id":{n},"result":{{"number":"0x1","x":"{filler}"}}}}"#);
-        driver.update_exchange(|exchange| {
+        driver.with_exchange_mut(|exchange| {
             let head = ResponseHead {
                 status: 200,
                 content_length: Some(said.len() as u64),
@@ -137,11 +137,11 @@ fn store(config: &Arc<RouteConfig>, calls: usize) {
                 now: 0,
             };
             assert_eq!(
-                exchange.response_head(head).unwrap(),
+                exchange.evaluate_response_head(head).unwrap(),
                 ResponseHeadAction::Tee
             );
             exchange.observe_passed_piece(said.as_bytes()).unwrap();
-            let mut fill = exchange.take_fill().unwrap();
+            let mut fill = exchange.take_complete_fill().unwrap();
             fill.build_collected_entries();
             fill.publish_entries(0);
         });

@@ -10,8 +10,10 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sszip_core::cache::entry::batch::{batch_gzip, BatchElement};
-use sszip_core::cache::entry::{CacheEntry, CompressionGate, EntryMeta, EnvelopeBytes, IdPosition};
+use sszip_core::cache::entry::batch::{assemble_gzip_batch, BatchResponseElement};
+use sszip_core::cache::entry::{
+    CacheEntry, CompressionGate, EntryMetadata, EnvelopeBytes, ResponseIdPosition,
+};
 use sszip_core::gzip::splice::SlicedBody;
 
 const SIZES: [usize; 9] = [
@@ -64,8 +66,8 @@ fn main() -> Result<(), Box<dyn Error>> {
                 continue;
             }
             for (place, end) in [
-                (IdPosition::BeforeResult, ""),
-                (IdPosition::AfterResult, "\n"),
+                (ResponseIdPosition::BeforeResult, ""),
+                (ResponseIdPosition::AfterResult, "\n"),
             ] {
                 let entry = Arc::new(entry(place, end, result, level)?);
                 for (kind, id) in &ids {
@@ -89,7 +91,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // the smallest last: a batch of these alone is not compressed
     batch.reverse();
     let ids: Vec<String> = (0..batch.len()).map(|n| format!("\"{n}\"")).collect();
-    let elements: Vec<BatchElement> = batch
+    let elements: Vec<BatchResponseElement> = batch
         .iter()
         .zip(&ids)
         .map(|((entry, _), id)| (entry, id.as_bytes()).into())
@@ -104,7 +106,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             min_length: 1024,
             level: 1,
         };
-        let body = batch_gzip(&elements[..count], gate).ok_or("no memory")?;
+        let body = assemble_gzip_batch(&elements[..count], gate).ok_or("no memory")?;
         let plain = [b"[", &answers[..count].join(&b","[..])[..], b"]"].concat();
         write(&directory, &format!("batch-{count}"), &body, &plain)?;
     }
@@ -125,13 +127,18 @@ fn json(length: usize) -> Vec<u8> {
     body
 }
 
-fn entry(id: IdPosition, end: &str, result: &[u8], level: u8) -> Result<CacheEntry, &'static str> {
+fn entry(
+    id: ResponseIdPosition,
+    end: &str,
+    result: &[u8],
+    level: u8,
+) -> Result<CacheEntry, &'static str> {
     let between: &[u8] = match id {
-        IdPosition::BeforeResult => b",\"result\":",
+        ResponseIdPosition::BeforeResult => b",\"result\":",
         _ => b",\"id\":",
     };
     let before: &[u8] = match id {
-        IdPosition::BeforeResult => b"{\"jsonrpc\":\"2.0\",\"id\":",
+        ResponseIdPosition::BeforeResult => b"{\"jsonrpc\":\"2.0\",\"id\":",
         _ => b"{\"jsonrpc\":\"2.0\",\"result\":",
     };
     let envelope = EnvelopeBytes {
@@ -144,13 +151,14 @@ fn entry(id: IdPosition, end: &str, result: &[u8], level: u8) -> Result<CacheEnt
         min_length: 0,
         level,
     };
-    CacheEntry::compress_payload(envelope, result, gate, EntryMeta::default()).ok_or("no memory")
+    CacheEntry::from_fetched_result(envelope, result, gate, EntryMetadata::default())
+        .ok_or("no memory")
 }
 
 fn answer(entry: &CacheEntry, result: &[u8], id: &str) -> Vec<u8> {
     let envelope = entry.envelope_bytes();
     let (first, second) = match envelope.id {
-        IdPosition::BeforeResult => (id.as_bytes(), result),
+        ResponseIdPosition::BeforeResult => (id.as_bytes(), result),
         _ => (result, id.as_bytes()),
     };
     [

@@ -19,7 +19,7 @@ use serde::Deserialize;
 use serde_json::{json, Value};
 use sszip_core::ssz::schema::TypeKind;
 use sszip_core::ssz::to_json::MIN_JSON_BUFFER;
-use sszip_core::ssz::{self, Fork, InputForm, JsonToSsz, Preset, Schema, SszToJson, TypeId};
+use sszip_core::ssz::{self, Fork, JsonInputForm, JsonToSsz, Preset, Schema, SszToJson, TypeId};
 
 #[derive(Deserialize)]
 struct OracleRequest {
@@ -110,7 +110,7 @@ fn to_json(schema: &Schema, ty: TypeId, ssz: &[u8], piece: usize) -> OracleRespo
 }
 
 fn to_ssz(schema: &Schema, ty: TypeId, json: &[u8], piece: usize) -> OracleResponse {
-    let mut reader = JsonToSsz::new(schema, ty, InputForm::Bare);
+    let mut reader = JsonToSsz::new(schema, ty, JsonInputForm::Bare);
     for piece in json.chunks(piece.max(1)) {
         reader.push_piece(piece)?;
     }
@@ -118,9 +118,9 @@ fn to_ssz(schema: &Schema, ty: TypeId, json: &[u8], piece: usize) -> OracleRespo
 }
 
 fn describe(schema: &Schema) -> Value {
-    let name = |id: TypeId| schema.get(id).name.to_string();
+    let name = |id: TypeId| schema.type_by_id(id).name.to_string();
     let types = schema.named_types().map(|(called, id)| {
-        let TypeKind::Container(container) = &schema.get(id).kind else {
+        let TypeKind::Container(container) = &schema.type_by_id(id).kind else {
             return (called.to_owned(), json!({"is": name(id)}));
         };
         let fields: Vec<Value> = container

@@ -2,8 +2,8 @@
 //! the node sends no cache directives.
 
 use crate::cache::chain::{DispatchMark, HeightKind};
-use crate::cache::class::Class;
-use crate::cache::freshness::{Classification, Lifetimes};
+use crate::cache::class::LifetimeClass;
+use crate::cache::freshness::{CacheClassification, CacheLifetimes};
 use crate::jsonrpc::response::{classify_result, first_object_member, ResultContent};
 use crate::jsonrpc::scan;
 use crate::ssz::EnvelopeFlags;
@@ -14,7 +14,7 @@ const API_PATH_ROOT: &[u8] = b"/eth/";
 /// The kind of data that a route of the Beacon API returns, which determines the lifetime of the
 /// response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BeaconRoute {
+pub enum BeaconRouteKind {
     /// Constants of the chain: equal for every request.
     Constant,
     /// Build and settings of the node, including the scheduled forks.
@@ -72,7 +72,7 @@ pub(crate) fn split_api_path(
 
 /// Whether the version and the segments of a path match a route such as `v2/beacon/blocks/*`,
 /// where `*` is any segment that is not empty.
-pub(crate) fn matches_route<'a>(
+pub(crate) fn matches_api_route<'a>(
     route: &str,
     version: &'a [u8],
     segments: impl Iterator<Item = &'a [u8]>,
@@ -103,27 +103,27 @@ pub(crate) fn sibling_route(target: &[u8], route: &str) -> Option<Vec<u8>> {
     Some([before, API_PATH_ROOT, route.as_bytes()].concat())
 }
 
-impl BeaconRoute {
+impl BeaconRouteKind {
     /// Returns the kind of data that a target (path and query) requests, as the client sent it.
     pub fn from_target(target: &[u8]) -> Self {
         let Some((_version, mut segments)) = split_api_path(target) else {
-            return BeaconRoute::Other;
+            return BeaconRouteKind::Other;
         };
         let mut next = || segments.next().unwrap_or_default();
         match (next(), next()) {
-            (b"config", b"deposit_contract") | (b"beacon", b"genesis") => BeaconRoute::Constant,
-            (b"config", b"spec" | b"fork_schedule") => BeaconRoute::Config,
+            (b"config", b"deposit_contract") | (b"beacon", b"genesis") => BeaconRouteKind::Constant,
+            (b"config", b"spec" | b"fork_schedule") => BeaconRouteKind::Config,
             (
                 b"beacon",
                 b"states" | b"headers" | b"blocks" | b"blinded_blocks" | b"blob_sidecars"
                 | b"blobs",
-            ) => route_for_id(next()),
+            ) => route_for_block_id(next()),
             (b"beacon", b"rewards") => {
                 let _kind = next();
-                route_for_id(next())
+                route_for_block_id(next())
             }
-            (b"debug", b"beacon") if next() == b"states" => route_for_id(next()),
-            _ => BeaconRoute::Other,
+            (b"debug", b"beacon") if next() == b"states" => route_for_block_id(next()),
+            _ => BeaconRouteKind::Other,
         }
     }
 
@@ -138,27 +138,28 @@ impl BeaconRoute {
             (b"debug", b"beacon") if next() == b"heads" => b"",
             _ => return None,
         };
-        match route_for_id(id) {
-            BeaconRoute::Named(slot) => Some(slot),
+        match route_for_block_id(id) {
+            BeaconRouteKind::Named(slot) => Some(slot),
             _ => Some(None),
         }
     }
 
     /// Whether the response depends on the head while the namespace follows an execution node,
     /// so that a new slot would not be noticed.
-    pub fn depends_on_other_api(self, mark: Option<&DispatchMark>) -> bool {
-        self == BeaconRoute::Moving && mark.is_some_and(|mark| mark.heights != HeightKind::Slots)
+    pub fn depends_on_unfollowed_api(self, mark: Option<&DispatchMark>) -> bool {
+        self == BeaconRouteKind::Moving
+            && mark.is_some_and(|mark| mark.heights != HeightKind::Slots)
     }
 
     /// Returns the class and lifetime of a response's body; `None` if it is not cached. `mark` is
     /// the state of the chain when the request was sent to the node, if its slots are followed.
-    pub fn classify_response(
+    pub fn classify_beacon_response(
         self,
         body: &[u8],
-        valid: &Lifetimes,
+        valid: &CacheLifetimes,
         mark: Option<&DispatchMark>,
-    ) -> Option<Classification> {
-        if self == BeaconRoute::Other || scan::check_json(body).is_err() {
+    ) -> Option<CacheClassification> {
+        if self == BeaconRouteKind::Other || scan::check_json(body).is_err() {
             return None;
         }
         let flag = |name| match first_object_member(body, name) {
@@ -175,28 +176,28 @@ impl BeaconRoute {
             execution_optimistic: flag("execution_optimistic"),
             finalized: flag("finalized"),
         };
-        self.classify_value(flags, is_empty, valid, mark)
+        self.classify_beacon_value(flags, is_empty, valid, mark)
     }
 
     /// Returns the class and lifetime of a value whose envelope is known; `is_empty`: the value is
     /// an empty list.
-    pub fn classify_value(
+    pub fn classify_beacon_value(
         self,
         flags: EnvelopeFlags,
         is_empty: bool,
-        valid: &Lifetimes,
+        valid: &CacheLifetimes,
         mark: Option<&DispatchMark>,
-    ) -> Option<Classification> {
-        if mark.is_some_and(|mark| mark.is_wrong) || self.depends_on_other_api(mark) {
+    ) -> Option<CacheClassification> {
+        if mark.is_some_and(|mark| mark.is_wrong) || self.depends_on_unfollowed_api(mark) {
             return None;
         }
         let known = mark.map(|mark| mark.is_known);
         let mark = mark.filter(|mark| mark.heights == HeightKind::Slots);
         let class = match self {
-            BeaconRoute::Other => return None,
-            BeaconRoute::Constant => Class::Immutable,
-            BeaconRoute::Config => Class::Config,
-            BeaconRoute::Named(_) | BeaconRoute::Moving | BeaconRoute::Checkpoint => {
+            BeaconRouteKind::Other => return None,
+            BeaconRouteKind::Constant => LifetimeClass::Immutable,
+            BeaconRouteKind::Config => LifetimeClass::Config,
+            BeaconRouteKind::Named(_) | BeaconRouteKind::Moving | BeaconRouteKind::Checkpoint => {
                 // blocks that the execution client has not verified may be invalid
                 let (false, finalized) = (flags.execution_optimistic?, flags.finalized?) else {
                     return None;
@@ -204,41 +205,41 @@ impl BeaconRoute {
                 match self {
                     // the node may be syncing or lag; the members of an empty list may have been
                     // pruned
-                    BeaconRoute::Named(slot)
+                    BeaconRouteKind::Named(slot)
                         if finalized && !is_empty && is_slot_final(slot, mark) =>
                     {
-                        Class::Immutable
+                        LifetimeClass::Immutable
                     }
-                    BeaconRoute::Named(_) => Class::Unfinalized,
-                    _ => Class::Tip,
+                    BeaconRouteKind::Named(_) => LifetimeClass::Unfinalized,
+                    _ => LifetimeClass::Tip,
                 }
             }
         };
         // the chain of the response is not known
         let class = match (class, known) {
-            (Class::Immutable, Some(false)) => Class::Unfinalized,
+            (LifetimeClass::Immutable, Some(false)) => LifetimeClass::Unfinalized,
             (class, _) => class,
         };
         let slot = match self {
-            BeaconRoute::Named(slot) => slot,
+            BeaconRouteKind::Named(slot) => slot,
             _ => None,
         };
         let milliseconds = match self {
             // no event reports a change of these
-            BeaconRoute::Checkpoint => valid
+            BeaconRouteKind::Checkpoint => valid
                 .lifetime_for_class(class)
-                .min(class.default_lifetime()),
+                .min(class.default_lifetime_ms()),
             _ => valid.lifetime_for_class(class),
         };
-        (milliseconds > 0).then_some(Classification {
+        (milliseconds > 0).then_some(CacheClassification {
             class,
             valid: milliseconds,
             block: slot,
             height: match class {
-                Class::Tip => mark.map(|mark| mark.seen),
+                LifetimeClass::Tip => mark.map(|mark| mark.seen),
                 _ => slot,
             },
-            ..Classification::new(class, milliseconds, None)
+            ..CacheClassification::new(class, milliseconds, None)
         })
     }
 }
@@ -247,7 +248,7 @@ impl BeaconRoute {
 fn is_slot_final(slot: Option<u64>, mark: Option<&DispatchMark>) -> bool {
     match (slot, mark) {
         (_, None) => true,
-        (Some(slot), Some(mark)) => mark.is_final(slot),
+        (Some(slot), Some(mark)) => mark.is_height_final(slot),
         // the slot of a root is not known
         (None, Some(mark)) => mark.last_final.is_some(),
     }
@@ -259,32 +260,33 @@ fn is_api_version(segment: &[u8]) -> bool {
 }
 
 /// Returns the kind of data for the identifier of a state or block in a path.
-fn route_for_id(id: &[u8]) -> BeaconRoute {
+fn route_for_block_id(id: &[u8]) -> BeaconRouteKind {
     let is_slot = !id.is_empty() && id.iter().all(u8::is_ascii_digit);
     let is_root =
         id.len() == 66 && id.starts_with(b"0x") && id[2..].iter().all(u8::is_ascii_hexdigit);
     match std::str::from_utf8(id) {
-        Ok("genesis") => BeaconRoute::Named(Some(0)),
-        Ok("justified" | "finalized") => BeaconRoute::Checkpoint,
+        Ok("genesis") => BeaconRouteKind::Named(Some(0)),
+        Ok("justified" | "finalized") => BeaconRouteKind::Checkpoint,
         Ok(slot) if is_slot => match slot.parse() {
-            Ok(slot) => BeaconRoute::Named(Some(slot)),
+            Ok(slot) => BeaconRouteKind::Named(Some(slot)),
             // no such slot exists
-            Err(_) => BeaconRoute::Moving,
+            Err(_) => BeaconRouteKind::Moving,
         },
-        _ if is_root => BeaconRoute::Named(None),
-        _ => BeaconRoute::Moving,
+        _ if is_root => BeaconRouteKind::Named(None),
+        _ => BeaconRouteKind::Moving,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{BeaconRoute, Class, HeightKind, Lifetimes};
-    use crate::cache::chain::{Chain, ChainState};
+    use super::{BeaconRouteKind, CacheLifetimes, HeightKind, LifetimeClass};
+    use crate::cache::chain::{ChainState, NamespaceChain};
 
     #[test]
     fn head_of_a_namespace_that_follows_an_execution_node_is_not_stored() {
-        let mark =
-            |heights| Chain::new(ChainState::without_known_blocks(heights, 0)).dispatch_mark();
+        let mark = |heights| {
+            NamespaceChain::new(ChainState::without_known_blocks(heights, 0)).dispatch_mark()
+        };
         let body = br#"{"execution_optimistic":false,"finalized":false,"data":{}}"#;
         for (target, heights, is_other) in [
             ("/eth/v1/beacon/headers/head", HeightKind::Blocks, true),
@@ -292,24 +294,28 @@ mod tests {
             ("/eth/v1/beacon/headers/7", HeightKind::Blocks, false),
             ("/eth/v1/beacon/genesis", HeightKind::Blocks, false),
         ] {
-            let (route, mark) = (BeaconRoute::from_target(target.as_bytes()), mark(heights));
+            let (route, mark) = (
+                BeaconRouteKind::from_target(target.as_bytes()),
+                mark(heights),
+            );
             assert_eq!(
-                route.depends_on_other_api(Some(&mark)),
+                route.depends_on_unfollowed_api(Some(&mark)),
                 is_other,
                 "{target}"
             );
-            let judged = route.classify_response(body, &Lifetimes::default(), Some(&mark));
+            let judged =
+                route.classify_beacon_response(body, &CacheLifetimes::default(), Some(&mark));
             assert_eq!(judged.is_none(), is_other, "{target}");
-            assert!(!route.depends_on_other_api(None));
+            assert!(!route.depends_on_unfollowed_api(None));
         }
     }
 
     const API_PATH_ROOT: &str =
         "0xaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 
-    fn class(target: &str, body: &str) -> Option<Class> {
-        BeaconRoute::from_target(target.as_bytes())
-            .classify_response(body.as_bytes(), &Lifetimes::default(), None)
+    fn class(target: &str, body: &str) -> Option<LifetimeClass> {
+        BeaconRouteKind::from_target(target.as_bytes())
+            .classify_beacon_response(body.as_bytes(), &CacheLifetimes::default(), None)
             .map(|judged| judged.class)
     }
 
@@ -322,16 +328,23 @@ mod tests {
         };
         for id in ["123", API_PATH_ROOT, "genesis"] {
             let target = format!("/eth/v2/beacon/blocks/{id}?x=1");
-            assert_eq!(class(&target, &body(false, true)), Some(Class::Immutable));
+            assert_eq!(
+                class(&target, &body(false, true)),
+                Some(LifetimeClass::Immutable)
+            );
             assert_eq!(
                 class(&target, &body(false, false)),
-                Some(Class::Unfinalized)
+                Some(LifetimeClass::Unfinalized)
             );
             assert_eq!(class(&target, &body(true, true)), None);
         }
         for id in ["head", "finalized", "justified", "", "0x12"] {
             let target = format!("/eth/v1/beacon/states/{id}/root");
-            assert_eq!(class(&target, &body(false, true)), Some(Class::Tip), "{id}");
+            assert_eq!(
+                class(&target, &body(false, true)),
+                Some(LifetimeClass::Tip),
+                "{id}"
+            );
             assert_eq!(class(&target, &body(true, false)), None);
         }
     }
@@ -339,13 +352,15 @@ mod tests {
     #[test]
     fn checkpoint_is_fresh_for_one_second_at_most() {
         let body = b"{\"execution_optimistic\":false,\"finalized\":true,\"data\":{}}";
-        let mut valid = Lifetimes::default();
-        valid.set_class(Class::Tip, 12_000).unwrap();
+        let mut valid = CacheLifetimes::default();
+        valid
+            .set_class_lifetime(LifetimeClass::Tip, 12_000)
+            .unwrap();
         for (id, expected) in [("head", 12_000), ("justified", 1_000), ("finalized", 1_000)] {
             for route in ["states/ID/root", "headers/ID", "rewards/blocks/ID"] {
                 let target = format!("/eth/v1/beacon/{}", route.replace("ID", id));
-                let judged = BeaconRoute::from_target(target.as_bytes())
-                    .classify_response(body, &valid, None);
+                let judged = BeaconRouteKind::from_target(target.as_bytes())
+                    .classify_beacon_response(body, &valid, None);
                 assert_eq!(
                     judged.map(|judged| judged.valid),
                     Some(expected),
@@ -398,17 +413,33 @@ mod tests {
         let envelope =
             |data| format!("{{\"execution_optimistic\":false,\"finalized\":true{data}}}");
         for (target, data, expected) in [
-            ("blob_sidecars/1", ",\"data\":[{}]", Some(Class::Immutable)),
-            ("blob_sidecars/1", ",\"data\":[]", Some(Class::Unfinalized)),
-            ("blobs/genesis", ",\"data\":[ ]", Some(Class::Unfinalized)),
+            (
+                "blob_sidecars/1",
+                ",\"data\":[{}]",
+                Some(LifetimeClass::Immutable),
+            ),
+            (
+                "blob_sidecars/1",
+                ",\"data\":[]",
+                Some(LifetimeClass::Unfinalized),
+            ),
+            (
+                "blobs/genesis",
+                ",\"data\":[ ]",
+                Some(LifetimeClass::Unfinalized),
+            ),
             ("blobs/1", ",\"data\":null", None),
             ("blobs/1", "", None),
             (
                 "states/1/validators",
                 ",\"data\":[]",
-                Some(Class::Unfinalized),
+                Some(LifetimeClass::Unfinalized),
             ),
-            ("states/head/validators", ",\"data\":[]", Some(Class::Tip)),
+            (
+                "states/head/validators",
+                ",\"data\":[]",
+                Some(LifetimeClass::Tip),
+            ),
             ("states/head/validators", "", None),
         ] {
             let target = format!("/eth/v1/beacon/{target}");
@@ -434,18 +465,21 @@ mod tests {
     #[test]
     fn constants_are_immutable_and_node_state_is_not_cached() {
         for (target, expected) in [
-            ("/eth/v1/config/deposit_contract", Class::Immutable),
-            ("/eth/v1/beacon/genesis", Class::Immutable),
-            ("/gnosis/a-key/eth/v1/beacon/genesis", Class::Immutable),
+            ("/eth/v1/config/deposit_contract", LifetimeClass::Immutable),
+            ("/eth/v1/beacon/genesis", LifetimeClass::Immutable),
+            (
+                "/gnosis/a-key/eth/v1/beacon/genesis",
+                LifetimeClass::Immutable,
+            ),
             // a release of the node may change them
-            ("/eth/v1/config/spec", Class::Config),
-            ("/eth/v1/config/fork_schedule", Class::Config),
+            ("/eth/v1/config/spec", LifetimeClass::Config),
+            ("/eth/v1/config/fork_schedule", LifetimeClass::Config),
         ] {
             assert_eq!(class(target, "{\"data\":{}}"), Some(expected), "{target}");
             assert_eq!(class(target, "{\"code\":200}"), None);
         }
         let minutes = 10 * 60 * 1_000;
-        assert!(Lifetimes::default().lifetime_for_class(Class::Config) <= minutes);
+        assert!(CacheLifetimes::default().lifetime_for_class(LifetimeClass::Config) <= minutes);
         for target in [
             "/eth/v1/node/syncing",
             "/eth/v1/node/health",

@@ -21,7 +21,7 @@ pub struct SharedBytes {
 impl SharedBytes {
     /// Returns a copy without spare capacity. `None` if memory is refused.
     pub fn try_copy_from(bytes: &[u8]) -> Option<Self> {
-        try_copy(bytes).map(Self::from)
+        try_copy_bytes(bytes).map(Self::from)
     }
 
     /// Returns `bytes` from `start` on, without a copy if few bytes precede it. `None` if memory
@@ -71,12 +71,12 @@ impl Deref for SharedBytes {
 }
 
 /// Copies bytes into a new vector. `None` if memory is refused.
-pub(crate) fn try_copy(bytes: &[u8]) -> Option<Vec<u8>> {
-    try_concat([bytes])
+pub(crate) fn try_copy_bytes(bytes: &[u8]) -> Option<Vec<u8>> {
+    try_concat_bytes([bytes])
 }
 
 /// Joins `pieces` in a new vector. `None` if memory is refused.
-pub(crate) fn try_concat<const N: usize>(pieces: [&[u8]; N]) -> Option<Vec<u8>> {
+pub(crate) fn try_concat_bytes<const N: usize>(pieces: [&[u8]; N]) -> Option<Vec<u8>> {
     let mut all = Vec::new();
     all.try_reserve_exact(pieces.iter().map(|piece| piece.len()).sum())
         .ok()?;

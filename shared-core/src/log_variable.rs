@@ -67,7 +67,7 @@ impl LogVariable {
         let text: Cow<'_, [u8]> = match self {
             LogVariable::Mode => exchange.response_mode().mode_name().as_bytes().into(),
             LogVariable::Ratio => {
-                compression_ratio(exchange.received_bytes(), exchange.sent_bytes())?
+                compression_ratio(exchange.received_body_bytes(), exchange.sent_body_bytes())?
                     .into_bytes()
                     .into()
             }

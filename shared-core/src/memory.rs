@@ -58,7 +58,7 @@ pub fn release_unused_capacity(body: &mut Vec<u8>) {
 
 /// Maximum length in bytes of an allocation that an allocator may take from its reserve. Longer
 /// ones are made in ways that may be refused.
-pub const SMALL: usize = 64 << 10;
+pub const MAX_RESERVE_ALLOCATION: usize = 64 << 10;
 
 /// Length in bytes from which the memory of a body is released while it is drained.
 pub(crate) const DRAINED_BODY_BYTES: usize = 8 << 20;
@@ -174,7 +174,7 @@ impl MemoryReservation {
 
     /// Grows the reservation to `bytes`, unless more than `limit` would then be in use: `false`.
     /// Never shrinks it.
-    pub fn grow_to(&mut self, bytes: usize, limit: usize) -> bool {
+    pub fn grow_reservation_to(&mut self, bytes: usize, limit: usize) -> bool {
         let more = bytes.saturating_sub(self.reserved_bytes);
         let grows = self.memory_budget.take_bytes(more, limit);
         if grows {
@@ -183,10 +183,10 @@ impl MemoryReservation {
         grows
     }
 
-    /// Grows the reservation as [`grow_to`](Self::grow_to) does, unless less than `bytes` would
+    /// Grows the reservation as [`grow_to`](Self::grow_reservation_to) does, unless less than `bytes` would
     /// then be free for all others: one holder gets half of the memory at most, and each of `n`
     /// equal holders one part of `n + 1`.
-    pub fn grow_to_share(&mut self, bytes: usize, limit: usize) -> bool {
+    pub fn grow_within_share(&mut self, bytes: usize, limit: usize) -> bool {
         let more = bytes.saturating_sub(self.reserved_bytes);
         let grows = more == 0 || self.memory_budget.take_bytes_leaving(more, limit, bytes);
         if grows {
@@ -196,7 +196,7 @@ impl MemoryReservation {
     }
 
     /// Shrinks the reservation to `bytes`. Never grows it.
-    pub fn shrink_to(&mut self, bytes: usize) {
+    pub fn shrink_reservation_to(&mut self, bytes: usize) {
         if bytes < self.reserved_bytes {
             let released = self.reserved_bytes - bytes;
             self.memory_budget
@@ -210,7 +210,7 @@ impl MemoryReservation {
 
 impl Drop for MemoryReservation {
     fn drop(&mut self) {
-        self.shrink_to(0);
+        self.shrink_reservation_to(0);
         self.memory_budget.0.holders.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -265,9 +265,9 @@ mod tests {
         assert!(budget.reserve_bytes(41, 100).is_none());
         let second = budget.reserve_bytes(40, 100).unwrap();
         assert_eq!(budget.reserved_bytes(), 100);
-        first.shrink_to(10);
+        first.shrink_reservation_to(10);
         assert_eq!(budget.reserved_bytes(), 50);
-        first.shrink_to(90);
+        first.shrink_reservation_to(90);
         assert_eq!(budget.reserved_bytes(), 50);
         assert_eq!(budget.reservation_count(), 2);
         drop(first);
@@ -282,8 +282,10 @@ mod tests {
     fn reservation_grows_within_the_limit_only() {
         let budget = MemoryBudget::new();
         let mut reservation = budget.reserve_bytes(10, 100).unwrap();
-        assert!(reservation.grow_to(100, 100) && !reservation.grow_to(101, 100));
-        assert!(reservation.grow_to(50, 100));
+        assert!(
+            reservation.grow_reservation_to(100, 100) && !reservation.grow_reservation_to(101, 100)
+        );
+        assert!(reservation.grow_reservation_to(50, 100));
         assert_eq!(budget.reserved_bytes(), 100);
         drop(reservation);
         assert_eq!(budget.reserved_bytes(), 0);
@@ -295,11 +297,13 @@ mod tests {
         let mut holders: Vec<_> = (0..17)
             .map(|_| budget.reserve_bytes(0, 1800).unwrap())
             .collect();
-        assert!(holders[0].grow_to_share(900, 1800) && !holders[0].grow_to_share(901, 1800));
-        holders[0].shrink_to(0);
+        assert!(
+            holders[0].grow_within_share(900, 1800) && !holders[0].grow_within_share(901, 1800)
+        );
+        holders[0].shrink_reservation_to(0);
         for bytes in 1..=1000 {
             for holder in &mut holders {
-                holder.grow_to_share(bytes, 1800);
+                holder.grow_within_share(bytes, 1800);
             }
         }
         assert!(holders.iter().all(|holder| holder.reserved_bytes() == 100));

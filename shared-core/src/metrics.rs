@@ -4,7 +4,7 @@
 //! Every name is defined here or in a table of this crate: no client can create one.
 
 use crate::cache::process::owner_client::OwnerClient;
-use crate::cache::process::upstream_errors::{UpstreamError, ERROR_KINDS};
+use crate::cache::process::upstream_errors::{UpstreamErrorKind, ERROR_KINDS};
 use crate::cache::process::{ProcessHandle, ProcessState};
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
@@ -29,7 +29,7 @@ enum TotalCounter {
     CallsSaved,
     Evicted,
     Invalid,
-    /// The first of [`HitVerdict::ALL`](crate::cache::process::verification::HitVerdict::ALL).
+    /// The first of [`HitVerdict::ALL`](crate::cache::process::verification::HitVerificationVerdict::ALL).
     Verified,
 }
 
@@ -70,7 +70,7 @@ pub const COUNTER_COUNT: usize = FIRST_UPSTREAM_ERROR + ERROR_KINDS;
 /// Numbers of the counters in the history of a metrics board: requests, requests that the node has
 /// answered, hits by cache status, and misses by cache status.
 #[cfg(not(target_family = "wasm"))]
-pub(crate) const HISTORY: [usize; 7] = [
+pub(crate) const HISTORY_COUNTERS: [usize; 7] = [
     TotalCounter::Requests as usize,
     TotalCounter::NodeRequests as usize,
     FIRST_STATUS_COUNTER + CacheStatus::Hit as usize,
@@ -106,7 +106,7 @@ pub(crate) fn all_counter_names() -> impl Iterator<Item = Option<String>> {
         .chain(modes.map(|mode| counter_name("mode", mode.mode_name())));
     let statuses = CacheStatus::ALL.iter().map(|status| status.name());
     let reasons = Reason::ALL.iter().map(|reason| reason.name());
-    let errors = UpstreamError::ALL.iter();
+    let errors = UpstreamErrorKind::ALL.iter();
     // method names keep their case
     let of_methods = |family: &'static str| {
         let names = methods::all_method_rows()
@@ -165,7 +165,7 @@ pub fn gauge_values(process: &ProcessHandle, waiting: usize) -> [u64; GAUGES.len
         process
             .shared
             .owner_client()
-            .is_some_and(OwnerClient::is_up)
+            .is_some_and(OwnerClient::is_owner_reachable)
             .into(),
         process.shared.flights.waiter_count() as u64,
     ]
@@ -206,7 +206,7 @@ pub(crate) struct ExchangeMetrics<'a> {
 
 impl ExchangeMetrics<'_> {
     /// Whether the node has responded, with another status than 5xx.
-    fn is_answered(&self) -> bool {
+    fn is_answered_by_node(&self) -> bool {
         self.node_status.is_some_and(|status| status < 500)
     }
 
@@ -241,7 +241,7 @@ fn method_index(method: &[u8]) -> usize {
 
 /// The numbers that one exchange adds to the counters and histograms when it ends.
 #[derive(Clone, Debug, Default)]
-pub struct ExchangeTally {
+pub struct ExchangeMetricsTally {
     counter_increments: [(u16, u64); MAX_COUNTERS],
     number: usize,
     /// Counters of the calls of a batch.
@@ -273,7 +273,7 @@ impl LatencyKind {
     }
 }
 
-impl ExchangeTally {
+impl ExchangeMetricsTally {
     /// Returns the metrics of an exchange that has ended.
     pub(crate) fn from_exchange(answered: &ExchangeMetrics<'_>) -> Self {
         let mut tally = Self::default();
@@ -282,8 +282,11 @@ impl ExchangeTally {
             tally.add_body_lengths(answered);
         }
         if answered.mode != ResponseMode::Off || answered.status != CacheStatus::None {
-            tally.add_total(TotalCounter::Requests, 1);
-            tally.add_total(TotalCounter::NodeRequests, answered.is_answered().into());
+            tally.add_total_counter(TotalCounter::Requests, 1);
+            tally.add_total_counter(
+                TotalCounter::NodeRequests,
+                answered.is_answered_by_node().into(),
+            );
             tally.add_upstream_response(answered);
             let kind = match (answered.is_forwarded, answered.is_hit()) {
                 (true, _) => Some(LatencyKind::Miss),
@@ -304,21 +307,21 @@ impl ExchangeTally {
         if let Some(class @ 1..=5) = class {
             self.add_counter(FIRST_UPSTREAM_STATUS + class - 1, 1);
         }
-        let cut = FIRST_UPSTREAM_ERROR + UpstreamError::Cut as usize;
+        let cut = FIRST_UPSTREAM_ERROR + UpstreamErrorKind::Cut as usize;
         self.add_counter(cut, answered.is_cut.into());
     }
 
     fn add_body_lengths(&mut self, answered: &ExchangeMetrics<'_>) {
         match answered.mode {
-            ResponseMode::Hit => self.add_total(TotalCounter::HitBytes, answered.sent),
-            _ if answered.is_compressed => self.add_total(TotalCounter::Compressed, 1),
-            _ => self.add_total(TotalCounter::NotCompressed, 1),
+            ResponseMode::Hit => self.add_total_counter(TotalCounter::HitBytes, answered.sent),
+            _ if answered.is_compressed => self.add_total_counter(TotalCounter::Compressed, 1),
+            _ => self.add_total_counter(TotalCounter::NotCompressed, 1),
         }
         match answered.mode {
-            ResponseMode::TooSmall => self.add_total(TotalCounter::TooSmall, 1),
+            ResponseMode::TooSmall => self.add_total_counter(TotalCounter::TooSmall, 1),
             ResponseMode::Oneshot | ResponseMode::Stream => {
-                self.add_total(TotalCounter::UncompressedBytes, answered.received);
-                self.add_total(TotalCounter::CompressedBytes, answered.sent);
+                self.add_total_counter(TotalCounter::UncompressedBytes, answered.received);
+                self.add_total_counter(TotalCounter::CompressedBytes, answered.sent);
             }
             _ => {}
         }
@@ -334,21 +337,23 @@ impl ExchangeTally {
         }
         match answered.calls {
             Some(calls) => {
-                self.add_total(TotalCounter::Batches, 1);
-                self.add_total(TotalCounter::BatchCalls, calls as u64);
-                self.add_total(TotalCounter::BatchHits, answered.hits as u64);
-                self.add_total(TotalCounter::CallsSaved, answered.hits as u64);
+                self.add_total_counter(TotalCounter::Batches, 1);
+                self.add_total_counter(TotalCounter::BatchCalls, calls as u64);
+                self.add_total_counter(TotalCounter::BatchHits, answered.hits as u64);
+                self.add_total_counter(TotalCounter::CallsSaved, answered.hits as u64);
             }
             None => {
                 let is_saved = answered.is_hit() && !answered.is_forwarded;
-                self.add_total(TotalCounter::CallsSaved, is_saved.into());
+                self.add_total_counter(TotalCounter::CallsSaved, is_saved.into());
             }
         }
         if !answered.method.is_empty() {
             let row = method_index(answered.method);
             self.add_counter(FIRST_METHOD_COUNTER + row, 1);
             if answered.is_forwarded {
-                if let (Some(elapsed), true) = (answered.node_elapsed, answered.is_answered()) {
+                if let (Some(elapsed), true) =
+                    (answered.node_elapsed, answered.is_answered_by_node())
+                {
                     self.add_counter(FIRST_METHOD_FORWARD + row, 1);
                     self.add_counter(FIRST_METHOD_LATENCY + row, elapsed);
                 }
@@ -367,18 +372,18 @@ impl ExchangeTally {
 
     /// Returns the values that the process has recorded outside of exchanges since the last
     /// call, if there are any: verified hits, upstream errors.
-    pub fn from_process(shared: &ProcessState) -> Option<Self> {
+    pub fn from_process_state(shared: &ProcessState) -> Option<Self> {
         let mut tally = Self::default();
-        tally.add_process(shared);
+        tally.add_process_metrics(shared);
         (!tally.more.is_empty()).then_some(tally)
     }
 
     /// Adds the values that the process has recorded outside of exchanges.
-    pub(crate) fn add_process(&mut self, shared: &ProcessState) {
-        if let Some(counts) = shared.verified.take_counts() {
+    pub(crate) fn add_process_metrics(&mut self, shared: &ProcessState) {
+        if let Some(counts) = shared.verified.take_verdict_counts() {
             self.add_consecutive_counters(TotalCounter::Verified as usize, counts);
         }
-        if let Some(counts) = shared.upstream_errors.take_counts() {
+        if let Some(counts) = shared.upstream_errors.take_error_counts() {
             self.add_consecutive_counters(FIRST_UPSTREAM_ERROR, counts);
         }
     }
@@ -391,7 +396,7 @@ impl ExchangeTally {
     }
 
     /// Adds the number of entries that were evicted from the hot tier since the last call.
-    pub(crate) fn add_evicted(&mut self, count: u64) {
+    pub(crate) fn add_eviction_count(&mut self, count: u64) {
         if count > 0 {
             self.more.push((TotalCounter::Evicted as u16, count));
         }
@@ -399,13 +404,13 @@ impl ExchangeTally {
 
     /// Adds the number of entries of the owner since the last call that were invalid as a
     /// response.
-    pub(crate) fn add_invalid(&mut self, count: u64) {
+    pub(crate) fn add_invalid_entry_count(&mut self, count: u64) {
         if count > 0 {
             self.more.push((TotalCounter::Invalid as u16, count));
         }
     }
 
-    fn add_total(&mut self, total: TotalCounter, count: u64) {
+    fn add_total_counter(&mut self, total: TotalCounter, count: u64) {
         self.add_counter(total as usize, count);
     }
 

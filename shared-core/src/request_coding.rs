@@ -1,24 +1,24 @@
 //! Request bodies that clients have compressed (RFC 9110, 8.4), and their decompression.
 
 use crate::gzip::inflate::{gunzip_available, gunzip_within, InflateError};
-use crate::negotiate::list_header::list_members;
+use crate::negotiate::list_header::list_header_members;
 use crate::zstd::{decompress_truncated_zstd, decompress_zstd};
 
 /// A content coding that sszip can decompress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SupportedCoding {
+pub enum SupportedContentCoding {
     /// gzip (RFC 1952); `x-gzip` is an alias (RFC 9110, 8.4.1.3).
     Gzip,
     /// zstd (RFC 8878).
     Zstd,
 }
 
-impl SupportedCoding {
-    fn from_name(name: &[u8]) -> Option<Self> {
+impl SupportedContentCoding {
+    fn from_coding_name(name: &[u8]) -> Option<Self> {
         let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
         match () {
-            () if is("gzip") || is("x-gzip") => Some(SupportedCoding::Gzip),
-            () if is("zstd") => Some(SupportedCoding::Zstd),
+            () if is("gzip") || is("x-gzip") => Some(SupportedContentCoding::Gzip),
+            () if is("zstd") => Some(SupportedContentCoding::Zstd),
             () => None,
         }
     }
@@ -26,8 +26,8 @@ impl SupportedCoding {
     /// Number of the coding, below 32.
     pub fn coding_bit_index(self) -> usize {
         match self {
-            SupportedCoding::Gzip => 0,
-            SupportedCoding::Zstd => 1,
+            SupportedContentCoding::Gzip => 0,
+            SupportedContentCoding::Zstd => 1,
         }
     }
 
@@ -43,8 +43,8 @@ impl SupportedCoding {
         may_take: impl FnMut(usize) -> bool,
     ) -> Result<Vec<u8>, InflateError> {
         match self {
-            SupportedCoding::Gzip => gunzip_within(body, cap, may_take),
-            SupportedCoding::Zstd => decompress_zstd(body, cap, may_take),
+            SupportedContentCoding::Gzip => gunzip_within(body, cap, may_take),
+            SupportedContentCoding::Zstd => decompress_zstd(body, cap, may_take),
         }
     }
 
@@ -53,48 +53,48 @@ impl SupportedCoding {
     /// # Errors
     /// The errors of [`decompress_body`](Self::decompress_body); [`InflateError::Bad`] if the body
     /// contains other data.
-    pub fn decode_truncated(
+    pub fn decompress_truncated_body(
         self,
         body: &[u8],
         cap: usize,
         may_take: impl FnMut(usize) -> bool,
     ) -> Result<Vec<u8>, InflateError> {
         match self {
-            SupportedCoding::Gzip => gunzip_available(body, cap, may_take),
-            SupportedCoding::Zstd => decompress_truncated_zstd(body, cap, may_take),
+            SupportedContentCoding::Gzip => gunzip_available(body, cap, may_take),
+            SupportedContentCoding::Zstd => decompress_truncated_zstd(body, cap, may_take),
         }
     }
 }
 
 /// The content coding of a body, as its head declares it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum BodyCoding {
+pub enum BodyContentCoding {
     /// No content coding.
     #[default]
     None,
     /// A coding that is decompressed.
-    Coded(SupportedCoding),
+    Coded(SupportedContentCoding),
     /// Another coding, or several: the body can't be read.
     Other,
 }
 
-impl BodyCoding {
+impl BodyContentCoding {
     /// Updates the coding with one line of `Content-Encoding`; a second coding makes it `Other`.
     pub fn add_content_encoding_line(&mut self, value: &[u8]) {
-        for name in list_members(value) {
-            *self = match (*self, SupportedCoding::from_name(name)) {
-                (BodyCoding::None, Some(coded)) => BodyCoding::Coded(coded),
-                _ => BodyCoding::Other,
+        for name in list_header_members(value) {
+            *self = match (*self, SupportedContentCoding::from_coding_name(name)) {
+                (BodyContentCoding::None, Some(coded)) => BodyContentCoding::Coded(coded),
+                _ => BodyContentCoding::Other,
             };
         }
     }
 
     /// Returns the content coding of a response's body; `identity` is ignored.
-    pub fn from_response<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Self {
-        let mut coding = BodyCoding::None;
+    pub fn from_response_headers<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Self {
+        let mut coding = BodyContentCoding::None;
         for (name, value) in fields {
             if name.eq_ignore_ascii_case(b"content-encoding") {
-                let names = list_members(value);
+                let names = list_header_members(value);
                 let is_coding = |name: &&[u8]| !name.eq_ignore_ascii_case(b"identity");
                 names
                     .filter(is_coding)
@@ -105,38 +105,41 @@ impl BodyCoding {
     }
 
     /// Returns the coding, if it is one that is decompressed.
-    pub fn supported_coding(self) -> Option<SupportedCoding> {
+    pub fn supported_coding(self) -> Option<SupportedContentCoding> {
         match self {
-            BodyCoding::Coded(coded) => Some(coded),
-            BodyCoding::None | BodyCoding::Other => None,
+            BodyContentCoding::Coded(coded) => Some(coded),
+            BodyContentCoding::None | BodyContentCoding::Other => None,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{BodyCoding, SupportedCoding};
+    use super::{BodyContentCoding, SupportedContentCoding};
 
     #[test]
     fn single_known_coding_is_decompressed() {
         let of = |lines: &[&str]| {
-            let mut coding = BodyCoding::None;
+            let mut coding = BodyContentCoding::None;
             lines
                 .iter()
                 .for_each(|line| coding.add_content_encoding_line(line.as_bytes()));
             coding
         };
         for lines in [&[][..], &[""], &[" , "]] {
-            assert_eq!(of(lines), BodyCoding::None, "{lines:?}");
+            assert_eq!(of(lines), BodyContentCoding::None, "{lines:?}");
         }
         for lines in [&["gzip"][..], &["X-GZip"], &["", " gzip ,"]] {
             assert_eq!(
                 of(lines),
-                BodyCoding::Coded(SupportedCoding::Gzip),
+                BodyContentCoding::Coded(SupportedContentCoding::Gzip),
                 "{lines:?}"
             );
         }
-        assert_eq!(of(&["Zstd"]), BodyCoding::Coded(SupportedCoding::Zstd));
+        assert_eq!(
+            of(&["Zstd"]),
+            BodyContentCoding::Coded(SupportedContentCoding::Zstd)
+        );
         for lines in [
             &["br"][..],
             &["zstd, gzip"],
@@ -146,7 +149,7 @@ mod tests {
             &["identity", "gzip"],
             &["gzi"],
         ] {
-            assert_eq!(of(lines), BodyCoding::Other, "{lines:?}");
+            assert_eq!(of(lines), BodyContentCoding::Other, "{lines:?}");
         }
     }
 }

@@ -8,7 +8,7 @@
 use zstd_safe::zstd_sys::ZSTD_ErrorCode::ZSTD_error_dstSize_tooSmall;
 use zstd_safe::{decompress_bound, DCtx, DParameter, ErrorCode, InBuffer, OutBuffer};
 
-use crate::gzip::inflate::{grow_output, InflateError};
+use crate::gzip::inflate::{grow_inflate_output, InflateError};
 use crate::memory::release_unused_capacity;
 
 /// Maximum memory of the library in addition to the output: tables, and the literals of one
@@ -84,7 +84,7 @@ pub fn decompress_truncated_zstd(
     let mut input = InBuffer::around(coded);
     let (mut body, mut length) = (Vec::new(), 0);
     loop {
-        grow_output(&mut body, length, coded.len(), cap, |room| {
+        grow_inflate_output(&mut body, length, coded.len(), cap, |room| {
             may_take(room.saturating_add(STREAM_MEMORY_BYTES))
         })?;
         let read = input.pos();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use sszip_core::allocator::faulty::peak_allocation;
 use sszip_core::allocator::ReserveAllocator;
-use sszip_core::cache::process::wake::WakeQueue;
+use sszip_core::cache::process::wake::WokenRequestQueue;
 use sszip_core::config::{ConfigBlock, RouteConfig};
 use sszip_core::exchange::drive::{BodyLength, ExchangeDriver, HostStep, RequestBody};
 use sszip_core::exchange::{LookupRequest, RequestHead, ResponseHead};
@@ -16,7 +16,7 @@ use sszip_core::memory::MemoryBudget;
 
 #[path = "support/driven.rs"]
 mod driven;
-use driven::{client_body, run_job, stored, End};
+use driven::{client_body, run_job, store_sent_response, BodyEnd};
 
 #[global_allocator]
 static ALLOCATOR: ReserveAllocator = ReserveAllocator;
@@ -43,12 +43,12 @@ fn config(lines: &[&str]) -> Arc<RouteConfig> {
         let values: Vec<&[u8]> = words.map(str::as_bytes).collect();
         directives.set_directive(name, &values).unwrap();
     }
-    let config = directives.resolve_route(MemoryBudget::new());
+    let config = directives.resolve_route_config(MemoryBudget::new());
     config.process.shared.start_hot_tier(1 << 20, 1 << 20, 1);
     config
         .process
         .shared
-        .add_event_loop(Arc::new(WakeQueue::default()));
+        .add_event_loop(Arc::new(WokenRequestQueue::default()));
     Arc::new(config)
 }
 
@@ -113,7 +113,7 @@ fn run_exchange(
         target: b"/",
         fields: fields.map(|(name, value)| (name.as_bytes(), value.as_bytes())),
     };
-    driver.request_head(head).unwrap();
+    driver.handle_request_head(head).unwrap();
     driver.required_body(BodyLength::Known(request.len() as u64));
     let lookup_request = LookupRequest {
         coding_allowed: true,
@@ -132,7 +132,7 @@ fn run_exchange(
         (b"Content-Type", b"application/json"),
         (b"Content-Encoding", b"gzip"),
     ];
-    let step = driver.response_head(ResponseHead {
+    let step = driver.handle_response_head(ResponseHead {
         status: 200,
         content_length: Some(answer.len() as u64),
         fields: fields.into_iter(),
@@ -148,9 +148,9 @@ fn run_exchange(
         &mut driver,
         step.unwrap(),
         answer.chunks(64 << 10),
-        End::Whole,
+        BodyEnd::Whole,
     );
-    stored(&mut driver, 1);
+    store_sent_response(&mut driver, 1);
     drop(driver);
     assert_eq!(config.process.budget.reserved_bytes(), 0);
 }

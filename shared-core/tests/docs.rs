@@ -10,12 +10,12 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-use sszip_core::cache::class::Class;
-use sszip_core::cache::freshness::Lifetimes;
+use sszip_core::cache::class::LifetimeClass;
+use sszip_core::cache::freshness::CacheLifetimes;
 use sszip_core::config::directive_page;
-use sszip_core::config::json_schema::settings_schema;
-use sszip_core::jsonrpc::method_spec::{format_row, ROW_WORD_FORMS};
-use sszip_core::jsonrpc::methods::{self, BlockParam, MethodRow, ResultBlockPath};
+use sszip_core::config::json_schema::settings_json_schema;
+use sszip_core::jsonrpc::method_spec::{format_method_row, ROW_WORD_FORMS};
+use sszip_core::jsonrpc::methods::{self, BlockParam, MethodRow, ResultBlockPosition};
 
 const INTRODUCTION: &str = "\
 <!-- Generated from shared-core/src/jsonrpc/methods.rs by the test `docs`; do not edit. -->
@@ -128,7 +128,7 @@ fn is_never(row: &MethodRow) -> bool {
 fn block(row: &MethodRow) -> String {
     match row.at {
         _ if is_never(row) => String::new(),
-        BlockParam::None if row.in_result == ResultBlockPath::Itself => {
+        BlockParam::None if row.in_result == ResultBlockPosition::Itself => {
             "the head, whose number is the result".into()
         }
         BlockParam::None => "none".into(),
@@ -140,7 +140,7 @@ fn block(row: &MethodRow) -> String {
             format!("`p[{n}].fromBlock` and `.toBlock`, or `.blockHash`")
         }
         BlockParam::Result => match row.in_result {
-            ResultBlockPath::None => "of the transaction; not in the result".into(),
+            ResultBlockPosition::None => "of the transaction; not in the result".into(),
             _ => "in the result".into(),
         },
     }
@@ -157,7 +157,7 @@ fn finality(row: &MethodRow) -> &'static str {
             "final `toBlock`, if the result contains an entry of it or was equal ten seconds \
              before; or the hash"
         }
-        (_, BlockParam::Result) if row.in_result == ResultBlockPath::None => {
+        (_, BlockParam::Result) if row.in_result == ResultBlockPosition::None => {
             "final block of the transaction, which is queried at the node"
         }
         (_, BlockParam::Result) => "final block of the result",
@@ -166,15 +166,15 @@ fn finality(row: &MethodRow) -> &'static str {
 }
 
 fn lifetime(row: &MethodRow) -> String {
-    let valid = Lifetimes::default();
+    let valid = CacheLifetimes::default();
     let of = |class| time(valid.lifetime_for_class(class));
-    let immutable = of(Class::Immutable);
-    let unfinalized = of(Class::Unfinalized);
-    let tip = of(Class::Tip);
+    let immutable = of(LifetimeClass::Immutable);
+    let unfinalized = of(LifetimeClass::Unfinalized);
+    let tip = of(LifetimeClass::Tip);
     match (row.class, row.at) {
         (methods::MethodClass::Never, _) => String::new(),
         (methods::MethodClass::Tip, _) => tip,
-        (methods::MethodClass::Config, _) => of(Class::Config),
+        (methods::MethodClass::Config, _) => of(LifetimeClass::Config),
         (methods::MethodClass::Immutable, _) | (_, BlockParam::Hash(_)) => immutable,
         (_, BlockParam::Result) => format!("{unfinalized}, final {immutable}"),
         _ => format!("{unfinalized}, final {immutable}, at a tag {tip}"),
@@ -199,7 +199,7 @@ fn page() -> String {
             page,
             "| `{}` | {class} | {block} | {finality} | {lifetime} | `{}` |",
             row.name,
-            format_row(row)
+            format_method_row(row)
         )
         .unwrap();
     }
@@ -226,7 +226,7 @@ fn committed_method_table_equals_the_generated_page() {
 /// Returns the page with the head of each section as the settings define it. The text below a
 /// head is written by hand.
 fn with_heads(mut text: String) -> String {
-    for (directive, head) in directive_page::directive_heads() {
+    for (directive, head) in directive_page::directive_section_heads() {
         let above = format!("\n### {directive}\n\n```\n");
         let at = text.find(&above).map(|at| at + above.len());
         let at = at
@@ -252,7 +252,7 @@ fn heads_of_the_directives_equal_the_settings() {
 fn committed_schema_equals_the_generated_schema() {
     let name = "configs/envoy/sszip.schema.json";
     assert!(
-        is_current(name, &format!("{:#}\n", settings_schema())),
+        is_current(name, &format!("{:#}\n", settings_json_schema())),
         "{name} differs from the settings table: SSZIP_WRITE_DOCS=1 cargo test --test docs"
     );
 }

@@ -36,7 +36,7 @@ impl Host {
         }
         let process = ProcessHandle::default();
         process.shared.start_hot_tier(64 << 20, 64 << 20, 1);
-        let config = Arc::new(directives.resolve_route(process.clone()));
+        let config = Arc::new(directives.resolve_route_config(process.clone()));
         Self { config, process }
     }
 
@@ -48,7 +48,7 @@ impl Host {
         exchange
             .observe_passed_piece(answer(block, length).as_bytes())
             .unwrap();
-        let mut fill = exchange.take_fill().unwrap();
+        let mut fill = exchange.take_complete_fill().unwrap();
         fill.build_collected_entries();
         fill.publish_entries(0);
     }
@@ -57,7 +57,7 @@ impl Host {
         let mut exchange = Exchange::new(Arc::clone(&self.config));
         let fields: [Header<'_>; 2] = [JSON, (b"Accept-Encoding", accept.as_bytes())];
         exchange
-            .request_head(RequestHead {
+            .read_request_head(RequestHead {
                 method: b"POST",
                 target: b"/",
                 fields: fields.into_iter().filter(|(_, value)| !value.is_empty()),
@@ -71,7 +71,7 @@ impl Host {
             })
             .unwrap();
         if found == LookupAction::RespondOffLoop {
-            exchange.run_body_stages().unwrap();
+            exchange.run_pending_stages().unwrap();
             assert_eq!(exchange.stored_response_status(), 200);
             return (exchange, LookupAction::Respond);
         }
@@ -103,7 +103,7 @@ fn batch(blocks: std::ops::Range<usize>) -> String {
 
 fn head(exchange: &mut Exchange) -> ResponseHeadAction {
     exchange
-        .response_head(ResponseHead {
+        .evaluate_response_head(ResponseHead {
             status: 200,
             content_length: None,
             fields: [JSON].into_iter(),
@@ -134,7 +134,7 @@ fn clients_of_the_same_entry_share_its_decompressed_body() {
         .map(|_| {
             let (exchange, found) = host.request(&call(1), "");
             assert_eq!(found, LookupAction::Respond);
-            assert_eq!(exchange.sent_bytes(), answer(1, LONG).len() as u64);
+            assert_eq!(exchange.sent_body_bytes(), answer(1, LONG).len() as u64);
             exchange
         })
         .collect();
@@ -188,7 +188,7 @@ fn stored_entries_are_unchanged_while_the_budget_is_exhausted() {
     let entry = |block: usize| {
         let (exchange, _) = host.request(&call(block), "gzip");
         assert!(is_gzip(&exchange));
-        exchange.sent_bytes()
+        exchange.sent_body_bytes()
     };
     let before = entry(3);
     let clients: Vec<_> = (0..2).map(|block| host.request(&call(block), "")).collect();
@@ -224,7 +224,7 @@ fn batch_of_many_hits_stays_within_the_budget() {
     assert_eq!((found, host.used()), (LookupAction::Forward, used));
     let (coded, found) = host.request(&batch(0..6), "gzip, identity;q=1");
     assert_eq!(found, LookupAction::Respond);
-    assert!(is_gzip(&coded) && coded.sent_bytes() < MIB as u64);
+    assert!(is_gzip(&coded) && coded.sent_body_bytes() < MIB as u64);
     // a repeated call takes no more memory
     let one = call(1);
     let (again, found) = host.request(&format!("[{one},{one},{one},{one}]"), "");
@@ -265,14 +265,16 @@ fn part_of_a_batch_is_never_sent_as_the_whole() {
     let (mut exchange, found) = host.request(&batch(1..3), "");
     assert_eq!(found, LookupAction::ForwardRewritten);
     // the head of the upstream response could not be evaluated
-    exchange.send_original(ResponseMode::Failed).unwrap();
+    exchange
+        .send_original_response(ResponseMode::Failed)
+        .unwrap();
     let part = format!("[{}]", answer(2, 10));
     assert_eq!(
-        exchange.body_piece(part.as_bytes()).unwrap(),
+        exchange.buffer_body_piece(part.as_bytes()).unwrap(),
         BodyPieceAction::Buffered
     );
     assert_eq!(
-        exchange.body_end().unwrap(),
+        exchange.complete_withheld_body().unwrap(),
         sszip_core::exchange::BodyEndAction::Fail
     );
     assert_eq!(exchange.body_slices().count(), 0);
@@ -290,15 +292,15 @@ fn upstream_part_of_a_batch_is_not_copied_with_each_piece() {
     for piece in part.as_bytes().chunks(1000) {
         let before = host.used();
         assert_eq!(
-            exchange.body_piece(piece).unwrap(),
+            exchange.buffer_body_piece(piece).unwrap(),
             BodyPieceAction::Buffered
         );
         grown += usize::from(host.used() > before);
     }
     // the body has about 1,500 pieces
     assert!(grown < 30, "{grown}");
-    exchange.body_end().unwrap();
-    exchange.run_body_stages().unwrap();
+    exchange.complete_withheld_body().unwrap();
+    exchange.run_pending_stages().unwrap();
     let expected = format!("[{},{}]", answer(1, 10), answer(2, LONG));
     assert!(body_of(&exchange) == expected.as_bytes());
 }

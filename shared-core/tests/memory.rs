@@ -20,14 +20,14 @@ fn resident() -> usize {
 fn respond(config: &Arc<sszip_core::config::RouteConfig>, body: &[u8]) {
     let mut exchange = Exchange::new(Arc::clone(config));
     exchange
-        .request_head(RequestHead {
+        .read_request_head(RequestHead {
             method: b"GET",
             target: b"/",
             fields: [(&b"Accept-Encoding"[..], &b"gzip"[..])].into_iter(),
         })
         .unwrap();
     exchange
-        .response_head(ResponseHead {
+        .evaluate_response_head(ResponseHead {
             status: 200,
             content_length: Some(body.len() as u64),
             fields: [(&b"Content-Type"[..], &b"application/json"[..])].into_iter(),
@@ -39,9 +39,9 @@ fn respond(config: &Arc<sszip_core::config::RouteConfig>, body: &[u8]) {
             now: 0,
         })
         .unwrap();
-    exchange.body_piece(body).unwrap();
-    exchange.body_end().unwrap();
-    exchange.run_body_stages().unwrap();
+    exchange.buffer_body_piece(body).unwrap();
+    exchange.complete_withheld_body().unwrap();
+    exchange.run_pending_stages().unwrap();
     assert_eq!(exchange.response_mode(), ResponseMode::Oneshot);
 }
 
@@ -56,7 +56,7 @@ fn resident_memory_is_stable_after_a_million_responses() {
             directives
                 .set_directive("comp_level", &[&level[..]])
                 .unwrap();
-            Arc::new(directives.resolve_route(budget.clone()))
+            Arc::new(directives.resolve_route_config(budget.clone()))
         })
         .collect();
     let body = [&[b'{'; 700][..], &[b'}'; 500]].concat();

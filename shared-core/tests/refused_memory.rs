@@ -11,21 +11,21 @@ use flate2::Compression;
 use sszip_core::allocator::faulty::{
     peak_allocation, remaining_allocations, with_refused_allocations, RefusedAllocations,
 };
-use sszip_core::allocator::{self, ReserveAllocator, SMALL};
+use sszip_core::allocator::{self, ReserveAllocator, MAX_RESERVE_ALLOCATION};
 use sszip_core::bytes::SharedBytes;
-use sszip_core::cache::entry::{CacheEntry, EntryMeta, EntryPayload, EnvelopeBytes};
+use sszip_core::cache::entry::{CacheEntry, EntryMetadata, EntryPayload, EnvelopeBytes};
 use sszip_core::cache::process::hot::HotTier;
 use sszip_core::cache::process::ProcessHandle;
 use sszip_core::config::{ConfigBlock, RouteConfig};
 use sszip_core::exchange::drive::{
-    BodyLength, ExchangeDriver, FailureReason, HostStep, RequiredBody,
+    BodyLength, ExchangeDriver, ExchangeFailureReason, HostStep, RequiredBody,
 };
 use sszip_core::exchange::transitions::ExchangeState;
 use sszip_core::exchange::{
     BodyEndAction, BodyPieceAction, Exchange, LookupAction, LookupRequest, RequestHead,
     ResponseHead, ResponseHeadAction,
 };
-use sszip_core::gzip::stream::Flush;
+use sszip_core::gzip::stream::FlushMode;
 use sszip_core::memory;
 use sszip_core::response_mode::ResponseMode;
 
@@ -56,7 +56,7 @@ fn config(settings: &[(&str, &str)]) -> Arc<RouteConfig> {
     let process = ProcessHandle::default();
     process.shared.start_hot_tier(64 << 20, 64 << 20, 1);
     sszip_core::exchange::initialize_shared_values();
-    Arc::new(directives.resolve_route(process))
+    Arc::new(directives.resolve_route_config(process))
 }
 
 /// Returns hexadecimal digits that compress to about half of their `length`.
@@ -166,7 +166,7 @@ fn exchange(
     if case.gzip {
         fields.push((b"Accept-Encoding", b"gzip"));
     }
-    step!(exchange.request_head(RequestHead {
+    step!(exchange.read_request_head(RequestHead {
         method: b"POST",
         target: b"/",
         fields: fields.into_iter(),
@@ -186,7 +186,7 @@ fn exchange(
     let mut forwarded = request.clone();
     let mut found = step!(exchange.lookup_in_cache(lookup_request)).unwrap();
     if found == LookupAction::RespondOffLoop {
-        step!(exchange.run_body_stages()).unwrap();
+        step!(exchange.run_pending_stages()).unwrap();
         if exchange.stored_response_status() == 0 {
             found = LookupAction::Forward;
             // nginx begins the request to the node with the same exchange
@@ -200,7 +200,7 @@ fn exchange(
             return (ClientResult::Whole(sent(&exchange, Vec::new())), refusals);
         }
         LookupAction::ForwardRewritten => {
-            forwarded = String::from_utf8(exchange.request_body().to_vec()).unwrap();
+            forwarded = String::from_utf8(exchange.upstream_request_body().to_vec()).unwrap();
         }
         LookupAction::Forward => {}
         LookupAction::Wait => panic!("it is alone"),
@@ -210,7 +210,7 @@ fn exchange(
     if case.coded {
         head.push((b"Content-Encoding", b"gzip"));
     }
-    let action = step!(exchange.response_head(ResponseHead {
+    let action = step!(exchange.evaluate_response_head(ResponseHead {
         status: 200,
         content_length: case.declared.then_some(body.len() as u64),
         fields: head.iter().copied(),
@@ -229,7 +229,7 @@ fn exchange(
     let mut room = vec![0; 60_000];
     while let Some(piece) = pieces.next() {
         if !streams && !passes {
-            match step!(exchange.body_piece(piece)).unwrap() {
+            match step!(exchange.buffer_body_piece(piece)).unwrap() {
                 BodyPieceAction::Buffered => continue,
                 _ if exchange.exchange_state() == ExchangeState::Aborted => {
                     return (ClientResult::Failure, refusals)
@@ -249,8 +249,8 @@ fn exchange(
             continue;
         }
         let flush = match pieces.peek() {
-            None => Flush::Finish,
-            Some(_) => Flush::None,
+            None => FlushMode::Finish,
+            Some(_) => FlushMode::None,
         };
         let mut rest = piece;
         loop {
@@ -265,9 +265,9 @@ fn exchange(
         }
     }
     if !streams && !passes {
-        match step!(exchange.body_end()).unwrap() {
+        match step!(exchange.complete_withheld_body()).unwrap() {
             BodyEndAction::Code { .. } => {
-                step!(exchange.run_body_stages()).unwrap();
+                step!(exchange.run_pending_stages()).unwrap();
                 if exchange.exchange_state() == ExchangeState::Aborted {
                     return (ClientResult::Failure, refusals);
                 }
@@ -282,7 +282,7 @@ fn exchange(
     let got = ClientResult::Whole(sent(&exchange, client));
     let now = 2000;
     step!({
-        if let Some(mut fill) = exchange.take_fill() {
+        if let Some(mut fill) = exchange.take_complete_fill() {
             fill.build_collected_entries();
             fill.publish_entries(now);
         }
@@ -405,7 +405,7 @@ fn refuse_each_allocation(settings: &[(&str, &str)], lengths: &[usize], from: us
                     refusals.small > 0,
                     "{case:?} {warm:?}, refused after {passed}"
                 );
-                assert!(allocator::can_begin_work(|| {}));
+                assert!(allocator::can_begin_new_work(|| {}));
                 assert_eq!(config.process.budget.reserved_bytes(), 0);
                 // memory is available again
                 let (got, _) = exchange(&config, &case, (usize::MAX, 0));
@@ -424,12 +424,16 @@ fn refuse_each_allocation(settings: &[(&str, &str)], lengths: &[usize], from: us
 
 #[test]
 fn responses_are_right_or_fail_when_long_allocations_are_refused() {
-    refuse_each_allocation(&[], &[100, 80_000], SMALL + 1);
+    refuse_each_allocation(&[], &[100, 80_000], MAX_RESERVE_ALLOCATION + 1);
 }
 
 #[test]
 fn streamed_responses_are_right_or_fail_when_long_allocations_are_refused() {
-    refuse_each_allocation(&[("max_oneshot", "1k")], &[80_000], SMALL + 1);
+    refuse_each_allocation(
+        &[("max_oneshot", "1k")],
+        &[80_000],
+        MAX_RESERVE_ALLOCATION + 1,
+    );
 }
 
 #[test]
@@ -449,19 +453,20 @@ fn hot_tier_tables_grow_in_preallocated_memory() {
         key[..8].copy_from_slice(&n.to_le_bytes());
         let payload = EntryPayload::Raw(SharedBytes::from(vec![b'1'; 10]));
         let entry = Arc::new(CacheEntry::new(
-            EnvelopeBytes::for_whole_body(),
+            EnvelopeBytes::empty_envelope(),
             payload,
-            EntryMeta::default(),
+            EntryMetadata::default(),
         ));
         // two allocations are made beforehand; all later ones are refused
-        let (inserted, refusals) =
-            with_refused_allocations(SMALL + 1, 2, || hot.insert(key, Arc::clone(&entry)));
+        let (inserted, refusals) = with_refused_allocations(MAX_RESERVE_ALLOCATION + 1, 2, || {
+            hot.insert(key, Arc::clone(&entry))
+        });
         assert!(inserted);
         grown += refusals.all;
         // without memory beforehand no entry is stored, and the tier stays usable
         if n % 10 == 0 {
             let (inserted, refusals) =
-                with_refused_allocations(SMALL + 1, 0, || hot.insert(key, entry));
+                with_refused_allocations(MAX_RESERVE_ALLOCATION + 1, 0, || hot.insert(key, entry));
             assert_eq!(inserted, refusals.all == 0);
             assert!(inserted || hot.remove(&key).is_none());
         }
@@ -497,10 +502,16 @@ fn hit_verification_is_right_or_unanswered_when_allocations_are_refused() {
                     }
                 }
                 let update = update.unwrap();
-                let (_, refusals) = with_refused_allocations(SMALL + 1, passed, || {
-                    answered(update, now.as_bytes());
-                });
-                let counts = config.process.shared.verified.take_counts().unwrap();
+                let (_, refusals) =
+                    with_refused_allocations(MAX_RESERVE_ALLOCATION + 1, passed, || {
+                        answered(update, now.as_bytes());
+                    });
+                let counts = config
+                    .process
+                    .shared
+                    .verified
+                    .take_verdict_counts()
+                    .unwrap();
                 let [same_now, changed, different, unanswered] = counts;
                 let settled = if same { same_now } else { different };
                 assert_eq!((changed, settled + unanswered), (0, 1), "{length} {passed}");
@@ -523,7 +534,7 @@ fn verified(config: &Arc<RouteConfig>) -> (Exchange, LookupAction) {
         target: b"/",
         fields: fields.into_iter(),
     };
-    exchange.request_head(head).unwrap();
+    exchange.read_request_head(head).unwrap();
     let lookup_request = LookupRequest {
         namespace: Some(b"n"),
         body: &call(1, 1).into_bytes(),
@@ -538,7 +549,7 @@ fn verified(config: &Arc<RouteConfig>) -> (Exchange, LookupAction) {
 fn answered(mut exchange: Exchange, body: &[u8]) {
     let fields = [(&b"Content-Type"[..], &b"application/json"[..])];
     let action = exchange
-        .response_head(ResponseHead {
+        .evaluate_response_head(ResponseHead {
             status: 200,
             content_length: Some(body.len() as u64),
             fields: fields.into_iter(),
@@ -554,7 +565,7 @@ fn answered(mut exchange: Exchange, body: &[u8]) {
     for piece in body.chunks(16 << 10) {
         exchange.observe_passed_piece(piece).unwrap();
     }
-    if let Some(mut fill) = exchange.take_fill() {
+    if let Some(mut fill) = exchange.take_complete_fill() {
         fill.build_collected_entries();
         fill.publish_entries(1000);
     }
@@ -579,7 +590,7 @@ fn batch_lookup_allocates_at_most_sixteen_times_the_request() {
                 target: b"/",
                 fields: fields.into_iter(),
             };
-            exchange.request_head(head).unwrap();
+            exchange.read_request_head(head).unwrap();
             let lookup_request = LookupRequest {
                 namespace: Some(b"n"),
                 body: body.as_bytes(),
@@ -596,7 +607,7 @@ fn batch_lookup_allocates_at_most_sixteen_times_the_request() {
             let body = br#"{"jsonrpc":"2.0","id":1,"result":"0x1"}"#;
             let fields = [(&b"Content-Type"[..], &b"application/json"[..])];
             exchange
-                .response_head(ResponseHead {
+                .evaluate_response_head(ResponseHead {
                     status: 200,
                     content_length: Some(body.len() as u64),
                     fields: fields.into_iter(),
@@ -609,7 +620,7 @@ fn batch_lookup_allocates_at_most_sixteen_times_the_request() {
                 })
                 .unwrap();
             exchange.observe_passed_piece(body).unwrap();
-            let mut fill = exchange.take_fill().unwrap();
+            let mut fill = exchange.take_complete_fill().unwrap();
             fill.build_collected_entries();
             fill.publish_entries(1000);
             // the permanent entries are allocated
@@ -644,19 +655,19 @@ fn unread_response_head_passes_unless_the_client_accepts_only_ssz() {
     ] {
         let mut driver = ExchangeDriver::new(Arc::clone(config));
         let fields = [(&b"Accept"[..], accept.as_bytes())];
-        let result = driver.request_head(RequestHead {
+        let result = driver.handle_request_head(RequestHead {
             method: b"GET",
             target: target.as_bytes(),
             fields: fields.into_iter(),
         });
         result.unwrap();
-        let step = driver.response_head_unavailable().unwrap();
+        let step = driver.handle_unavailable_head().unwrap();
         let exchange = driver.available_exchange().unwrap();
         assert_eq!(exchange.response_mode(), ResponseMode::Memory);
         assert!(exchange.head_edits().is_empty());
         match step {
             HostStep::Pass => assert!(is_sent, "{target} {accept}"),
-            HostStep::Fail(FailureReason::Judgement) => {
+            HostStep::Fail(ExchangeFailureReason::Judgement) => {
                 assert!(!is_sent, "{target} {accept}");
                 assert_eq!(exchange.exchange_state(), ExchangeState::Aborted);
                 assert!(exchange.body_slices().next().is_none());

@@ -11,15 +11,17 @@ use std::ptr::null;
 use std::slice::from_raw_parts;
 use std::sync::Arc;
 
-use sszip_core::allocator::{ReserveAllocator, SMALL};
+use sszip_core::allocator::{ReserveAllocator, MAX_RESERVE_ALLOCATION};
 use sszip_core::bytes::SharedBytes;
-use sszip_core::cache::entry::{CacheEntry, CompressionGate, EntryMeta, EnvelopeBytes, IdPosition};
+use sszip_core::cache::entry::{
+    CacheEntry, CompressionGate, EntryMetadata, EnvelopeBytes, ResponseIdPosition,
+};
 use sszip_core::cache::process::ProcessState;
 use sszip_core::ffi::{sszip_calls_parse, sszip_header, sszip_status, sszip_str};
 use sszip_core::gzip::oneshot::gzip_oneshot;
 use sszip_core::script::{cached_responses, stored_values};
 
-use support::each_refused;
+use support::repeat_with_refusals;
 
 #[global_allocator]
 static ALLOCATOR: ReserveAllocator = ReserveAllocator;
@@ -75,8 +77,8 @@ fn calls_of_a_long_batch_are_right_or_fail_when_allocations_are_refused() {
     // the calls of a batch are long only in total: the core first reserves more than any of their
     // allocations takes
     let from = 4 * batch.len();
-    assert!(each_refused(from, &expected, || ids(None, batch.as_bytes())) > 0);
-    assert!(each_refused(from, &expected, || ids(Some(b"gzip"), &coded)) > 0);
+    assert!(repeat_with_refusals(from, &expected, || ids(None, batch.as_bytes())) > 0);
+    assert!(repeat_with_refusals(from, &expected, || ids(Some(b"gzip"), &coded)) > 0);
 }
 
 fn shared() -> ProcessState {
@@ -90,8 +92,8 @@ fn script_value_is_set_or_fails_when_allocations_are_refused() {
     let shared = shared();
     let value = vec![b'v'; 1 << 20];
     let set = || stored_values::set_stored_value(&shared, b"name", &value, 5000, 0);
-    assert!(each_refused(SMALL + 1, &None, set) > 0);
-    let length = stored_values::get(&shared, b"name", 0)
+    assert!(repeat_with_refusals(MAX_RESERVE_ALLOCATION + 1, &None, set) > 0);
+    let length = stored_values::stored_value(&shared, b"name", 0)
         .unwrap()
         .map(|it| it.len());
     assert_eq!(length, Some(value.len()));
@@ -101,7 +103,7 @@ fn script_value_is_set_or_fails_when_allocations_are_refused() {
 fn stored_response_is_right_or_fails_when_allocations_are_refused() {
     let shared = shared();
     let envelope = EnvelopeBytes {
-        id: IdPosition::BeforeResult,
+        id: ResponseIdPosition::BeforeResult,
         before: b"{\"id\":".as_slice().into(),
         between: b",\"result\":\"".as_slice().into(),
         after: b"\"}".as_slice().into(),
@@ -111,14 +113,14 @@ fn stored_response_is_right_or_fails_when_allocations_are_refused() {
         level: 1,
     };
     let result: SharedBytes = vec![b'r'; 1 << 20].into();
-    let meta = EntryMeta {
+    let meta = EntryMetadata {
         expires_at: 10,
-        ..EntryMeta::default()
+        ..EntryMetadata::default()
     };
-    let entry = CacheEntry::compress_payload(envelope, &result, gate, meta).unwrap();
+    let entry = CacheEntry::from_fetched_result(envelope, &result, gate, meta).unwrap();
     shared.hot_tier().unwrap().insert([1; 32], Arc::new(entry));
     let whole = [b"{\"id\":7,\"result\":\"", &result[..], b"\"}"].concat();
     let get = || cached_responses::cached_call_response(&shared, &[1; 32], b"7", 0);
     let is_right = |found: Option<Vec<u8>>| found.as_deref() == Some(&whole[..]);
-    assert!(each_refused(SMALL + 1, &true, || get().map(is_right)) > 0);
+    assert!(repeat_with_refusals(MAX_RESERVE_ALLOCATION + 1, &true, || get().map(is_right)) > 0);
 }

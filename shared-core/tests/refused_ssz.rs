@@ -6,13 +6,13 @@
 #[path = "support/refused.rs"]
 mod support;
 
-use sszip_core::allocator::{ReserveAllocator, SMALL};
+use sszip_core::allocator::{ReserveAllocator, MAX_RESERVE_ALLOCATION};
 use sszip_core::ssz::{
-    check_ssz, hash_tree_root, to_json, to_ssz, Fork, InputForm, JsonToSsz, Preset, Schema,
-    SszError, SszToJson, TypeId,
+    check_ssz, hash_tree_root, json_to_ssz, ssz_to_json, Fork, JsonInputForm, JsonToSsz, Preset,
+    Schema, SszError, SszToJson, TypeId,
 };
 
-use support::each_refused;
+use support::repeat_with_refusals;
 
 #[global_allocator]
 static ALLOCATOR: ReserveAllocator = ReserveAllocator;
@@ -53,7 +53,7 @@ fn value() -> String {
 }
 
 fn in_pieces(schema: &Schema, ty: TypeId, json: &[u8]) -> Result<Vec<u8>, SszError> {
-    let mut reader = JsonToSsz::new(schema, ty, InputForm::Bare);
+    let mut reader = JsonToSsz::new(schema, ty, JsonInputForm::Bare);
     for piece in json.chunks(3001) {
         reader.push_piece(piece)?;
     }
@@ -75,18 +75,18 @@ fn in_rooms(schema: &Schema, ty: TypeId, ssz: &[u8]) -> Result<usize, SszError> 
 }
 
 fn each_walker(schema: &Schema, ty: TypeId, json: &[u8]) {
-    let ssz = to_ssz(schema, ty, json).unwrap();
-    let back = to_json(schema, ty, &ssz).unwrap();
+    let ssz = json_to_ssz(schema, ty, json).unwrap();
+    let back = ssz_to_json(schema, ty, &ssz).unwrap();
     assert_eq!(back, json);
     let root = hash_tree_root(schema, ty, &ssz).unwrap();
     // only long allocations; then all of them, with the small ones from the reserve
-    for from in [SMALL + 1, 1] {
-        assert!(each_refused(from, &ssz, || to_ssz(schema, ty, json)) > 0);
-        assert!(each_refused(from, &ssz, || in_pieces(schema, ty, json)) > 0);
-        assert!(each_refused(from, &back, || to_json(schema, ty, &ssz)) > 0);
-        each_refused(from, &back.len(), || in_rooms(schema, ty, &ssz));
-        each_refused(from, &(), || check_ssz(schema, ty, &ssz));
-        each_refused(from, &root, || hash_tree_root(schema, ty, &ssz));
+    for from in [MAX_RESERVE_ALLOCATION + 1, 1] {
+        assert!(repeat_with_refusals(from, &ssz, || json_to_ssz(schema, ty, json)) > 0);
+        assert!(repeat_with_refusals(from, &ssz, || in_pieces(schema, ty, json)) > 0);
+        assert!(repeat_with_refusals(from, &back, || ssz_to_json(schema, ty, &ssz)) > 0);
+        repeat_with_refusals(from, &back.len(), || in_rooms(schema, ty, &ssz));
+        repeat_with_refusals(from, &(), || check_ssz(schema, ty, &ssz));
+        repeat_with_refusals(from, &root, || hash_tree_root(schema, ty, &ssz));
     }
 }
 
@@ -112,10 +112,10 @@ fn walkers_are_right_or_fail_for_an_rlp_witness_when_allocations_are_refused() {
         codes.join(",")
     );
     let plain = schema.find_type("ExecutionWitness").unwrap();
-    let witness = to_ssz(schema, plain, witness.as_bytes()).unwrap();
+    let witness = json_to_ssz(schema, plain, witness.as_bytes()).unwrap();
     // status, three offsets, and the bytes that they point to
     let head = b"\0\x0d\0\0\0\x0d\0\0\0\x0d\0\0\0\x04\0\0\0";
     let ty = schema.find_type("NewPayloadWithWitness").unwrap();
-    let json = to_json(schema, ty, &[head, &witness[..]].concat()).unwrap();
+    let json = ssz_to_json(schema, ty, &[head, &witness[..]].concat()).unwrap();
     each_walker(schema, ty, &json);
 }

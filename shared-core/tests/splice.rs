@@ -10,16 +10,18 @@ use flate2::read::{DeflateDecoder, GzDecoder};
 use flate2::write::DeflateEncoder;
 use flate2::Compression;
 use proptest::prelude::*;
-use sszip_core::cache::class::Class;
-use sszip_core::cache::entry::batch::{batch_gzip, batch_identity, BatchElement};
+use sszip_core::cache::class::LifetimeClass;
+use sszip_core::cache::entry::batch::{
+    assemble_gzip_batch, assemble_identity_batch, BatchResponseElement,
+};
 use sszip_core::cache::entry::{
-    CacheEntry, CompressionGate, EntryMeta, EntryPayload, EnvelopeBytes, IdPosition,
+    CacheEntry, CompressionGate, EntryMetadata, EntryPayload, EnvelopeBytes, ResponseIdPosition,
 };
 use sszip_core::gzip::crc::crc32;
 use sszip_core::gzip::inflate::gunzip_reserved;
 use sszip_core::gzip::oneshot;
-use sszip_core::gzip::open_stream::{compress_open, open_finished_stream, OpenStream};
-use sszip_core::gzip::splice::{assemble_gzip_member, MemberPart, SlicedBody};
+use sszip_core::gzip::open_stream::{compress_to_open_stream, convert_to_open_stream, OpenStream};
+use sszip_core::gzip::splice::{assemble_gzip_member, SlicedBody, SplicedMemberPart};
 
 /// Ids that a client may send, raw, of each kind.
 const IDS: [&str; 12] = [
@@ -112,22 +114,22 @@ fn open_streams_of(plain: &[u8]) -> Vec<OpenStream> {
     let few = plain.len() > 1 << 20;
     let levels = (0..=12).filter(|level| !few || *level == 1);
     let mut opens: Vec<OpenStream> = levels
-        .map(|level| compress_open(plain, level).unwrap())
+        .map(|level| compress_to_open_stream(plain, level).unwrap())
         .collect();
     // the lowest levels of libdeflate too, where igzip replaces it if it is installed
     for level in (1..=3).filter(|level| !few || *level == 1) {
-        let stream = open_finished_stream(libdeflate(plain, level)).unwrap();
+        let stream = convert_to_open_stream(libdeflate(plain, level)).unwrap();
         let (crc, length) = (crc32(plain), plain.len() as u64);
         opens.push(OpenStream::new(stream.into(), crc, length));
     }
     opens
 }
 
-fn envelope(id: IdPosition, end: &str) -> EnvelopeBytes {
+fn envelope(id: ResponseIdPosition, end: &str) -> EnvelopeBytes {
     let (before, between) = match id {
-        IdPosition::BeforeResult => ("{\"jsonrpc\":\"2.0\",\"id\":", ",\"result\":"),
-        IdPosition::AfterResult => ("{\"jsonrpc\":\"2.0\",\"result\":", ",\"id\":"),
-        IdPosition::None => return EnvelopeBytes::for_whole_body(),
+        ResponseIdPosition::BeforeResult => ("{\"jsonrpc\":\"2.0\",\"id\":", ",\"result\":"),
+        ResponseIdPosition::AfterResult => ("{\"jsonrpc\":\"2.0\",\"result\":", ",\"id\":"),
+        ResponseIdPosition::None => return EnvelopeBytes::empty_envelope(),
     };
     EnvelopeBytes {
         id,
@@ -140,9 +142,9 @@ fn envelope(id: IdPosition, end: &str) -> EnvelopeBytes {
 /// Assembles the response in the obvious way.
 fn answer(envelope: &EnvelopeBytes, result: &[u8], id: &str) -> Vec<u8> {
     let (first, second): (&[u8], &[u8]) = match envelope.id {
-        IdPosition::BeforeResult => (id.as_bytes(), result),
-        IdPosition::AfterResult => (result, id.as_bytes()),
-        IdPosition::None => (b"", result),
+        ResponseIdPosition::BeforeResult => (id.as_bytes(), result),
+        ResponseIdPosition::AfterResult => (result, id.as_bytes()),
+        ResponseIdPosition::None => (b"", result),
     };
     [
         &envelope.before,
@@ -169,9 +171,9 @@ fn open_streams_of_0_to_20_mb_are_spliced_and_inflated() {
         for open in open_streams_of(&plain) {
             assert_eq!((open.length, open.crc), (size as u64, crc32(&plain)));
             let member = assemble_gzip_member([
-                MemberPart::Text(b"[1,"),
-                MemberPart::Open(&open),
-                MemberPart::Text(b"]\n"),
+                SplicedMemberPart::Text(b"[1,"),
+                SplicedMemberPart::Open(&open),
+                SplicedMemberPart::Text(b"]\n"),
             ])
             .unwrap();
             assert!(
@@ -197,13 +199,16 @@ fn incompressible_bodies_become_open_streams_of_bounded_length() {
 
 #[test]
 fn texts_and_streams_are_spliced_in_any_order_and_number() {
-    let open = compress_open(&json(5000), 6).unwrap();
+    let open = compress_to_open_stream(&json(5000), 6).unwrap();
     let plain = json(5000);
-    let (text, stream) = (MemberPart::Text(b"text"), MemberPart::Open(&open));
-    let none: [MemberPart; 0] = [];
+    let (text, stream) = (
+        SplicedMemberPart::Text(b"text"),
+        SplicedMemberPart::Open(&open),
+    );
+    let none: [SplicedMemberPart; 0] = [];
     assert_eq!(decoded(&assemble_gzip_member(none).unwrap()), b"");
     assert_eq!(
-        decoded(&assemble_gzip_member([MemberPart::Text(b"")]).unwrap()),
+        decoded(&assemble_gzip_member([SplicedMemberPart::Text(b"")]).unwrap()),
         b""
     );
     assert_eq!(decoded(&assemble_gzip_member([text]).unwrap()), b"text");
@@ -218,7 +223,8 @@ fn texts_and_streams_are_spliced_in_any_order_and_number() {
     );
     assert_eq!(
         decoded(
-            &assemble_gzip_member([stream, text, MemberPart::Text(b""), stream, text]).unwrap()
+            &assemble_gzip_member([stream, text, SplicedMemberPart::Text(b""), stream, text])
+                .unwrap()
         ),
         [&plain[..], b"text", &plain, b"text"].concat()
     );
@@ -226,13 +232,20 @@ fn texts_and_streams_are_spliced_in_any_order_and_number() {
 
 #[test]
 fn texts_are_split_into_full_stored_blocks() {
-    let open = compress_open(b"", 1).unwrap();
+    let open = compress_to_open_stream(b"", 1).unwrap();
     for length in [65_534, 65_535, 65_536, 131_070, 131_071, 200_000] {
         let text = json(length);
         let (first, second) = text.split_at(length / 3);
         let blocks = length.div_ceil(65_535);
-        for end in [&[][..], &[MemberPart::Open(&open)]] {
-            let parts = [&[MemberPart::Text(first), MemberPart::Text(second)], end].concat();
+        for end in [&[][..], &[SplicedMemberPart::Open(&open)]] {
+            let parts = [
+                &[
+                    SplicedMemberPart::Text(first),
+                    SplicedMemberPart::Text(second),
+                ],
+                end,
+            ]
+            .concat();
             let member = assemble_gzip_member(parts).unwrap();
             assert!(decoded(&member) == text, "{length}");
             if end.is_empty() {
@@ -244,11 +257,11 @@ fn texts_are_split_into_full_stored_blocks() {
 
 #[test]
 fn splice_references_open_streams_without_a_copy() {
-    let open = compress_open(&json(300_000), 1).unwrap();
+    let open = compress_to_open_stream(&json(300_000), 1).unwrap();
     let member = assemble_gzip_member([
-        MemberPart::Text(b"a"),
-        MemberPart::Open(&open),
-        MemberPart::Text(b"b"),
+        SplicedMemberPart::Text(b"a"),
+        SplicedMemberPart::Open(&open),
+        SplicedMemberPart::Text(b"b"),
     ])
     .unwrap();
     let slices: Vec<&[u8]> = member.body_slices().collect();
@@ -260,8 +273,8 @@ fn splice_references_open_streams_without_a_copy() {
 
 #[test]
 fn open_returns_none_for_an_unknown_level() {
-    assert!(compress_open(b"abc", 13).is_none());
-    assert!(compress_open(b"abc", 255).is_none());
+    assert!(compress_to_open_stream(b"abc", 13).is_none());
+    assert!(compress_to_open_stream(b"abc", 255).is_none());
 }
 
 /// The end of the last block is known only to the bit: a position that was taken from a decoder
@@ -290,9 +303,9 @@ fn stream_is_reopened_when_its_last_block_ends_at_any_bit() {
             ends[longest % 8] += 1;
             let mut dirty = stream.clone();
             *dirty.last_mut().unwrap() |= (0xFFu16 << longest) as u8;
-            let clean = open_finished_stream(stream).unwrap();
+            let clean = convert_to_open_stream(stream).unwrap();
             assert_eq!(inflated(&clean), plain);
-            assert_eq!(open_finished_stream(dirty).unwrap(), clean);
+            assert_eq!(convert_to_open_stream(dirty).unwrap(), clean);
         }
     }
     assert!(ends.iter().all(|count| *count > 0), "{ends:?}");
@@ -317,7 +330,7 @@ fn stored_fixed_and_dynamic_blocks_are_reopened() {
         (zlib(&[], 6), Vec::new()),
     ];
     for (stream, plain) in streams {
-        assert!(inflated(&open_finished_stream(stream).unwrap()) == plain);
+        assert!(inflated(&convert_to_open_stream(stream).unwrap()) == plain);
     }
 }
 
@@ -338,7 +351,7 @@ fn stream_with_the_longest_codes_is_reopened() {
     for level in 1..=12 {
         let stream = libdeflate(&plain, level);
         assert!(
-            inflated(&open_finished_stream(stream).unwrap()) == plain,
+            inflated(&convert_to_open_stream(stream).unwrap()) == plain,
             "level {level}"
         );
     }
@@ -354,16 +367,19 @@ fn truncated_extended_and_open_streams_are_refused() {
     ] {
         for cut in 0..stream.len() {
             assert!(
-                open_finished_stream(stream[..cut].to_vec()).is_none(),
+                convert_to_open_stream(stream[..cut].to_vec()).is_none(),
                 "cut at {cut}"
             );
         }
         for more in [0, 1, 0xFF] {
             let longer = [&stream[..], &[more]].concat();
-            assert!(open_finished_stream(longer).is_none(), "followed by {more}");
+            assert!(
+                convert_to_open_stream(longer).is_none(),
+                "followed by {more}"
+            );
         }
-        let opened = open_finished_stream(stream).unwrap();
-        assert!(open_finished_stream(opened).is_none(), "it has no end");
+        let opened = convert_to_open_stream(stream).unwrap();
+        assert!(convert_to_open_stream(opened).is_none(), "it has no end");
     }
 }
 
@@ -374,7 +390,7 @@ fn stream_with_a_distance_beyond_the_start_is_refused() {
     let refused = |stream: &[u8]| {
         let theirs = DeflateDecoder::new(stream).read_to_end(&mut Vec::new());
         assert!(theirs.is_err(), "a case for this test");
-        open_finished_stream(stream.to_vec()).is_none()
+        convert_to_open_stream(stream.to_vec()).is_none()
     };
     // the second half of a stream, whose matches are in the first one
     let plain = json(40_000);
@@ -386,7 +402,7 @@ fn stream_with_a_distance_beyond_the_start_is_refused() {
     assert!(refused(&[0b0000_0011, 0b0000_0010, 0]));
     // the same copy after one literal
     assert!(
-        inflated(&open_finished_stream(vec![0b0100_1011, 0b0000_0100, 0b0000_0010, 0]).unwrap())
+        inflated(&convert_to_open_stream(vec![0b0100_1011, 0b0000_0100, 0b0000_0010, 0]).unwrap())
             == b"aaaa"
     );
 }
@@ -395,15 +411,19 @@ fn stream_with_a_distance_beyond_the_start_is_refused() {
 fn response_is_assembled_with_any_id_before_or_after_the_result() {
     let result = json(3000);
     for place in [
-        IdPosition::BeforeResult,
-        IdPosition::AfterResult,
-        IdPosition::None,
+        ResponseIdPosition::BeforeResult,
+        ResponseIdPosition::AfterResult,
+        ResponseIdPosition::None,
     ] {
         for end in ["", "\n", "\r\n", ",\"jsonrpc\":\"2.0\"}\n"] {
             let envelope = envelope(place, end);
-            let entry =
-                CacheEntry::compress_payload(envelope.clone(), &result, ANY, EntryMeta::default())
-                    .unwrap();
+            let entry = CacheEntry::from_fetched_result(
+                envelope.clone(),
+                &result,
+                ANY,
+                EntryMetadata::default(),
+            )
+            .unwrap();
             assert!(matches!(entry.stored_payload(), EntryPayload::Open(_)));
             let long = format!("\"{}\"", "x".repeat(100_000));
             for id in IDS.into_iter().chain([&long[..]]) {
@@ -427,13 +447,17 @@ fn responses_below_the_gate_are_stored_and_sent_uncompressed() {
         min_length: 1024,
         level: 1,
     };
-    let envelope = envelope(IdPosition::BeforeResult, "\n");
+    let envelope = envelope(ResponseIdPosition::BeforeResult, "\n");
     let frame = answer(&envelope, b"", "").len();
     for (length, is_coded) in [(0, false), (1023 - frame, false), (1024 - frame, true)] {
         let result = json(length);
-        let entry =
-            CacheEntry::compress_payload(envelope.clone(), &result, gate, EntryMeta::default())
-                .unwrap();
+        let entry = CacheEntry::from_fetched_result(
+            envelope.clone(),
+            &result,
+            gate,
+            EntryMetadata::default(),
+        )
+        .unwrap();
         assert_eq!(
             matches!(entry.stored_payload(), EntryPayload::Open(_)),
             is_coded
@@ -462,11 +486,11 @@ fn result_that_compression_does_not_shorten_is_stored_uncompressed() {
             min_length: 0,
             level,
         };
-        let entry = CacheEntry::compress_payload(
-            EnvelopeBytes::for_whole_body(),
+        let entry = CacheEntry::from_fetched_result(
+            EnvelopeBytes::empty_envelope(),
             &result,
             gate,
-            EntryMeta::default(),
+            EntryMetadata::default(),
         )
         .unwrap();
         let body = entry.response_for_gzip_client(b"").unwrap();
@@ -476,11 +500,11 @@ fn result_that_compression_does_not_shorten_is_stored_uncompressed() {
         min_length: 0,
         level: 13,
     };
-    assert!(CacheEntry::compress_payload(
-        EnvelopeBytes::for_whole_body(),
+    assert!(CacheEntry::from_fetched_result(
+        EnvelopeBytes::empty_envelope(),
         &result,
         gate,
-        EntryMeta::default()
+        EntryMetadata::default()
     )
     .is_none());
 }
@@ -488,9 +512,10 @@ fn result_that_compression_does_not_shorten_is_stored_uncompressed() {
 #[test]
 fn entry_that_is_sent_twice_as_identity_keeps_both_codings() {
     let result = json(50_000);
-    let envelope = envelope(IdPosition::BeforeResult, "");
+    let envelope = envelope(ResponseIdPosition::BeforeResult, "");
     let entry =
-        CacheEntry::compress_payload(envelope.clone(), &result, ANY, EntryMeta::default()).unwrap();
+        CacheEntry::from_fetched_result(envelope.clone(), &result, ANY, EntryMetadata::default())
+            .unwrap();
     let weight = entry.memory_weight();
     assert!(weight < 50_000);
     let first = entry.response_for_identity_client(b"1").unwrap();
@@ -517,15 +542,15 @@ fn entry_that_is_sent_twice_as_identity_keeps_both_codings() {
 
 #[test]
 fn damaged_entry_has_no_identity_body() {
-    let mut open = compress_open(&json(5000), 1).unwrap();
+    let mut open = compress_to_open_stream(&json(5000), 1).unwrap();
     for (crc, length) in [(open.crc ^ 1, 5000), (open.crc, 4999), (open.crc, 5001)] {
         open.crc = crc;
         open.length = length;
         let payload = EntryPayload::Open(open.clone());
         let entry = CacheEntry::new(
-            EnvelopeBytes::for_whole_body(),
+            EnvelopeBytes::empty_envelope(),
             payload,
-            EntryMeta::default(),
+            EntryMetadata::default(),
         );
         assert!(entry.response_for_identity_client(b"").is_none());
     }
@@ -533,26 +558,26 @@ fn damaged_entry_has_no_identity_body() {
 
 #[test]
 fn entry_keeps_the_meta_of_its_caller() {
-    let meta = EntryMeta {
+    let meta = EntryMetadata {
         status: 200,
         fields: vec![(b"Content-Type".to_vec(), b"application/json".to_vec())],
         stored_at: 1000,
         expires_at: 2000,
         age: 7,
-        class: Class::Config,
+        class: LifetimeClass::Config,
         block_number: Some(0),
-        ..EntryMeta::default()
+        ..EntryMetadata::default()
     };
     let entry =
-        CacheEntry::compress_payload(EnvelopeBytes::for_whole_body(), b"{}", ANY, meta.clone())
+        CacheEntry::from_fetched_result(EnvelopeBytes::empty_envelope(), b"{}", ANY, meta.clone())
             .unwrap();
     assert_eq!(entry.response_metadata(), &meta);
     assert!(entry.is_fresh(0) && entry.is_fresh(1999) && !entry.is_fresh(2000));
-    let bare = CacheEntry::compress_payload(
-        EnvelopeBytes::for_whole_body(),
+    let bare = CacheEntry::from_fetched_result(
+        EnvelopeBytes::empty_envelope(),
         b"{}",
         ANY,
-        EntryMeta::default(),
+        EntryMetadata::default(),
     )
     .unwrap();
     assert!(!bare.is_fresh(0));
@@ -565,7 +590,10 @@ fn stored() -> Vec<(Arc<CacheEntry>, Vec<u8>)> {
         min_length: 1024,
         level: 4,
     };
-    let places = [IdPosition::BeforeResult, IdPosition::AfterResult];
+    let places = [
+        ResponseIdPosition::BeforeResult,
+        ResponseIdPosition::AfterResult,
+    ];
     let sizes = [0, 5, 3000, 100_000];
     let kinds = sizes.into_iter().flat_map(|size| {
         places
@@ -576,8 +604,9 @@ fn stored() -> Vec<(Arc<CacheEntry>, Vec<u8>)> {
         .map(|(size, place, end)| {
             let result = json(size);
             let envelope = envelope(place, end);
-            let entry = CacheEntry::compress_payload(envelope, &result, gate, EntryMeta::default())
-                .unwrap();
+            let entry =
+                CacheEntry::from_fetched_result(envelope, &result, gate, EntryMetadata::default())
+                    .unwrap();
             (Arc::new(entry), result)
         })
         .collect()
@@ -592,19 +621,19 @@ const GATE: CompressionGate = CompressionGate {
 fn batch_keeps_the_order_and_drops_newlines() {
     let stored = stored();
     let error = b"{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":1}}\n";
-    let mut elements = vec![BatchElement::RawJson(error)];
+    let mut elements = vec![BatchResponseElement::RawJson(error)];
     let mut expected = vec![error.trim_ascii_end().to_vec()];
     for ((entry, result), id) in stored.iter().zip(IDS.into_iter().cycle()) {
         elements.push((entry, id.as_bytes()).into());
         let answer = answer(entry.envelope_bytes(), result, id);
         expected.push(answer.trim_ascii_end().to_vec());
     }
-    elements.push(BatchElement::RawJson(error));
+    elements.push(BatchResponseElement::RawJson(error));
     expected.push(error.trim_ascii_end().to_vec());
     let expected = [b"[", &expected.join(&b","[..])[..], b"]"].concat();
-    assert!(decoded(&batch_gzip(&elements, GATE).unwrap()) == expected);
+    assert!(decoded(&assemble_gzip_batch(&elements, GATE).unwrap()) == expected);
     for _ in 0..3 {
-        let body = batch_identity(&elements).unwrap();
+        let body = assemble_identity_batch(&elements).unwrap();
         assert!(!body.is_gzip() && body.to_vec() == expected);
     }
 }
@@ -617,9 +646,9 @@ fn batch_copies_short_entries_and_references_long_ones() {
         let one = answer(entry.envelope_bytes(), result, "\"x\"");
         let one = one.trim_ascii_end();
         for count in [1, 2, 100] {
-            let elements = vec![BatchElement::from((entry, &b"\"x\""[..])); count];
+            let elements = vec![BatchResponseElement::from((entry, &b"\"x\""[..])); count];
             let expected = [b"[", &vec![one; count].join(&b","[..])[..], b"]"].concat();
-            let body = batch_gzip(&elements, GATE).unwrap();
+            let body = assemble_gzip_batch(&elements, GATE).unwrap();
             assert!(decoded(&body) == expected);
             let slices = if is_long { 2 * count + 1 } else { 1 };
             assert_eq!(body.body_slices().count(), slices);
@@ -629,8 +658,8 @@ fn batch_copies_short_entries_and_references_long_ones() {
 
 #[test]
 fn empty_batch_is_an_empty_array() {
-    assert_eq!(batch_identity(&[]).unwrap().to_vec(), b"[]");
-    let body = batch_gzip(&[], GATE).unwrap();
+    assert_eq!(assemble_identity_batch(&[]).unwrap().to_vec(), b"[]");
+    let body = assemble_gzip_batch(&[], GATE).unwrap();
     assert_eq!((body.is_gzip(), body.to_vec()), (false, b"[]".to_vec()));
 }
 
@@ -638,12 +667,13 @@ fn empty_batch_is_an_empty_array() {
 fn batch_of_many_small_responses_is_compressed() {
     let (entry, result) = &stored()[6];
     let ids: Vec<String> = (0..200).map(|n| n.to_string()).collect();
-    let elements: Vec<BatchElement> = ids.iter().map(|id| (entry, id.as_bytes()).into()).collect();
+    let elements: Vec<BatchResponseElement> =
+        ids.iter().map(|id| (entry, id.as_bytes()).into()).collect();
     let answers = ids
         .iter()
         .map(|id| answer(entry.envelope_bytes(), result, id));
     let expected = [b"[", &answers.collect::<Vec<_>>().join(&b","[..])[..], b"]"].concat();
-    let body = batch_gzip(&elements, GATE).unwrap();
+    let body = assemble_gzip_batch(&elements, GATE).unwrap();
     assert!(decoded(&body) == expected);
     assert!(
         body.byte_length() * 5 < expected.len() as u64,
@@ -651,9 +681,9 @@ fn batch_of_many_small_responses_is_compressed() {
         body.byte_length()
     );
     // below the gate, or not shortened
-    let body = batch_gzip(&elements[..3], GATE).unwrap();
+    let body = assemble_gzip_batch(&elements[..3], GATE).unwrap();
     assert!(!body.is_gzip());
-    let body = batch_gzip(&elements[..1], ANY).unwrap();
+    let body = assemble_gzip_batch(&elements[..1], ANY).unwrap();
     assert!(!body.is_gzip());
     assert_eq!(
         body.to_vec(),
@@ -670,15 +700,15 @@ fn incompressible_texts_and_compressed_entries_are_spliced_into_one_batch() {
         let text = noise(length);
         let text = text.trim_ascii();
         let elements = [
-            BatchElement::RawJson(text),
+            BatchResponseElement::RawJson(text),
             (entry, &b"1"[..]).into(),
-            BatchElement::RawJson(text),
-            BatchElement::RawJson(text),
+            BatchResponseElement::RawJson(text),
+            BatchResponseElement::RawJson(text),
             (entry, &b"1"[..]).into(),
         ];
         let coded = coded.trim_ascii();
         let expected = [text, coded, text, text, coded].join(&b","[..]);
-        let body = batch_gzip(&elements, GATE).unwrap();
+        let body = assemble_gzip_batch(&elements, GATE).unwrap();
         assert!(body.is_gzip());
         assert!(
             decoded(&body) == [b"[", &expected[..], b"]"].concat(),
@@ -723,14 +753,14 @@ proptest! {
                 Piece::Text(text) => expected.extend_from_slice(text),
                 Piece::Open(plain, level) => {
                     expected.extend_from_slice(plain);
-                    streams.push(compress_open(plain, *level).unwrap());
+                    streams.push(compress_to_open_stream(plain, *level).unwrap());
                 }
             }
         }
         let mut streams = streams.iter();
         let member = assemble_gzip_member(pieces.iter().map(|piece| match piece {
-            Piece::Text(text) => MemberPart::Text(text),
-            Piece::Open(..) => MemberPart::Open(streams.next().unwrap()),
+            Piece::Text(text) => SplicedMemberPart::Text(text),
+            Piece::Open(..) => SplicedMemberPart::Open(streams.next().unwrap()),
         }));
         prop_assert!(decoded(&member.unwrap()) == expected);
     }
@@ -741,10 +771,10 @@ proptest! {
         level in 0..=12u8,
     ) {
         let plain = pieces.concat();
-        let opened = open_finished_stream(libdeflate(&plain, level)).unwrap();
+        let opened = convert_to_open_stream(libdeflate(&plain, level)).unwrap();
         prop_assert!(inflated(&opened) == plain);
         let pieces: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
-        let opened = open_finished_stream(zlib(&pieces, u32::from(level).min(9))).unwrap();
+        let opened = convert_to_open_stream(zlib(&pieces, u32::from(level).min(9))).unwrap();
         prop_assert!(inflated(&opened) == plain);
     }
 
@@ -764,7 +794,7 @@ proptest! {
         let mut decoder = DeflateDecoder::new(&stream[..]);
         let is_whole = decoder.read_to_end(&mut theirs).is_ok()
             && decoder.total_in() == stream.len() as u64;
-        match open_finished_stream(stream.clone()) {
+        match convert_to_open_stream(stream.clone()) {
             Some(opened) => prop_assert!(is_whole && inflated(&opened) == theirs),
             None => prop_assert!(!is_whole),
         }

@@ -43,8 +43,8 @@ fn header(stream: FilterPtr, kind: HeaderType, name: &str) -> String {
         envoy_dynamic_module_callback_http_get_headers(stream, kind, all.as_mut_ptr());
         let found = all
             .iter()
-            .find(|header| header.key.bytes() == name.as_bytes());
-        found.map_or("none".into(), |header| text(header.value.bytes()))
+            .find(|header| header.key.as_slice() == name.as_bytes());
+        found.map_or("none".into(), |header| text(header.value.as_slice()))
     }
 }
 
@@ -56,11 +56,11 @@ fn body(stream: FilterPtr, kind: BodyType) -> String {
         if number > 0 {
             envoy_dynamic_module_callback_http_get_body_chunks(stream, kind, all.as_mut_ptr());
         }
-        all.iter().map(|slice| text(slice.bytes())).collect()
+        all.iter().map(|slice| text(slice.as_slice())).collect()
     }
 }
 
-fn attribute(stream: FilterPtr, attribute: Attribute) -> String {
+fn attribute(stream: FilterPtr, attribute: StreamAttribute) -> String {
     let mut value = EnvoyBuffer::NONE;
     // SAFETY: within a hook.
     unsafe {
@@ -69,11 +69,11 @@ fn attribute(stream: FilterPtr, attribute: Attribute) -> String {
             attribute,
             &raw mut value,
         );
-        text(value.bytes())
+        text(value.as_slice())
     }
 }
 
-fn number(stream: FilterPtr, attribute: Attribute) -> u64 {
+fn number(stream: FilterPtr, attribute: StreamAttribute) -> u64 {
     let mut value = 0;
     // SAFETY: within a hook.
     unsafe {
@@ -123,8 +123,8 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_new(
     name: EnvoyBuffer,
     config: EnvoyBuffer,
 ) -> *const c_void {
-    record("filter name", text(name.bytes()));
-    record("filter config", text(config.bytes()));
+    record("filter name", text(name.as_slice()));
+    record("filter config", text(config.as_slice()));
     for (level, line) in [
         (LogLevel::Info, "info"),
         (LogLevel::Warn, "warn"),
@@ -181,12 +181,12 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
     is_all: bool,
 ) -> HeadersStatus {
     record("request path", header(stream, HeaderType::Request, ":path"));
-    record("protocol", attribute(stream, Attribute::RequestProtocol));
-    record("route", attribute(stream, Attribute::XdsRouteName));
-    record("port", number(stream, Attribute::DestinationPort));
+    record("protocol", attribute(stream, StreamAttribute::RequestProtocol));
+    record("route", attribute(stream, StreamAttribute::XdsRouteName));
+    record("port", number(stream, StreamAttribute::DestinationPort));
     record(
         "has connection",
-        number(stream, Attribute::ConnectionId) > 0,
+        number(stream, StreamAttribute::ConnectionId) > 0,
     );
     if is_all {
         return HeadersStatus::Continue;

@@ -94,7 +94,7 @@ def test_every_kind_of_node_is_followed(start_node, start_daemon):
         assert chain["error"] is None
     # no final block was replaced
     assert daemon.generation == generation
-    assert "was replaced: block" not in daemon.log_text()
+    assert "was replaced" not in daemon.log_text()
     # one line per change of state, not per poll
     assert daemon.log_text().count("follows the chain") < 3 * len(HOWS)
 
@@ -114,7 +114,7 @@ def test_replaced_final_blocks_are_purged(followed):
     node.change({"reorg": {"depth": 7, "length": 9}})
     wait_for(daemon, state="following", head=212, final=206)
     assert daemon.generation == generation + 1
-    assert "finalized block 206 was replaced: block 204 and later are purged" in daemon.log_text()
+    assert "finalized block 206 was replaced" in daemon.log_text()
     assert [daemon.get(block).status for block in (203, 204, 206)] == [200, 404, 404]
 
 

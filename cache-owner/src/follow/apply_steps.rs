@@ -10,16 +10,16 @@ use sszip_core::cache::entry::store_attributes::PurgeScope;
 use sszip_core::cache::owner::tracker::{ChainChange, ChainIdentity, FinalityMark, TrackerStep};
 
 use super::chain::FollowedChain;
-use crate::engine::{Engine, EngineError};
+use crate::engine::{EngineError, OwnerEngine};
 use crate::log::{LogFunction, LogLevel};
 
 /// The executor of a chain tracker's steps: it publishes chain changes, records finality marks and
 /// purges replaced blocks.
-pub struct StepRunner {
-    engine: Arc<Engine>,
+pub struct TrackerStepRunner {
+    engine: Arc<OwnerEngine>,
     chain: Arc<FollowedChain>,
     log: LogFunction,
-    later: DeferredSteps,
+    later: DeferredTrackerSteps,
     /// Whether the disk has failed, and that was logged.
     has_failed: bool,
     published_final: Option<u64>,
@@ -29,7 +29,7 @@ pub struct StepRunner {
 
 /// The tracker's steps that wait for the disk, in the order in which they are run.
 #[derive(Default)]
-struct DeferredSteps {
+struct DeferredTrackerSteps {
     /// The lowest block to purge, with all above it.
     purge: Option<u64>,
     identity: Option<ChainIdentity>,
@@ -37,14 +37,14 @@ struct DeferredSteps {
     last: Option<u64>,
 }
 
-impl StepRunner {
+impl TrackerStepRunner {
     /// Creates the runner of a chain's steps; it has no deferred steps.
-    pub fn new(engine: Arc<Engine>, chain: Arc<FollowedChain>, log: LogFunction) -> Self {
+    pub fn new(engine: Arc<OwnerEngine>, chain: Arc<FollowedChain>, log: LogFunction) -> Self {
         Self {
             engine,
             chain,
             log,
-            later: DeferredSteps::default(),
+            later: DeferredTrackerSteps::default(),
             has_failed: false,
             published_final: None,
             known: None,
@@ -52,7 +52,7 @@ impl StepRunner {
     }
 
     /// Returns the number of the newest final block that was published.
-    pub fn published_head(&self) -> Option<u64> {
+    pub fn published_final_block(&self) -> Option<u64> {
         self.published_final
     }
 
@@ -67,13 +67,13 @@ impl StepRunner {
 
     /// Drops the deferred steps, because a purge removed the chain's record and the blocks that
     /// they concern.
-    pub fn discard_deferred(&mut self) {
-        self.later = DeferredSteps::default();
+    pub fn discard_deferred_steps(&mut self) {
+        self.later = DeferredTrackerSteps::default();
         self.publish_identity(None);
     }
 
     /// Runs a step at once, or queues it for [`run_deferred`](Self::run_deferred).
-    pub fn run_step(&mut self, step: TrackerStep) {
+    pub fn run_tracker_step(&mut self, step: TrackerStep) {
         match step {
             TrackerStep::Log { is_error, text } => self.log_chain_line(is_error, &text),
             TrackerStep::RecordIdentity(identity) => {
@@ -90,9 +90,9 @@ impl StepRunner {
                         self.later.last = None;
                         self.published_final = None;
                     }
-                    ChainChange::FinalityReverted { from } => self.purge_from(from),
+                    ChainChange::FinalityReverted { from } => self.defer_purge_from(from),
                     // entries from before the detection may be of the other chain
-                    ChainChange::Wrong(true) if self.known.is_some() => self.purge_from(0),
+                    ChainChange::Wrong(true) if self.known.is_some() => self.defer_purge_from(0),
                     _ => {}
                 }
                 self.publish_change(change);
@@ -100,13 +100,13 @@ impl StepRunner {
         }
     }
 
-    fn purge_from(&mut self, from: u64) {
+    fn defer_purge_from(&mut self, from: u64) {
         let from = self.later.purge.map_or(from, |other| other.min(from));
         self.later.purge = Some(from);
     }
 
     /// Publishes the chain identity of the node, or none while its record is not written.
-    pub fn set_identified(&mut self, identity: Option<ChainIdentity>) {
+    pub fn publish_recorded_identity(&mut self, identity: Option<ChainIdentity>) {
         self.publish_identity(identity.filter(|_| self.later.identity.is_none()));
     }
 
@@ -114,14 +114,14 @@ impl StepRunner {
         if self.known != known {
             self.known = known;
             let owner = &self.engine.owner;
-            owner.set_chain_id(&self.chain.namespace, known);
+            owner.set_chain_identity(&self.chain.namespace, known);
         }
     }
 
     fn publish_change(&self, change: ChainChange) {
         self.engine
             .owner
-            .apply_change(&self.chain.namespace, change);
+            .apply_chain_change(&self.chain.namespace, change);
     }
 
     /// Runs the deferred steps, which wait for the disk. A failed step is tried again at the next
@@ -159,15 +159,19 @@ impl StepRunner {
         let unrecorded =
             |error: EngineError| format!("the record of the chain can't be written: {error}");
         if let Some(identity) = self.later.identity {
-            let write = self.engine.run_store_write(move |owner| {
-                owner.owner_store().record_identity(&namespace, &identity)
+            let write = self.engine.run_fallible_write(move |owner| {
+                owner
+                    .owner_store()
+                    .record_chain_identity(&namespace, &identity)
             });
             write.await.map_err(unrecorded)?;
             self.later.identity = None;
         }
         if let Some(mark) = self.later.mark {
-            let write = self.engine.run_store_write(move |owner| {
-                owner.owner_store().record_mark(&namespace, mark.as_ref())
+            let write = self.engine.run_fallible_write(move |owner| {
+                owner
+                    .owner_store()
+                    .record_finality_mark(&namespace, mark.as_ref())
             });
             write.await.map_err(unrecorded)?;
             self.later.mark = None;

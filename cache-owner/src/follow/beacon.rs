@@ -3,10 +3,10 @@
 
 use serde::Deserialize;
 use serde_json::Value;
-use sszip_core::cache::owner::tracker::{Block, BlockHash, NodeQuery, NodeResult};
+use sszip_core::cache::owner::tracker::{BlockHash, NodeBlock, NodeQuery, NodeResult};
 
 use super::execution::deserialize_hash;
-use super::http::{malformed_response_error, HttpNode};
+use super::http::{malformed_response_error, HttpNodeClient};
 
 /// Path of the event stream of new heads, reorganisations and finalized checkpoints.
 pub const EVENTS_PATH: &str = "/eth/v1/events?topics=head,chain_reorg,finalized_checkpoint";
@@ -20,27 +20,30 @@ const CHECKPOINTS: &str = "/eth/v1/beacon/states/head/finality_checkpoints";
 ///
 /// # Errors
 /// The reason why there is no result: the node fails, or the server is no node.
-pub async fn query_beacon_node(http: &HttpNode, query: NodeQuery) -> Result<NodeResult, String> {
+pub async fn query_beacon_node(
+    http: &HttpNodeClient,
+    query: NodeQuery,
+) -> Result<NodeResult, String> {
     Ok(match query {
-        NodeQuery::Latest => NodeResult::Block(fetch_header(http, "head").await?),
-        NodeQuery::ByHash(hash) => NodeResult::Block(block_by_root(http, &hash).await?),
+        NodeQuery::Latest => NodeResult::Block(fetch_beacon_header(http, "head").await?),
+        NodeQuery::ByHash(hash) => NodeResult::Block(fetch_block_by_root(http, &hash).await?),
         NodeQuery::ByNumber(slot) | NodeQuery::Recheck(slot) => {
-            let block = fetch_header(http, &slot.to_string()).await?;
+            let block = fetch_beacon_header(http, &slot.to_string()).await?;
             NodeResult::Block(block.filter(|block| block.number == slot))
         }
         NodeQuery::Finalized => {
-            let Some(checkpoints) = fetch_data(http, CHECKPOINTS).await? else {
+            let Some(checkpoints) = fetch_beacon_data(http, CHECKPOINTS).await? else {
                 return Ok(missing_value_result(CHECKPOINTS));
             };
             // the root is zero before the first finalized checkpoint
-            let root = root_at(&checkpoints, "/finalized/root")?;
+            let root = read_root_at(&checkpoints, "/finalized/root")?;
             NodeResult::Block(match root == BlockHash::default() {
                 true => None,
-                false => block_by_root(http, &root).await?,
+                false => fetch_block_by_root(http, &root).await?,
             })
         }
         NodeQuery::Syncing => {
-            let Some(syncing) = fetch_data(http, SYNCING).await? else {
+            let Some(syncing) = fetch_beacon_data(http, SYNCING).await? else {
                 return Ok(missing_value_result(SYNCING));
             };
             let is = |name: &str| syncing[name].as_bool();
@@ -49,12 +52,14 @@ pub async fn query_beacon_node(http: &HttpNode, query: NodeQuery) -> Result<Node
             NodeResult::Syncing(is_syncing || is("is_optimistic") == Some(true))
         }
         NodeQuery::ChainId => {
-            let spec = fetch_data(http, SPEC).await?.unwrap_or_default();
+            let spec = fetch_beacon_data(http, SPEC).await?.unwrap_or_default();
             let id = spec["DEPOSIT_CHAIN_ID"].as_str();
             NodeResult::ChainId(id.and_then(|id| id.parse().ok()))
         }
-        NodeQuery::Genesis => match fetch_data(http, GENESIS).await? {
-            Some(genesis) => NodeResult::Genesis(root_at(&genesis, "/genesis_validators_root")?),
+        NodeQuery::Genesis => match fetch_beacon_data(http, GENESIS).await? {
+            Some(genesis) => {
+                NodeResult::Genesis(read_root_at(&genesis, "/genesis_validators_root")?)
+            }
             None => missing_value_result(GENESIS),
         },
     })
@@ -69,40 +74,44 @@ fn unexpected_value(at: &str) -> String {
 }
 
 /// Fetches the member `data` of the resource under a path, or `None` if the node has none.
-async fn fetch_data(http: &HttpNode, path: &str) -> Result<Option<Value>, String> {
+async fn fetch_beacon_data(http: &HttpNodeClient, path: &str) -> Result<Option<Value>, String> {
     /// The envelope of a Beacon API response.
     #[derive(Deserialize)]
-    struct BeaconData {
+    struct BeaconEnvelope {
         data: Value,
     }
-    let Some(body) = http.get(path).await? else {
+    let Some(body) = http.fetch_resource(path).await? else {
         return Ok(None);
     };
     match serde_json::from_slice(&body) {
-        Ok(BeaconData { data }) => Ok(Some(data)),
+        Ok(BeaconEnvelope { data }) => Ok(Some(data)),
         Err(error) => Err(malformed_response_error(&body, &error)),
     }
 }
 
-fn root_at(data: &Value, at: &str) -> Result<BlockHash, String> {
+fn read_root_at(data: &Value, at: &str) -> Result<BlockHash, String> {
     deserialize_hash(data.pointer(at).unwrap_or(&Value::Null)).map_err(|_| unexpected_value(at))
 }
 
-async fn block_by_root(http: &HttpNode, hash: &BlockHash) -> Result<Option<Block>, String> {
-    fetch_header(http, &format!("0x{}", hex::encode(hash))).await
+async fn fetch_block_by_root(
+    http: &HttpNodeClient,
+    hash: &BlockHash,
+) -> Result<Option<NodeBlock>, String> {
+    fetch_beacon_header(http, &format!("0x{}", hex::encode(hash))).await
 }
 
-async fn fetch_header(http: &HttpNode, id: &str) -> Result<Option<Block>, String> {
+async fn fetch_beacon_header(http: &HttpNodeClient, id: &str) -> Result<Option<NodeBlock>, String> {
     const SLOT: &str = "/header/message/slot";
-    let Some(header) = fetch_data(http, &format!("/eth/v1/beacon/headers/{id}")).await? else {
+    let Some(header) = fetch_beacon_data(http, &format!("/eth/v1/beacon/headers/{id}")).await?
+    else {
         return Ok(None);
     };
     let slot = header.pointer(SLOT).and_then(Value::as_str);
-    Ok(Some(Block {
+    Ok(Some(NodeBlock {
         number: slot
             .and_then(|slot| slot.parse().ok())
             .ok_or_else(|| unexpected_value(SLOT))?,
-        hash: root_at(&header, "/root")?,
-        parent: root_at(&header, "/header/message/parent_root")?,
+        hash: read_root_at(&header, "/root")?,
+        parent: read_root_at(&header, "/header/message/parent_root")?,
     }))
 }

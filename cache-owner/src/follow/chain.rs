@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use sszip_core::cache::entry::store_attributes::PurgeScope;
 use sszip_core::cache::owner::tracker::State;
-use sszip_core::cache::Namespace;
+use sszip_core::cache::CacheNamespace;
 use sszip_core::lock::lock_ignoring_poison;
 use tokio::sync::Notify;
 
@@ -13,7 +13,7 @@ use super::node::NodeClient;
 
 /// A reorganisation of a followed chain, as the status reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reorg {
+pub struct RecentReorg {
     /// Time when it was seen, in milliseconds of the machine's monotonic clock.
     pub at: u64,
     /// The first replaced block.
@@ -40,7 +40,7 @@ pub struct FollowStatus {
     /// Number of reorganisations.
     pub reorgs: u64,
     /// The last reorganisations, the newest first.
-    pub last_reorgs: Vec<Reorg>,
+    pub last_reorgs: Vec<RecentReorg>,
     /// The error of the last poll.
     pub error: Option<String>,
 }
@@ -48,12 +48,12 @@ pub struct FollowStatus {
 impl FollowStatus {
     /// Returns the status `next`, completed by the time of the last head and the past reorgs of
     /// this one; `from` is the lowest replaced block, if any.
-    pub fn followed_by(&self, next: Self, from: Option<u64>, now: u64) -> Self {
+    pub fn with_next_poll(&self, next: Self, from: Option<u64>, now: u64) -> Self {
         let is_new = next.head.is_some() && next.head != self.head;
         let mut last_reorgs = self.last_reorgs.clone();
         if let (Some(from), true) = (from, next.reorgs > self.reorgs) {
             let blocks = self.head.map_or(0, |head| (head + 1).saturating_sub(from));
-            let reorg = Reorg {
+            let reorg = RecentReorg {
                 at: now,
                 from,
                 blocks,
@@ -73,7 +73,7 @@ impl FollowStatus {
 /// owner.
 pub struct FollowedChain {
     /// The namespace whose responses are of this chain.
-    pub namespace: Namespace,
+    pub namespace: CacheNamespace,
     /// The name of the namespace in the configuration.
     pub name: String,
     /// Notified when the chain may have changed.
@@ -85,7 +85,7 @@ pub struct FollowedChain {
 
 impl FollowedChain {
     /// Creates a chain whose node and state are not known yet.
-    pub fn new(namespace: Namespace, name: &str) -> Self {
+    pub fn new(namespace: CacheNamespace, name: &str) -> Self {
         Self {
             namespace,
             name: name.to_owned(),
@@ -102,7 +102,7 @@ impl FollowedChain {
     }
 
     /// Sets the client of the chain's node.
-    pub fn set_node(&self, node: &Arc<NodeClient>) {
+    pub fn set_node_client(&self, node: &Arc<NodeClient>) {
         *lock_ignoring_poison(&self.node_client) = Some(Arc::clone(node));
     }
 
@@ -112,12 +112,12 @@ impl FollowedChain {
     }
 
     /// Replaces the state that the owner's status reports for the chain.
-    pub fn publish_status(&self, status: FollowStatus) {
+    pub fn publish_follow_status(&self, status: FollowStatus) {
         *lock_ignoring_poison(&self.follow_status) = status;
     }
 
     /// Records that the chain's record was purged, if `scope` covers it.
-    pub fn mark_purged(&self, scope: &PurgeScope) {
+    pub fn mark_record_purged(&self, scope: &PurgeScope) {
         let is_covered = match scope {
             PurgeScope::Everything => true,
             PurgeScope::Namespace(namespace) => *namespace == self.namespace,
@@ -130,7 +130,7 @@ impl FollowedChain {
     }
 
     /// Returns whether the chain's record was purged since the last call.
-    pub fn take_purged(&self) -> bool {
+    pub fn take_record_purged(&self) -> bool {
         self.is_forgotten.swap(false, Ordering::AcqRel)
     }
 }

@@ -27,7 +27,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use tokio_rustls::TlsConnector;
 use tower_service::Service;
 
-use super::with_causes;
+use super::format_error_causes;
 
 /// A byte stream to a node: TCP, TLS or a Unix socket.
 pub trait NodeStream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -39,14 +39,14 @@ pub type NodeConnection = Box<dyn NodeStream>;
 
 /// The factory of connections to one followed node, over the transport that its URL selects.
 #[derive(Clone)]
-pub struct Connector {
+pub struct NodeConnector {
     transport: NodeTransport,
     tls: Option<(TlsConnector, ServerName<'static>)>,
     /// Permit of the one request that resolves the node's name.
     resolving: Arc<Semaphore>,
 }
 
-impl Connector {
+impl NodeConnector {
     /// Creates a connector to the node at `endpoint`. The certificate of the node, if it has one,
     /// must be signed by an authority in the file `ca`, or by one that the system trusts.
     ///
@@ -92,7 +92,7 @@ impl Connector {
     }
 }
 
-impl Connector {
+impl NodeConnector {
     async fn resolve_host(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         if let Ok(address) = host.parse::<IpAddr>() {
             return Ok(vec![(address, port).into()]);
@@ -117,7 +117,7 @@ fn tls_config(ca: Option<&Path>) -> Result<ClientConfig, String> {
     match ca {
         Some(path) => {
             let wrong = |error: &dyn std::error::Error| {
-                format!("{}: {}", path.display(), with_causes(error))
+                format!("{}: {}", path.display(), format_error_causes(error))
             };
             let all = CertificateDer::pem_file_iter(path).map_err(|error| wrong(&error))?;
             for certificate in all {
@@ -147,7 +147,7 @@ fn tls_config(ca: Option<&Path>) -> Result<ClientConfig, String> {
     Ok(config.with_root_certificates(roots).with_no_client_auth())
 }
 
-impl Service<Uri> for Connector {
+impl Service<Uri> for NodeConnector {
     type Response = TokioIo<NodeConnection>;
     type Error = io::Error;
     type Future = Pin<Box<dyn Future<Output = io::Result<TokioIo<NodeConnection>>> + Send>>;

@@ -4,12 +4,12 @@ use hyper::body::Bytes;
 use serde::de::{Error as _, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
-use sszip_core::cache::owner::tracker::{Block, BlockHash, NodeQuery, NodeResult};
+use sszip_core::cache::owner::tracker::{BlockHash, NodeBlock, NodeQuery, NodeResult};
 
 use super::http::malformed_response_error;
 
 /// Encodes a query of the tracker as a JSON-RPC request with this id.
-pub fn encode_query(query: NodeQuery, id: u64) -> String {
+pub fn encode_tracker_query(query: NodeQuery, id: u64) -> String {
     let by_number = |number: &str| ("eth_getBlockByNumber", format!("\"{number}\",false"));
     let (method, params) = match query {
         NodeQuery::Latest => by_number("latest"),
@@ -25,10 +25,10 @@ pub fn encode_query(query: NodeQuery, id: u64) -> String {
         NodeQuery::Syncing => ("eth_syncing", String::new()),
         NodeQuery::ChainId => ("eth_chainId", String::new()),
     };
-    encode_call(method, &params, id)
+    encode_rpc_call(method, &params, id)
 }
 
-fn encode_call(method: &str, params: &str, id: u64) -> String {
+fn encode_rpc_call(method: &str, params: &str, id: u64) -> String {
     format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":[{params}]}}")
 }
 
@@ -52,7 +52,7 @@ struct RpcError {
 /// The members of an execution block that identify it and its parent.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Header {
+struct BlockHeader {
     #[serde(deserialize_with = "deserialize_quantity")]
     number: u64,
     #[serde(deserialize_with = "deserialize_hash")]
@@ -83,7 +83,7 @@ pub(super) fn deserialize_hash<'de, D: Deserializer<'de>>(from: D) -> Result<Blo
 ///
 /// # Errors
 /// The body is no response in JSON-RPC: the node fails, or the server is no node.
-pub fn decode_response(query: NodeQuery, body: &Bytes) -> Result<NodeResult, String> {
+pub fn decode_query_response(query: NodeQuery, body: &Bytes) -> Result<NodeResult, String> {
     let response: RpcResponse<'_> =
         serde_json::from_slice(body).map_err(|error| malformed_response_error(body, &error))?;
     if let Some(RpcError { code, message }) = response.error {
@@ -102,13 +102,13 @@ pub fn decode_response(query: NodeQuery, body: &Bytes) -> Result<NodeResult, Str
             deserialize_quantity(&mut from).map(|id| NodeResult::ChainId(Some(id)))
         }
         NodeQuery::Genesis => {
-            serde_json::from_str(result).map(|block: Option<Header>| match block {
+            serde_json::from_str(result).map(|block: Option<BlockHeader>| match block {
                 Some(block) => NodeResult::Genesis(block.hash),
                 None => NodeResult::Failed("the node has no block 0".into()),
             })
         }
-        _ => serde_json::from_str(result).map(|block: Option<Header>| {
-            NodeResult::Block(block.map(|block| Block {
+        _ => serde_json::from_str(result).map(|block: Option<BlockHeader>| {
+            NodeResult::Block(block.map(|block| NodeBlock {
                 number: block.number,
                 hash: block.hash,
                 parent: block.parent_hash,
@@ -119,16 +119,16 @@ pub fn decode_response(query: NodeQuery, body: &Bytes) -> Result<NodeResult, Str
 }
 
 /// Encodes the request for a transaction's receipt, with this id.
-pub fn receipt_request(transaction: &BlockHash, id: u64) -> String {
+pub fn encode_receipt_request(transaction: &BlockHash, id: u64) -> String {
     let params = format!("\"0x{}\"", hex::encode(transaction));
-    encode_call("eth_getTransactionReceipt", &params, id)
+    encode_rpc_call("eth_getTransactionReceipt", &params, id)
 }
 
 /// Decodes the block number in a receipt; `None` if the transaction is in no block.
 ///
 /// # Errors
 /// The body is no response in JSON-RPC. The message is for operators.
-pub fn receipt_block(body: &Bytes) -> Result<Option<u64>, String> {
+pub fn decode_receipt_block(body: &Bytes) -> Result<Option<u64>, String> {
     /// A JSON-RPC response with a receipt.
     #[derive(Deserialize)]
     struct RpcResponse {
@@ -148,8 +148,8 @@ pub fn receipt_block(body: &Bytes) -> Result<Option<u64>, String> {
 }
 
 /// Encodes the subscription to new heads (`eth_subscribe`), with this id.
-pub fn subscription_request(id: u64) -> String {
-    encode_call("eth_subscribe", "\"newHeads\"", id)
+pub fn encode_head_subscription(id: u64) -> String {
+    encode_rpc_call("eth_subscribe", "\"newHeads\"", id)
 }
 
 /// The kind of a message that a node sends over a WebSocket: a response, a notification, another.
@@ -164,10 +164,10 @@ pub enum WebSocketMessageKind {
 }
 
 /// Classifies a message of a node by its `id` and `method`.
-pub fn classify_message(text: &str) -> WebSocketMessageKind {
+pub fn classify_websocket_message(text: &str) -> WebSocketMessageKind {
     /// The members that distinguish a response from a notification.
     #[derive(Deserialize)]
-    struct AnyMessage {
+    struct WebSocketMessage {
         #[serde(default)]
         id: Option<serde_json::Value>,
         #[serde(default)]
@@ -175,7 +175,7 @@ pub fn classify_message(text: &str) -> WebSocketMessageKind {
         #[serde(default, rename = "params")]
         _params: Option<IgnoredAny>,
     }
-    let Ok(any) = serde_json::from_str::<AnyMessage>(text) else {
+    let Ok(any) = serde_json::from_str::<WebSocketMessage>(text) else {
         return WebSocketMessageKind::Other;
     };
     match (any.id.and_then(|id| id.as_u64()), any.method) {
@@ -189,8 +189,8 @@ pub fn classify_message(text: &str) -> WebSocketMessageKind {
 mod tests {
     use super::*;
 
-    fn answer(query: NodeQuery, body: &str) -> Result<NodeResult, String> {
-        decode_response(query, &Bytes::copy_from_slice(body.as_bytes()))
+    fn decode_test_response(query: NodeQuery, body: &str) -> Result<NodeResult, String> {
+        decode_query_response(query, &Bytes::copy_from_slice(body.as_bytes()))
     }
 
     #[test]
@@ -216,13 +216,13 @@ mod tests {
         ] {
             let expected =
                 format!(r#"{{"jsonrpc":"2.0","id":7,"method":"{method}","params":{params}}}"#);
-            assert_eq!(encode_query(query, 7), expected);
+            assert_eq!(encode_tracker_query(query, 7), expected);
         }
     }
 
     #[test]
     fn missing_first_block_is_a_failed_query() {
-        let read = answer(
+        let read = decode_test_response(
             NodeQuery::Genesis,
             r#"{"jsonrpc":"2.0","result":null,"id":1}"#,
         );
@@ -245,10 +245,10 @@ mod tests {
             (NodeQuery::ChainId, r#"{"result":"0x10000000000000000"}"#),
             (NodeQuery::ChainId, r#"{"result":1}"#),
         ] {
-            let error = answer(query, body).unwrap_err();
+            let error = decode_test_response(query, body).unwrap_err();
             assert!(error.starts_with("invalid response"), "{error}");
         }
-        let error = answer(NodeQuery::Latest, "<html>\n\u{7}").unwrap_err();
+        let error = decode_test_response(NodeQuery::Latest, "<html>\n\u{7}").unwrap_err();
         assert!(error.ends_with(": <html>  "), "{error}");
     }
 
@@ -264,14 +264,14 @@ mod tests {
             (r#"{"id":"x","result":1}"#, WebSocketMessageKind::Other),
             ("[]", WebSocketMessageKind::Other),
         ] {
-            assert_eq!(classify_message(text), expected, "{text}");
+            assert_eq!(classify_websocket_message(text), expected, "{text}");
         }
     }
 
     #[test]
     fn block_number_is_read_from_a_receipt() {
         let ends = format!("\"params\":[\"0x{}\"]}}", "07".repeat(32));
-        assert!(receipt_request(&[7; 32], 5).ends_with(&ends));
+        assert!(encode_receipt_request(&[7; 32], 5).ends_with(&ends));
         for (text, expected) in [
             (
                 "{\"id\":1,\"result\":{\"blockNumber\":\"0x2a\",\"x\":1}}",
@@ -285,7 +285,7 @@ mod tests {
             ("{\"id\":1,\"result\":{}}", None),
             ("<html>", None),
         ] {
-            assert_eq!(receipt_block(&text.into()).ok(), expected, "{text}");
+            assert_eq!(decode_receipt_block(&text.into()).ok(), expected, "{text}");
         }
     }
 }

@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use sszip_core::cache::owner::tracker::{ChainChange, ChainRecord, Tracker, TrackerStep};
+use sszip_core::cache::owner::tracker::{ChainChange, ChainRecord, ChainTracker, TrackerStep};
 use sszip_core::config::head_source::HeadSource;
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, sleep_until, timeout, Instant};
 
-use super::apply_steps::StepRunner;
+use super::apply_steps::TrackerStepRunner;
 use super::chain::{FollowStatus, FollowedChain};
 use super::node::NodeClient;
 use crate::clock::read_clocks;
-use crate::engine::Engine;
+use crate::engine::OwnerEngine;
 use crate::log::LogFunction;
 
 /// Maximum number of polls per interval when notifications arrive.
@@ -34,28 +34,33 @@ const MAX_POLL_TIME: Duration = Duration::from_secs(60);
 pub async fn follow_chain(
     follow: HeadSource,
     chain: Arc<FollowedChain>,
-    engine: Arc<Engine>,
+    engine: Arc<OwnerEngine>,
     log: LogFunction,
 ) {
     loop {
-        let follower = Follower {
+        let follower = ChainFollower {
             follow: follow.clone(),
             chain: Arc::clone(&chain),
             engine: Arc::clone(&engine),
-            steps: StepRunner::new(Arc::clone(&engine), Arc::clone(&chain), Arc::clone(&log)),
+            steps: TrackerStepRunner::new(
+                Arc::clone(&engine),
+                Arc::clone(&chain),
+                Arc::clone(&log),
+            ),
         };
-        let mut attempt = AbortOnDrop(tokio::spawn(follower.follow_chain()));
+        let mut attempt = AbortOnDrop(tokio::spawn(follower.poll_until_stopped()));
         if let Err(error) = (&mut attempt.0).await {
-            let steps = StepRunner::new(Arc::clone(&engine), Arc::clone(&chain), Arc::clone(&log));
+            let steps =
+                TrackerStepRunner::new(Arc::clone(&engine), Arc::clone(&chain), Arc::clone(&log));
             steps.log_chain_line(
                 true,
                 &format!("the chain follower failed and starts again: {error}"),
             );
             engine
                 .owner
-                .apply_change(&chain.namespace, ChainChange::Final(None));
-            engine.owner.set_chain_id(&chain.namespace, None);
-            engine.wake_receivers();
+                .apply_chain_change(&chain.namespace, ChainChange::Final(None));
+            engine.owner.set_chain_identity(&chain.namespace, None);
+            engine.wake_lookups_and_streams();
         }
         sleep(RETRY_PAUSE).await;
     }
@@ -71,49 +76,49 @@ impl Drop for AbortOnDrop {
 }
 
 /// The follower of one chain: it polls the chain's node, and executes the steps of the tracker.
-struct Follower {
+struct ChainFollower {
     follow: HeadSource,
     chain: Arc<FollowedChain>,
-    engine: Arc<Engine>,
-    steps: StepRunner,
+    engine: Arc<OwnerEngine>,
+    steps: TrackerStepRunner,
 }
 
-impl Follower {
+impl ChainFollower {
     /// Polls the node without end, at each interval and sooner after a notification.
-    async fn follow_chain(mut self) {
+    async fn poll_until_stopped(mut self) {
         let _checking = AbortOnDrop(tokio::spawn({
             let (engine, namespace) = (Arc::clone(&self.engine), self.chain.namespace);
             async move {
                 sleep(MAX_UNCHECKED_TIME).await;
-                engine.owner.set_awaiting_identity(&namespace, false);
+                engine.owner.set_identity_unchecked(&namespace, false);
             }
         }));
-        let record = self.read_record().await;
+        let record = self.read_chain_record().await;
         let follow = &self.follow;
-        let mut tracker = Tracker::new(
+        let mut tracker = ChainTracker::new(
             follow.finality,
             follow.interval,
             record,
             read_clocks().monotonic,
         );
         let node = self.create_node_client(&mut tracker).await;
-        self.chain.set_node(&node);
+        self.chain.set_node_client(&node);
         let _listening = AbortOnDrop(tokio::spawn({
             let (node, news) = (Arc::clone(&node), Arc::clone(&self.chain.news));
-            async move { node.forward_notifications(&news).await }
+            async move { node.listen_for_heads(&news).await }
         }));
         let interval = Duration::from_millis(self.follow.interval);
         loop {
             let began = Instant::now();
-            if self.chain.take_purged() {
-                self.steps.discard_deferred();
+            if self.chain.take_record_purged() {
+                self.steps.discard_deferred_steps();
                 tracker.reset_after_purge(read_clocks().monotonic);
             }
-            run_queries(&mut tracker, &node).await;
-            self.run_steps(&mut tracker).await;
+            poll_node(&mut tracker, &node).await;
+            self.run_tracker_steps(&mut tracker).await;
             self.engine
                 .owner
-                .set_awaiting_identity(&self.chain.namespace, false);
+                .set_identity_unchecked(&self.chain.namespace, false);
             tokio::select! {
                 () = sleep_until(began + interval) => {}
                 () = self.chain.news.notified() => {
@@ -124,13 +129,13 @@ impl Follower {
     }
 
     /// Reads the record of the chain from the store; after an error it tries again.
-    async fn read_record(&mut self) -> ChainRecord {
+    async fn read_chain_record(&mut self) -> ChainRecord {
         let namespace = self.chain.namespace;
         let mut has_failed = false;
         loop {
             let read = self
                 .engine
-                .run_store_write(move |owner| owner.owner_store().read_chain_record(&namespace));
+                .run_fallible_write(move |owner| owner.owner_store().read_chain_record(&namespace));
             match read.await {
                 Ok(record) => return record,
                 Err(error) => {
@@ -139,7 +144,7 @@ impl Follower {
                     if !std::mem::replace(&mut has_failed, true) {
                         self.steps.log_chain_line(true, &error);
                     }
-                    self.chain.publish_status(FollowStatus {
+                    self.chain.publish_follow_status(FollowStatus {
                         error: Some(error),
                         ..self.chain.follow_status()
                     });
@@ -151,7 +156,7 @@ impl Follower {
 
     /// Creates the client of the chain's node; after an error, such as an unreadable certificate,
     /// it tries again.
-    async fn create_node_client(&mut self, tracker: &mut Tracker) -> Arc<NodeClient> {
+    async fn create_node_client(&mut self, tracker: &mut ChainTracker) -> Arc<NodeClient> {
         loop {
             let (follow, news) = (self.follow.clone(), Arc::clone(&self.chain.news));
             // certificates are files
@@ -160,46 +165,47 @@ impl Follower {
                 Ok(node) => return Arc::new(node),
                 Err(error) => tracker.fail_poll(&error, read_clocks().monotonic),
             }
-            self.run_steps(tracker).await;
+            self.run_tracker_steps(tracker).await;
             sleep(RETRY_PAUSE).await;
         }
     }
 
     /// Runs the steps that the tracker requires after a poll, and publishes the state of the chain.
-    async fn run_steps(&mut self, tracker: &mut Tracker) {
+    async fn run_tracker_steps(&mut self, tracker: &mut ChainTracker) {
         let blocks = tracker
             .window_blocks()
             .map(|block| (block.number, block.hash));
         let owner = &self.engine.owner;
         owner.set_recent_blocks(&self.chain.namespace, blocks);
         let mut from = None;
-        while let Some(step) = tracker.next_step() {
+        while let Some(step) = tracker.next_tracker_step() {
             if let TrackerStep::ChainChange(ChainChange::Reorg { from: first }) = step {
                 from = Some(first);
             }
-            self.steps.run_step(step);
+            self.steps.run_tracker_step(step);
         }
         // no process waits for the disk before it is notified
-        self.engine.wake_receivers();
+        self.engine.wake_lookups_and_streams();
         self.steps.run_deferred().await;
-        self.steps.set_identified(tracker.confirmed_identity());
-        self.engine.wake_receivers();
+        self.steps
+            .publish_recorded_identity(tracker.confirmed_identity());
+        self.engine.wake_lookups_and_streams();
         let next = FollowStatus {
             state: tracker.tracker_state(),
             head: tracker.newest_known_block().map(|head| head.number),
-            last_final: self.steps.published_head(),
+            last_final: self.steps.published_final_block(),
             reorgs: tracker.reorg_count(),
-            error: tracker.last_error().map(str::to_owned),
+            error: tracker.last_poll_error().map(str::to_owned),
             ..FollowStatus::default()
         };
         let before = self.chain.follow_status();
-        let status = before.followed_by(next, from, read_clocks().monotonic);
-        self.chain.publish_status(status);
+        let status = before.with_next_poll(next, from, read_clocks().monotonic);
+        self.chain.publish_follow_status(status);
     }
 }
 
 /// Performs one poll: queries the node until the tracker has no more queries, or the poll fails.
-async fn run_queries(tracker: &mut Tracker, node: &NodeClient) {
+async fn poll_node(tracker: &mut ChainTracker, node: &NodeClient) {
     tracker.begin_poll(read_clocks().monotonic);
     let outcome = timeout(MAX_POLL_TIME, async {
         loop {
@@ -209,7 +215,7 @@ async fn run_queries(tracker: &mut Tracker, node: &NodeClient) {
             }
             let answers = join_all(queries.iter().map(|query| node.query_node(*query))).await;
             for (query, answer) in queries.into_iter().zip(answers) {
-                tracker.handle_result(query, answer?);
+                tracker.handle_query_result(query, answer?);
             }
         }
     })

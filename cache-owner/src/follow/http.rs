@@ -13,8 +13,8 @@ use sszip_core::config::endpoint::NodeEndpoint;
 use sszip_core::config::head_source::HeadSource;
 use tokio::time::timeout;
 
-use super::connect::Connector;
-use super::with_causes;
+use super::connect::NodeConnector;
+use super::format_error_causes;
 
 /// Maximum length of a response in bytes: a block's header comes with the hashes of its
 /// transactions.
@@ -28,8 +28,8 @@ const MAX_IDLE_CONNECTIONS: usize = 6;
 
 /// The HTTP/1.1 client of a followed node, with a timeout and a limit of the response length.
 #[derive(Clone)]
-pub struct HttpNode {
-    client: Client<Connector, Full<Bytes>>,
+pub struct HttpNodeClient {
+    client: Client<NodeConnector, Full<Bytes>>,
     endpoint: NodeEndpoint,
     fields: HeaderMap,
     timeout: Duration,
@@ -39,7 +39,7 @@ pub struct HttpNode {
 ///
 /// # Errors
 /// A configured header is invalid. The message does not contain its value.
-pub fn request_headers(follow: &HeadSource) -> Result<HeaderMap, String> {
+pub fn node_request_headers(follow: &HeadSource) -> Result<HeaderMap, String> {
     let mut fields = HeaderMap::new();
     let software = concat!("sszip/", env!("CARGO_PKG_VERSION"));
     fields.insert(USER_AGENT, HeaderValue::from_static(software));
@@ -55,7 +55,7 @@ pub fn request_headers(follow: &HeadSource) -> Result<HeaderMap, String> {
     Ok(fields)
 }
 
-impl HttpNode {
+impl HttpNodeClient {
     /// Creates the client of the followed node.
     ///
     /// # Errors
@@ -65,7 +65,7 @@ impl HttpNode {
         endpoint: &NodeEndpoint,
         timeout: Duration,
     ) -> Result<Self, String> {
-        let connector = Connector::new(endpoint, follow.ca.as_deref())?;
+        let connector = NodeConnector::new(endpoint, follow.ca.as_deref())?;
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
@@ -75,7 +75,7 @@ impl HttpNode {
         Ok(Self {
             client,
             endpoint: endpoint.clone(),
-            fields: request_headers(follow)?,
+            fields: node_request_headers(follow)?,
             timeout,
         })
     }
@@ -100,8 +100,8 @@ impl HttpNode {
     ///
     /// # Errors
     /// The reason why there is no response. The message is for operators.
-    pub async fn get(&self, path: &str) -> Result<Option<Bytes>, String> {
-        let request = self.build_request(Method::GET, &self.path_below(path), String::new())?;
+    pub async fn fetch_resource(&self, path: &str) -> Result<Option<Bytes>, String> {
+        let request = self.build_request(Method::GET, &self.resource_path(path), String::new())?;
         match self.fetch_response(request).await? {
             (StatusCode::OK, body) => Ok(Some(body)),
             (StatusCode::NOT_FOUND, _) => Ok(None),
@@ -114,7 +114,8 @@ impl HttpNode {
     /// # Errors
     /// The reason why there is no stream. The message is for operators.
     pub async fn open_event_stream(&self, path: &str) -> Result<Incoming, String> {
-        let mut request = self.build_request(Method::GET, &self.path_below(path), String::new())?;
+        let mut request =
+            self.build_request(Method::GET, &self.resource_path(path), String::new())?;
         let events = HeaderValue::from_static("text/event-stream");
         request.headers_mut().insert(ACCEPT, events);
         let response = timeout(self.timeout, self.send_request(request))
@@ -126,7 +127,7 @@ impl HttpNode {
         }
     }
 
-    fn path_below(&self, path: &str) -> String {
+    fn resource_path(&self, path: &str) -> String {
         format!("{}{path}", self.endpoint.path.trim_end_matches('/'))
     }
 
@@ -142,8 +143,8 @@ impl HttpNode {
             .method(method)
             .uri(format!("http://{authority}{path}"))
             .body(Full::from(body))
-            .map_err(|error| with_causes(&error))?;
-        let host = HeaderValue::from_str(authority).map_err(|error| with_causes(&error))?;
+            .map_err(|error| format_error_causes(&error))?;
+        let host = HeaderValue::from_str(authority).map_err(|error| format_error_causes(&error))?;
         let fields = request.headers_mut();
         fields.insert(HOST, host);
         fields.insert(ACCEPT, HeaderValue::from_static("application/json"));
@@ -157,7 +158,7 @@ impl HttpNode {
         request: Request<Full<Bytes>>,
     ) -> Result<Response<Incoming>, String> {
         let response = self.client.request(request).await;
-        response.map_err(|error| with_causes(&error))
+        response.map_err(|error| format_error_causes(&error))
     }
 
     /// Sends a request, and returns status and body of the response if both arrive within the
@@ -171,7 +172,7 @@ impl HttpNode {
             let body = Limited::new(body, MAX_RESPONSE_BYTES).collect().await;
             let body = body.map_err(|error| match error.is::<LengthLimitError>() {
                 true => format!("the response is longer than {MAX_RESPONSE_BYTES} bytes"),
-                false => with_causes(&*error),
+                false => format_error_causes(&*error),
             })?;
             Ok((head.status, body.to_bytes()))
         };

@@ -37,7 +37,7 @@ use std::error::Error;
 use std::fmt::Write;
 
 /// Formats an error with its causes on one line.
-pub(crate) fn with_causes(error: &dyn Error) -> String {
+pub(crate) fn format_error_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

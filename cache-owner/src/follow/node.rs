@@ -10,9 +10,9 @@ use sszip_core::config::head_source::{HeadSource, NodeApi};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use super::connect::Connector;
-use super::http::{request_headers, HttpNode};
-use super::websocket::WebSocketNode;
+use super::connect::NodeConnector;
+use super::http::{node_request_headers, HttpNodeClient};
+use super::websocket::WebSocketNodeClient;
 use super::{beacon, execution};
 
 /// Minimum and maximum timeout of a request, which otherwise is the poll interval.
@@ -27,11 +27,11 @@ const SILENCE_TIMEOUT: Duration = Duration::from_secs(120);
 /// The client of a followed node: JSON-RPC over HTTP or a WebSocket, or the Beacon API.
 pub enum NodeClient {
     /// JSON-RPC over HTTP.
-    Execution(HttpNode),
+    Execution(HttpNodeClient),
     /// JSON-RPC over a WebSocket.
-    WebSocket(WebSocketNode),
+    WebSocket(WebSocketNodeClient),
     /// The Beacon API.
-    Beacon(HttpNode),
+    Beacon(HttpNodeClient),
 }
 
 impl NodeClient {
@@ -46,15 +46,18 @@ impl NodeClient {
             Duration::from_millis(follow.interval).clamp(MIN_REQUEST_TIMEOUT, MAX_REQUEST_TIMEOUT);
         Ok(match (follow.api, endpoint.is_websocket) {
             (NodeApi::Execution, false) => {
-                Self::Execution(HttpNode::new(follow, &endpoint, timeout)?)
+                Self::Execution(HttpNodeClient::new(follow, &endpoint, timeout)?)
             }
             (NodeApi::Execution, true) => {
-                let connector = Connector::new(&endpoint, follow.ca.as_deref())?;
-                let fields = request_headers(follow)?;
-                let socket = WebSocketNode::new(connector, &follow.url, fields, timeout, news);
+                let connector = NodeConnector::new(&endpoint, follow.ca.as_deref())?;
+                let fields = node_request_headers(follow)?;
+                let socket =
+                    WebSocketNodeClient::new(connector, &follow.url, fields, timeout, news);
                 Self::WebSocket(socket)
             }
-            (NodeApi::Beacon, false) => Self::Beacon(HttpNode::new(follow, &endpoint, timeout)?),
+            (NodeApi::Beacon, false) => {
+                Self::Beacon(HttpNodeClient::new(follow, &endpoint, timeout)?)
+            }
             (NodeApi::Beacon, true) => {
                 return Err("the Beacon API is not available over WebSockets".into());
             }
@@ -69,13 +72,17 @@ impl NodeClient {
     pub async fn query_node(&self, query: NodeQuery) -> Result<NodeResult, String> {
         match self {
             Self::Execution(http) => {
-                let body = http.post_json(execution::encode_query(query, 1)).await?;
-                execution::decode_response(query, &body)
+                let body = http
+                    .post_json(execution::encode_tracker_query(query, 1))
+                    .await?;
+                execution::decode_query_response(query, &body)
             }
             Self::WebSocket(socket) => {
-                let body = socket.call(|id| execution::encode_query(query, id)).await?;
+                let body = socket
+                    .send_call(|id| execution::encode_tracker_query(query, id))
+                    .await?;
                 socket.reset_backoff();
-                execution::decode_response(query, &body)
+                execution::decode_query_response(query, &body)
             }
             Self::Beacon(http) => beacon::query_beacon_node(http, query).await,
         }
@@ -86,23 +93,26 @@ impl NodeClient {
     ///
     /// # Errors
     /// The errors of [`query_node`](Self::query_node).
-    pub async fn transaction_block(&self, transaction: &BlockHash) -> Result<Option<u64>, String> {
+    pub async fn query_transaction_block(
+        &self,
+        transaction: &BlockHash,
+    ) -> Result<Option<u64>, String> {
         let body = match self {
             Self::Execution(http) => {
-                http.post_json(execution::receipt_request(transaction, 1))
+                http.post_json(execution::encode_receipt_request(transaction, 1))
                     .await?
             }
             Self::WebSocket(socket) => {
-                let request = |id| execution::receipt_request(transaction, id);
-                socket.call(request).await?
+                let request = |id| execution::encode_receipt_request(transaction, id);
+                socket.send_call(request).await?
             }
             Self::Beacon(_) => return Ok(None),
         };
-        execution::receipt_block(&body)
+        execution::decode_receipt_block(&body)
     }
 
     /// Notifies `news` of each event that the node sends. Never returns.
-    pub async fn forward_notifications(&self, news: &Notify) {
+    pub async fn listen_for_heads(&self, news: &Notify) {
         let Self::Beacon(http) = self else {
             // a WebSocket notifies on its own
             return std::future::pending().await;

@@ -16,9 +16,9 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::WebSocketStream;
 
-use super::connect::{Connector, NodeConnection};
+use super::connect::{NodeConnection, NodeConnector};
 use super::execution::{self, WebSocketMessageKind as Kind};
-use super::with_causes;
+use super::format_error_causes;
 
 /// Maximum length of a message in bytes.
 const MAX_MESSAGE_BYTES: usize = 8 << 20;
@@ -39,21 +39,21 @@ struct QueuedCall {
 
 /// The WebSocket client of a followed node; its connection is opened on demand and shared by all
 /// calls.
-pub struct WebSocketNode {
-    connector: Connector,
+pub struct WebSocketNodeClient {
+    connector: NodeConnector,
     url: String,
     fields: HeaderMap,
     timeout: Duration,
     /// Notified of new heads.
     news: Arc<Notify>,
-    state: Mutex<ConnectionState>,
+    state: Mutex<WebSocketState>,
     opening: tokio::sync::Mutex<()>,
 }
 
 /// The state of the connection: its call queue while it is open, and the pause before the next
 /// attempt.
 #[derive(Default)]
-struct ConnectionState {
+struct WebSocketState {
     calls: Option<mpsc::UnboundedSender<QueuedCall>>,
     id: u64,
     wait: Duration,
@@ -61,11 +61,11 @@ struct ConnectionState {
     why: String,
 }
 
-impl WebSocketNode {
+impl WebSocketNodeClient {
     /// Creates a client of the node at `url`, without a connection; `news` is notified of new
     /// heads.
     pub fn new(
-        connector: Connector,
+        connector: NodeConnector,
         url: &str,
         fields: HeaderMap,
         timeout: Duration,
@@ -77,10 +77,10 @@ impl WebSocketNode {
             fields,
             timeout,
             news,
-            state: Mutex::new(ConnectionState {
+            state: Mutex::new(WebSocketState {
                 id: SUBSCRIPTION_ID,
                 wait: FIRST_RECONNECT_PAUSE,
-                ..ConnectionState::default()
+                ..WebSocketState::default()
             }),
             opening: tokio::sync::Mutex::default(),
         }
@@ -90,7 +90,7 @@ impl WebSocketNode {
     ///
     /// # Errors
     /// The reason why there is no response. The message is for operators.
-    pub async fn call(&self, make: impl Fn(u64) -> String) -> Result<Bytes, String> {
+    pub async fn send_call(&self, make: impl Fn(u64) -> String) -> Result<Bytes, String> {
         let called = async {
             let calls = self.open_call_queue().await?;
             let id = {
@@ -114,7 +114,7 @@ impl WebSocketNode {
             Err(_) => {
                 // a connection that hangs may do so permanently
                 let why = format!("no response within {} ms", self.timeout.as_millis());
-                self.record_failure(&why);
+                self.record_connection_failure(&why);
                 Err(why)
             }
         }
@@ -141,16 +141,16 @@ impl WebSocketNode {
                 "the connection was closed".clone_into(&mut state.why);
                 // reconnected at once only if it has worked for a while
                 state.not_before = Some(Instant::now() + state.wait);
-                tokio::spawn(run_connection(stream, queue, Arc::clone(&self.news)));
+                tokio::spawn(run_websocket(stream, queue, Arc::clone(&self.news)));
                 Ok(calls)
             }
             Ok(Err(why)) => {
-                self.record_failure(&why);
+                self.record_connection_failure(&why);
                 Err(why)
             }
             Err(_) => {
                 let why = format!("no connection within {} ms", self.timeout.as_millis());
-                self.record_failure(&why);
+                self.record_connection_failure(&why);
                 Err(why)
             }
         }
@@ -161,16 +161,16 @@ impl WebSocketNode {
             .url
             .as_str()
             .into_client_request()
-            .map_err(|error| with_causes(&error))?;
+            .map_err(|error| format_error_causes(&error))?;
         request.headers_mut().extend(self.fields.clone());
         let stream = self.connector.open_connection().await;
-        let stream = stream.map_err(|error| with_causes(&error))?;
+        let stream = stream.map_err(|error| format_error_causes(&error))?;
         let config = WebSocketConfig::default()
             .max_message_size(Some(MAX_MESSAGE_BYTES))
             .max_frame_size(Some(MAX_MESSAGE_BYTES));
         let (stream, _) = client_async_with_config(request, stream, Some(config))
             .await
-            .map_err(|error| with_causes(&error))?;
+            .map_err(|error| format_error_causes(&error))?;
         Ok(stream)
     }
 
@@ -181,7 +181,7 @@ impl WebSocketNode {
         state.not_before = None;
     }
 
-    fn record_failure(&self, why: &str) {
+    fn record_connection_failure(&self, why: &str) {
         let mut state = lock_ignoring_poison(&self.state);
         state.calls = None;
         why.clone_into(&mut state.why);
@@ -191,14 +191,14 @@ impl WebSocketNode {
 }
 
 /// Carries calls and responses until either side closes the connection.
-async fn run_connection(
+async fn run_websocket(
     mut stream: WebSocketStream<NodeConnection>,
     mut queue: mpsc::UnboundedReceiver<QueuedCall>,
     news: Arc<Notify>,
 ) {
     let mut waiting: HashMap<u64, oneshot::Sender<Bytes>> = HashMap::new();
     // a node without subscriptions responds with an error, and is polled
-    let subscribe = Message::text(execution::subscription_request(SUBSCRIPTION_ID));
+    let subscribe = Message::text(execution::encode_head_subscription(SUBSCRIPTION_ID));
     if stream.send(subscribe).await.is_err() {
         return;
     }
@@ -216,7 +216,7 @@ async fn run_connection(
                 }
             }
             message = stream.next() => match message {
-                Some(Ok(Message::Text(text))) => match execution::classify_message(&text) {
+                Some(Ok(Message::Text(text))) => match execution::classify_websocket_message(&text) {
                     Kind::Answer(id) => if let Some(answer) = waiting.remove(&id) {
                         // the caller may have stopped waiting
                         let _ = answer.send(Bytes::from(text));

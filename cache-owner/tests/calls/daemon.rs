@@ -10,46 +10,56 @@ use sszip_core::cache::chain::{ChainChange, HeightKind};
 use sszip_core::cache::entry::store_attributes::{PurgeScope, StoreAttributes};
 use sszip_core::cache::link::{OwnerReply, OwnerRequest};
 use sszip_core::cache::owner::disk::{
-    DiskEntry, EntryBytes, OwnerStore, RecordHeader, StoreError, StoreStatus, WouldBlock,
+    DiskEntry, EntryBytes, EntryRecordAttributes, OwnerStore, ReadWouldBlock, StoreError,
+    StoreStatus,
 };
 use sszip_core::cache::owner::leases::LeaseDecision;
-use sszip_core::cache::owner::state::{OwnerLookup, PutRejection};
+use sszip_core::cache::owner::state::{EntryRejection, OwnerLookupResult};
 use sszip_core::cache::owner::tracker::{ChainIdentity, ChainRecord, FinalityMark};
-use sszip_core::cache::owner::{CallTime, Owner};
-use sszip_core::cache::{Key, Namespace};
+use sszip_core::cache::owner::{ClockReading, Owner};
+use sszip_core::cache::{CacheKey, CacheNamespace};
 use sszip_owner::request::{self, OwnerHttpRequest, ProblemDetails};
 use sszip_owner::response;
 
 /// The contents of a store without limits, which outlives the owners that use it.
 #[derive(Default)]
-pub struct Model {
-    entries: Mutex<HashMap<Key, DiskEntry>>,
+pub struct StoreContents {
+    entries: Mutex<HashMap<CacheKey, DiskEntry>>,
     purges: Mutex<Vec<(u64, PurgeScope)>>,
 }
 
 /// The store of a simulated owner, over contents that outlive the owner.
-pub struct Shelf(pub Arc<Model>);
+pub struct ContentsStore(pub Arc<StoreContents>);
 
-impl OwnerStore for Shelf {
+impl OwnerStore for ContentsStore {
     fn purge_generation(&self) -> u64 {
         5 + self.0.purges.lock().unwrap().len() as u64
     }
 
-    fn get(&self, key: &Key, _: CallTime) -> Option<DiskEntry> {
+    fn read_entry(&self, key: &CacheKey, _: ClockReading) -> Option<DiskEntry> {
         let stored = self.0.entries.lock().unwrap().get(key).cloned()?;
-        (!self.is_purged(key, &stored.header.about)).then_some(stored)
+        (!self.is_entry_purged(key, &stored.header.about)).then_some(stored)
     }
 
-    fn get_ready(&self, key: &Key, now: CallTime) -> Result<Option<DiskEntry>, WouldBlock> {
-        Ok(self.get(key, now))
+    fn read_entry_nonblocking(
+        &self,
+        key: &CacheKey,
+        now: ClockReading,
+    ) -> Result<Option<DiskEntry>, ReadWouldBlock> {
+        Ok(self.read_entry(key, now))
     }
 
-    fn may_have(&self, key: &Key) -> bool {
+    fn may_contain_key(&self, key: &CacheKey) -> bool {
         self.0.entries.lock().unwrap().contains_key(key)
     }
 
-    fn put_entry(&self, key: &Key, header: &RecordHeader, body: &[u8]) -> Result<(), StoreError> {
-        assert!(header.about.class.may_be_on_disk());
+    fn put_entry(
+        &self,
+        key: &CacheKey,
+        header: &EntryRecordAttributes,
+        body: &[u8],
+    ) -> Result<(), StoreError> {
+        assert!(header.about.class.is_storable_on_disk());
         let stored = DiskEntry {
             header: header.clone(),
             body: EntryBytes::Pinned(Arc::new(body.to_vec())),
@@ -66,19 +76,27 @@ impl OwnerStore for Shelf {
         Ok(generation)
     }
 
-    fn read_chain_record(&self, _: &Namespace) -> Result<ChainRecord, StoreError> {
+    fn read_chain_record(&self, _: &CacheNamespace) -> Result<ChainRecord, StoreError> {
         Ok(ChainRecord::default())
     }
 
-    fn record_identity(&self, _: &Namespace, _: &ChainIdentity) -> Result<(), StoreError> {
+    fn record_chain_identity(
+        &self,
+        _: &CacheNamespace,
+        _: &ChainIdentity,
+    ) -> Result<(), StoreError> {
         Ok(())
     }
 
-    fn record_mark(&self, _: &Namespace, _: Option<&FinalityMark>) -> Result<(), StoreError> {
+    fn record_finality_mark(
+        &self,
+        _: &CacheNamespace,
+        _: Option<&FinalityMark>,
+    ) -> Result<(), StoreError> {
         Ok(())
     }
 
-    fn is_purged(&self, key: &Key, about: &StoreAttributes) -> bool {
+    fn is_entry_purged(&self, key: &CacheKey, about: &StoreAttributes) -> bool {
         let purges = self.0.purges.lock().unwrap();
         let mut purges = purges.iter();
         purges.any(|(generation, scope)| {
@@ -86,15 +104,15 @@ impl OwnerStore for Shelf {
         })
     }
 
-    fn record_fill(&self, _: &Key, _: CallTime) -> bool {
+    fn record_fill(&self, _: &CacheKey, _: ClockReading) -> bool {
         true
     }
 
-    fn flush(&self) -> Result<(), StoreError> {
+    fn flush_memtables(&self) -> Result<(), StoreError> {
         Ok(())
     }
 
-    fn drop_older_than(&self, _: u64, _: u64, _: CallTime) {}
+    fn drop_entries_older_than(&self, _: u64, _: u64, _: ClockReading) {}
 
     fn next_log_line(&self) -> Option<String> {
         None
@@ -106,31 +124,31 @@ impl OwnerStore for Shelf {
 }
 
 /// The identity of a request to the owner.
-pub type Id = u64;
+pub type RequestId = u64;
 
 /// A lookup that waits at the owner for the end of a lease.
-struct Waiting {
+struct WaitingLookup {
     message: OwnerRequest,
-    key: Key,
+    key: CacheKey,
     until: u64,
 }
 
 /// A simulated daemon: the rules of an owner without sockets and threads.
-pub struct Daemon {
+pub struct SimulatedDaemon {
     pub owner: Owner,
-    waiting: BTreeMap<Id, Waiting>,
+    waiting: BTreeMap<RequestId, WaitingLookup>,
 }
 
 /// The outcome of a request: a response now, or a wait for the end of a lease.
-enum Outcome {
-    Answer(Response<response::ResponseBody>),
-    Waits(Key, u64),
+enum RequestOutcome {
+    Answer(Response<response::OwnerResponseBody>),
+    Waits(CacheKey, u64),
 }
 
-impl Daemon {
+impl SimulatedDaemon {
     /// Starts an owner that follows the chain and knows nothing of it.
-    pub fn start(shelf: &Arc<Model>, namespace: Namespace, now: CallTime) -> Self {
-        let owner = Owner::new(Box::new(Shelf(Arc::clone(shelf))), 1 << 20, now);
+    pub fn start(shelf: &Arc<StoreContents>, namespace: CacheNamespace, now: ClockReading) -> Self {
+        let owner = Owner::new(Box::new(ContentsStore(Arc::clone(shelf))), 1 << 20, now);
         owner.follow_chain(namespace, HeightKind::Blocks, now);
         Self {
             owner,
@@ -138,18 +156,23 @@ impl Daemon {
         }
     }
 
-    pub fn moved(&self, namespace: &Namespace, moves: &[ChainChange]) {
+    pub fn apply_chain_changes(&self, namespace: &CacheNamespace, moves: &[ChainChange]) {
         for step in moves {
-            self.owner.apply_change(namespace, *step);
+            self.owner.apply_chain_change(namespace, *step);
         }
     }
 
     /// Handles a request. Returns `None` if the response comes later.
-    pub fn serve(&mut self, id: Id, message: OwnerRequest, now: CallTime) -> Option<OwnerReply> {
-        match self.answer(&message, true, now) {
+    pub fn handle_request(
+        &mut self,
+        id: RequestId,
+        message: OwnerRequest,
+        now: ClockReading,
+    ) -> Option<OwnerReply> {
+        match self.respond_to_message(&message, true, now) {
             Ok(answer) => Some(answer),
             Err((key, until)) => {
-                let waiting = Waiting {
+                let waiting = WaitingLookup {
                     message,
                     key,
                     until,
@@ -161,28 +184,31 @@ impl Daemon {
     }
 
     /// Returns the responses to the lookups whose wait has ended.
-    pub fn waited(&mut self, now: CallTime) -> Vec<(Id, OwnerReply)> {
-        self.owner.expire_due(now);
+    pub fn ended_lookups(&mut self, now: ClockReading) -> Vec<(RequestId, OwnerReply)> {
+        self.owner.expire_leases_and_purges(now);
         let ended = self.owner.take_notifications().leases;
-        let is_over =
-            |_: &Id, it: &mut Waiting| it.until <= now.monotonic || ended.contains(&it.key);
-        let over: Vec<_> = extract(&mut self.waiting, is_over);
+        let is_over = |_: &RequestId, it: &mut WaitingLookup| {
+            it.until <= now.monotonic || ended.contains(&it.key)
+        };
+        let over: Vec<_> = extract_matching(&mut self.waiting, is_over);
         over.into_iter()
-            .filter_map(|(id, it)| Some((id, self.answer(&it.message, false, now).ok()?)))
+            .filter_map(|(id, it)| {
+                Some((id, self.respond_to_message(&it.message, false, now).ok()?))
+            })
             .collect()
     }
 
     /// Drops a waiting lookup whose client has gone.
-    pub fn forget(&mut self, id: Id) {
+    pub fn drop_lookup(&mut self, id: RequestId) {
         self.waiting.remove(&id);
     }
 
-    fn answer(
+    fn respond_to_message(
         &self,
         message: &OwnerRequest,
         waits: bool,
-        now: CallTime,
-    ) -> Result<OwnerReply, (Key, u64)> {
+        now: ClockReading,
+    ) -> Result<OwnerReply, (CacheKey, u64)> {
         let builder = Builder::new().method(message.method).uri(&message.target);
         let fields = message.fields.iter();
         let builder = fields.fold(builder, |builder, (name, value)| {
@@ -191,39 +217,40 @@ impl Daemon {
         let (head, ()) = builder.body(()).unwrap().into_parts();
         let body = message.whole_body().unwrap();
         let generation = self.owner.owner_store().purge_generation();
-        let about = request::chain_query(&head.headers).unwrap();
-        let request = request::decode_head(&head).unwrap();
-        let handled = self.act(request, &body, waits, now);
+        let about = request::decode_chain_query(&head.headers).unwrap();
+        let request = request::decode_owner_request(&head).unwrap();
+        let handled = self.execute_request(request, &body, waits, now);
         let mut response = match handled {
-            Ok(Outcome::Waits(key, until)) => return Err((key, until)),
-            Ok(Outcome::Answer(response)) => response,
+            Ok(RequestOutcome::Waits(key, until)) => return Err((key, until)),
+            Ok(RequestOutcome::Answer(response)) => response,
             Err(problem) => response::problem_response(&problem),
         };
-        let with_state =
-            |about: request::ChainQuery| (about, self.owner.published_state(&about.namespace));
+        let with_state = |about: request::ChainQuery| {
+            (about, self.owner.published_chain_state(&about.namespace))
+        };
         response::set_reply_headers(response.headers_mut(), generation, about.map(with_state));
-        Ok(to_host(response))
+        Ok(to_owner_reply(response))
     }
 
-    fn act(
+    fn execute_request(
         &self,
         request: OwnerHttpRequest,
         body: &[u8],
         waits: bool,
-        now: CallTime,
-    ) -> Result<Outcome, ProblemDetails> {
+        now: ClockReading,
+    ) -> Result<RequestOutcome, ProblemDetails> {
         let owner = &self.owner;
-        Ok(Outcome::Answer(match request {
+        Ok(RequestOutcome::Answer(match request {
             OwnerHttpRequest::LookUp { key, lease } => {
                 let found = match (owner.lookup_without_waiting(&key, now), lease) {
-                    (OwnerLookup::Found(found), _) => Ok(found),
+                    (OwnerLookupResult::Found(found), _) => Ok(found),
                     (_, None) => Err(None),
                     (_, Some(wanted)) => {
                         let leased = owner.acquire_lease(&key, &wanted.process, wanted.time, now);
                         if let (Ok(LeaseDecision::Pending), true) =
                             (&leased, waits && wanted.wait > 0)
                         {
-                            return Ok(Outcome::Waits(key, now.monotonic + wanted.wait));
+                            return Ok(RequestOutcome::Waits(key, now.monotonic + wanted.wait));
                         }
                         match leased {
                             Ok(lease) => Err(Some(lease)),
@@ -233,23 +260,24 @@ impl Daemon {
                 };
                 match found {
                     Ok(found) => response::entry_response(found, now),
-                    Err(lease) => response::missing_response(lease),
+                    Err(lease) => response::lookup_miss_response(lease),
                 }
             }
             OwnerHttpRequest::LookUps => {
                 let keys = request::parse_keys(body)?;
                 let found = keys.into_iter().filter_map(|key| {
                     match owner.lookup_without_waiting(&key, now) {
-                        OwnerLookup::Found(found) => Some((key, found)),
+                        OwnerLookupResult::Found(found) => Some((key, found)),
                         _ => None,
                     }
                 });
                 response::entries_response(found.collect(), now)
             }
             OwnerHttpRequest::Put(put) => {
-                let entry = Arc::new(owner.prepare_entry(put.about, body.to_vec(), put.fresh, now));
+                let entry =
+                    Arc::new(owner.new_memory_entry(put.about, body.to_vec(), put.fresh, now));
                 let process = put.process.as_ref();
-                let outcome = match owner.put_entry(&put.key, &entry, process, now) {
+                let outcome = match owner.put_fetched_entry(&put.key, &entry, process, now) {
                     Ok(true) => {
                         owner.write_to_store(&put.key, &entry, now).unwrap();
                         Ok(())
@@ -259,7 +287,7 @@ impl Daemon {
                 };
                 match outcome {
                     Ok(()) => response::empty_response(StatusCode::CREATED),
-                    Err(PutRejection::Purged | PutRejection::Replaced) => {
+                    Err(EntryRejection::Purged | EntryRejection::Replaced) => {
                         response::empty_response(StatusCode::CONFLICT)
                     }
                     Err(refused) => panic!("{refused:?}"),
@@ -274,7 +302,7 @@ impl Daemon {
     }
 }
 
-fn extract<K: Ord + Copy, V>(
+fn extract_matching<K: Ord + Copy, V>(
     from: &mut BTreeMap<K, V>,
     mut is_it: impl FnMut(&K, &mut V) -> bool,
 ) -> Vec<(K, V)> {
@@ -287,9 +315,9 @@ fn extract<K: Ord + Copy, V>(
 }
 
 /// Converts a response to the reply that a host passes to the core.
-fn to_host(response: Response<response::ResponseBody>) -> OwnerReply {
+fn to_owner_reply(response: Response<response::OwnerResponseBody>) -> OwnerReply {
     let (head, body) = response.into_parts();
-    let response::ResponseBody::Whole(pieces) = body else {
+    let response::OwnerResponseBody::Whole(pieces) = body else {
         panic!("a stream");
     };
     let mut answer = OwnerReply {

@@ -10,26 +10,26 @@ mod world;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 
-use self::world::{Step, World};
+use self::world::{SimulatedWorld, WorldStep};
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = WorldStep> {
     let vm = 0..2usize;
     let which = any::<usize>();
     prop_oneof![
-        20 => (vm.clone(), 0..4u8).prop_map(|(vm, key)| Step::Want(vm, key)),
-        1 => vm.clone().prop_map(Step::WantAll),
-        2 => (vm.clone(), which).prop_map(|(vm, which)| Step::Leave(vm, which)),
-        30 => which.prop_map(Step::Deliver),
-        30 => which.prop_map(Step::Reply),
-        1 => which.prop_map(Step::Lose),
-        1 => which.prop_map(Step::Silence),
-        1 => which.prop_map(Step::Garbage),
-        15 => (vm, which, 0..16u8).prop_map(|(vm, which, how)| Step::NodeAnswers(vm, which, how)),
-        2 => (0..5u8).prop_map(Step::Purge),
-        2 => Just(Step::Head),
-        2 => (0..4u64).prop_map(Step::Reorg),
-        4 => prop_oneof![4 => 1..10u64, 1 => 100..2_000u64].prop_map(Step::Pass),
-        1 => any::<bool>().prop_map(Step::Restart),
+        20 => (vm.clone(), 0..4u8).prop_map(|(vm, key)| WorldStep::Want(vm, key)),
+        1 => vm.clone().prop_map(WorldStep::WantAll),
+        2 => (vm.clone(), which).prop_map(|(vm, which)| WorldStep::Leave(vm, which)),
+        30 => which.prop_map(WorldStep::Deliver),
+        30 => which.prop_map(WorldStep::Reply),
+        1 => which.prop_map(WorldStep::Lose),
+        1 => which.prop_map(WorldStep::Silence),
+        1 => which.prop_map(WorldStep::Garbage),
+        15 => (vm, which, 0..16u8).prop_map(|(vm, which, how)| WorldStep::NodeAnswers(vm, which, how)),
+        2 => (0..5u8).prop_map(WorldStep::Purge),
+        2 => Just(WorldStep::Head),
+        2 => (0..4u64).prop_map(WorldStep::Reorg),
+        4 => prop_oneof![4 => 1..10u64, 1 => 100..2_000u64].prop_map(WorldStep::Pass),
+        1 => any::<bool>().prop_map(WorldStep::Restart),
     ]
 }
 
@@ -38,11 +38,11 @@ proptest! {
     fn received_entries_were_valid_when_the_lookup_began(
         steps in prop::collection::vec(step(), 0..200)
     ) {
-        let mut world = World::new();
+        let mut world = SimulatedWorld::new();
         for step in steps {
-            world.act(step);
+            world.run_step(step);
         }
-        world.end();
+        world.finish_all();
     }
 }
 
@@ -53,11 +53,11 @@ fn sequences_share_entries_between_sandboxes() {
     let (mut shared, mut from_others) = (0, 0);
     for _ in 0..200 {
         let steps = prop::collection::vec(step(), 200).new_tree(&mut runner);
-        let mut world = World::new();
+        let mut world = SimulatedWorld::new();
         for step in steps.unwrap().current() {
-            world.act(step);
+            world.run_step(step);
         }
-        world.end();
+        world.finish_all();
         shared += world.shared;
         from_others += world.from_others;
     }

@@ -4,28 +4,28 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use sszip_core::cache::chain::{ChainChange, DispatchMark};
-use sszip_core::cache::class::Class;
+use sszip_core::cache::class::LifetimeClass;
 use sszip_core::cache::entry::store_attributes::{PurgeScope, StoreAttributes};
 use sszip_core::cache::entry::wire::EncodedEntry;
-use sszip_core::cache::entry::{CacheEntry, EntryMeta, EntryPayload, EnvelopeBytes};
-use sszip_core::cache::link::callout::{Callout, CalloutClient, CalloutId, CalloutLimits};
+use sszip_core::cache::entry::{CacheEntry, EntryMetadata, EntryPayload, EnvelopeBytes};
+use sszip_core::cache::link::callout::{CalloutClient, CalloutId, CalloutLimits, OwnerCallout};
 use sszip_core::cache::link::{OwnerReply, OwnerRequest};
-use sszip_core::cache::owner::CallTime;
+use sszip_core::cache::owner::ClockReading;
 use sszip_core::cache::process::flights::{
-    CoalescingRole, FlightOutcome, FollowerWakeup, Leadership,
+    CoalescingRole, FlightFollowerWakeup, FlightLeadership, FlightOutcome,
 };
-use sszip_core::cache::process::owner_client::{OwnerClient, PendingPublish};
-use sszip_core::cache::process::wake::{EventLoop, Waiter, WakeQueue};
+use sszip_core::cache::process::owner_client::{OwnerClient, PendingFlightPublish};
+use sszip_core::cache::process::wake::{EventLoopId, RequestWaiter, WokenRequestQueue};
 use sszip_core::cache::process::ProcessState;
-use sszip_core::cache::{Key, Namespace};
+use sszip_core::cache::{CacheKey, CacheNamespace};
 
-use crate::daemon::{Daemon, Id, Model};
+use crate::daemon::{RequestId, SimulatedDaemon, StoreContents};
 
-const SPACE: Namespace = [0xab; 16];
+const SPACE: CacheNamespace = [0xab; 16];
 
 /// The kind of response under a key of the test, which determines when it becomes invalid.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Kind {
+enum EntryKind {
     /// The configuration of the node.
     Config,
     /// The head.
@@ -34,18 +34,18 @@ enum Kind {
     Block(u64),
 }
 
-fn kind(key: u8) -> Kind {
+fn entry_kind(key: u8) -> EntryKind {
     match key {
-        0 => Kind::Config,
-        1 => Kind::Tip,
+        0 => EntryKind::Config,
+        1 => EntryKind::Tip,
         // the first of these blocks is final from the start
-        2 => Kind::Block(3),
-        _ => Kind::Block(12),
+        2 => EntryKind::Block(3),
+        _ => EntryKind::Block(12),
     }
 }
 
 /// Returns a key that looks like a hash, on which the owner relies.
-fn key(n: u8) -> Key {
+fn key(n: u8) -> CacheKey {
     let mut state = u64::from(n) + 1;
     [(); 32].map(|()| {
         state = state
@@ -57,7 +57,7 @@ fn key(n: u8) -> Key {
 
 /// A step of the test: an event at a client, the owner, the node or the network.
 #[derive(Clone, Debug)]
-pub enum Step {
+pub enum WorldStep {
     Want(usize, u8),
     /// All keys at once, as in a batch.
     WantAll(usize),
@@ -85,14 +85,14 @@ pub enum Step {
 
 /// A change that invalidates the entries that were fetched before it.
 #[derive(Clone, Copy, Debug)]
-enum Happened {
+enum InvalidatingChange {
     Purged(Option<u8>),
     Reorg(u64),
     Head(u64),
 }
 
 /// A client that waits for the response of its lookup.
-struct Client {
+struct WaitingClient {
     key: u8,
     began: u64,
     generation: u64,
@@ -100,64 +100,64 @@ struct Client {
 }
 
 /// A request in flight to the node, with the entry that its response will be.
-struct Fetch {
-    token: Option<Leadership>,
+struct NodeFetch {
+    token: Option<FlightLeadership>,
     key: u8,
     entry: CacheEntry,
     generation: u64,
 }
 
 /// A simulated sandbox with its callout client, its clients and its fetches.
-struct Vm {
+struct SimulatedSandbox {
     shared: ProcessState,
-    queue: Arc<WakeQueue>,
+    queue: Arc<WokenRequestQueue>,
     calls: Arc<CalloutClient>,
-    clients: BTreeMap<usize, Client>,
+    clients: BTreeMap<usize, WaitingClient>,
     /// The step at which each batch began.
     batches: BTreeMap<usize, u64>,
-    fetches: Vec<Fetch>,
+    fetches: Vec<NodeFetch>,
 }
 
 /// The simulated machine: sandboxes, an owner, a node, and the messages in flight between them.
-pub struct World {
+pub struct SimulatedWorld {
     step: u64,
     now: u64,
     names: usize,
-    ids: Id,
-    shelf: Arc<Model>,
-    daemon: Option<Daemon>,
-    vms: Vec<Vm>,
+    ids: RequestId,
+    shelf: Arc<StoreContents>,
+    daemon: Option<SimulatedDaemon>,
+    vms: Vec<SimulatedSandbox>,
     /// Messages in flight to the owner, and back.
-    requests: Vec<(Id, OwnerRequest)>,
-    replies: Vec<(Id, OwnerReply)>,
+    requests: Vec<(RequestId, OwnerRequest)>,
+    replies: Vec<(RequestId, OwnerReply)>,
     /// The sandbox and ticket of each call.
-    calls: HashMap<Id, (usize, CalloutId)>,
+    calls: HashMap<RequestId, (usize, CalloutId)>,
     /// The sandbox and client on whose behalf a call was sent, and with which it ends.
-    own: HashMap<Id, (usize, usize)>,
+    own: HashMap<RequestId, (usize, usize)>,
     head: u64,
-    happened: Vec<(u64, Happened)>,
+    happened: Vec<(u64, InvalidatingChange)>,
     /// Number of entries received from a shared fetch, and of those that another sandbox fetched.
     pub shared: usize,
     pub from_others: usize,
 }
 
 /// Sends a call to the owner.
-fn send(
-    calls: &mut HashMap<Id, (usize, CalloutId)>,
-    requests: &mut Vec<(Id, OwnerRequest)>,
-    (id, at): (Id, usize),
-    call: Callout,
+fn send_callout(
+    calls: &mut HashMap<RequestId, (usize, CalloutId)>,
+    requests: &mut Vec<(RequestId, OwnerRequest)>,
+    (id, at): (RequestId, usize),
+    call: OwnerCallout,
 ) {
     assert!(call.timeout > 0 && call.timeout <= 10_000);
     calls.insert(id, (at, call.ticket));
     requests.push((id, call.message));
 }
 
-fn waiter(id: usize) -> Waiter {
-    EventLoop::default().waiter_with_id(id)
+fn waiter(id: usize) -> RequestWaiter {
+    EventLoopId::default().waiter_with_id(id)
 }
 
-impl World {
+impl SimulatedWorld {
     pub fn new() -> Self {
         let mut world = Self {
             step: 0,
@@ -178,7 +178,7 @@ impl World {
         };
         for n in 0..2 {
             let shared = ProcessState::default();
-            let queue = Arc::new(WakeQueue::default());
+            let queue = Arc::new(WokenRequestQueue::default());
             shared.add_event_loop(queue.clone());
             let bounds = CalloutLimits {
                 most: 8,
@@ -186,8 +186,8 @@ impl World {
                 ..CalloutLimits::default()
             };
             let calls = Arc::new(CalloutClient::new(format!("vm-{n}"), bounds));
-            shared.join_owner(calls.clone());
-            world.vms.push(Vm {
+            shared.connect_owner(calls.clone());
+            world.vms.push(SimulatedSandbox {
                 shared,
                 queue,
                 calls,
@@ -200,17 +200,17 @@ impl World {
         world
     }
 
-    fn time(&self) -> CallTime {
-        CallTime {
+    fn time(&self) -> ClockReading {
+        ClockReading {
             monotonic: self.now,
             unix: 1_700_000_000_000 + self.now,
         }
     }
 
     fn start(&mut self) {
-        let daemon = Daemon::start(&self.shelf, SPACE, self.time());
+        let daemon = SimulatedDaemon::start(&self.shelf, SPACE, self.time());
         let last = ChainChange::Final(Some(self.head - 5));
-        daemon.moved(
+        daemon.apply_chain_changes(
             &SPACE,
             &[
                 ChainChange::ChainVerified(true),
@@ -221,31 +221,34 @@ impl World {
         self.daemon = Some(daemon);
     }
 
-    fn moves(&mut self, moves: &[ChainChange], happened: &[Happened]) {
+    fn moves(&mut self, moves: &[ChainChange], happened: &[InvalidatingChange]) {
         if let Some(daemon) = &self.daemon {
-            daemon.moved(&SPACE, moves);
+            daemon.apply_chain_changes(&SPACE, moves);
         }
         let step = self.step;
         self.happened.extend(happened.iter().map(|it| (step, *it)));
     }
 
-    pub fn act(&mut self, step: Step) {
+    pub fn run_step(&mut self, step: WorldStep) {
         self.step += 1;
         // no step ends before the next begins
         self.now += 1;
         match step {
-            Step::Want(vm, key) => self.want(vm, key),
-            Step::WantAll(at) => {
-                let name = self.name();
+            WorldStep::Want(vm, key) => self.look_up_key(vm, key),
+            WorldStep::WantAll(at) => {
+                let name = self.next_client_name();
                 let keys = (0..4).map(key).collect();
                 let (step, now) = (self.step, self.now);
                 let vm = &mut self.vms[at];
-                if vm.calls.lookup_all(keys, &SPACE, waiter(name), now) {
+                if vm
+                    .calls
+                    .lookup_batch_at_owner(keys, &SPACE, waiter(name), now)
+                {
                     vm.batches.insert(name, step);
-                    self.call_own(at, name);
+                    self.send_client_calls(at, name);
                 }
             }
-            Step::Leave(at, which) => {
+            WorldStep::Leave(at, which) => {
                 let vm = &mut self.vms[at];
                 let gone = vm
                     .clients
@@ -255,69 +258,77 @@ impl World {
                 if let Some((gone, client)) = gone.and_then(|gone| vm.clients.remove_entry(&gone)) {
                     vm.shared.forget_waiter(waiter(gone));
                     vm.shared.leave_flight(&key(client.key), waiter(gone));
-                    self.ends(at, gone);
+                    self.end_client(at, gone);
                 }
             }
-            Step::Deliver(which) => {
-                if let Some((id, message)) = take(&mut self.requests, which) {
-                    self.deliver(id, message);
+            WorldStep::Deliver(which) => {
+                if let Some((id, message)) = take_nth(&mut self.requests, which) {
+                    self.deliver_to_owner(id, message);
                 }
             }
-            Step::Reply(which) => {
-                if let Some((id, answer)) = take(&mut self.replies, which) {
-                    self.reply(id, Some(answer));
+            WorldStep::Reply(which) => {
+                if let Some((id, answer)) = take_nth(&mut self.replies, which) {
+                    self.deliver_reply(id, Some(answer));
                 }
             }
-            Step::Lose(which) => {
-                if let Some((id, _)) = take(&mut self.requests, which) {
-                    self.reply(id, None);
-                } else if let Some((id, _)) = take(&mut self.replies, which) {
-                    self.reply(id, None);
+            WorldStep::Lose(which) => {
+                if let Some((id, _)) = take_nth(&mut self.requests, which) {
+                    self.deliver_reply(id, None);
+                } else if let Some((id, _)) = take_nth(&mut self.replies, which) {
+                    self.deliver_reply(id, None);
                 } else if let Some(id) = self.calls.keys().min().copied() {
                     // the client's timeout has passed
-                    self.daemon.iter_mut().for_each(|daemon| daemon.forget(id));
-                    self.reply(id, None);
+                    self.daemon
+                        .iter_mut()
+                        .for_each(|daemon| daemon.drop_lookup(id));
+                    self.deliver_reply(id, None);
                 }
             }
-            Step::Silence(which) => {
-                if take(&mut self.replies, which).is_none() {
-                    take(&mut self.requests, which);
+            WorldStep::Silence(which) => {
+                if take_nth(&mut self.replies, which).is_none() {
+                    take_nth(&mut self.requests, which);
                 }
             }
-            Step::Garbage(which) => {
-                if let Some((id, _)) = take(&mut self.replies, which) {
+            WorldStep::Garbage(which) => {
+                if let Some((id, _)) = take_nth(&mut self.replies, which) {
                     let status = if which % 2 == 0 { 503 } else { 404 };
                     let answer = OwnerReply {
                         status,
                         ..OwnerReply::default()
                     };
-                    self.reply(id, Some(answer));
+                    self.deliver_reply(id, Some(answer));
                 }
             }
-            Step::NodeAnswers(vm, which, how) => self.node_answers(vm, which, how),
-            Step::Purge(of) => self.purge(of),
-            Step::Head => {
+            WorldStep::NodeAnswers(vm, which, how) => self.node_answers(vm, which, how),
+            WorldStep::Purge(of) => self.purge(of),
+            WorldStep::Head => {
                 self.head += 1;
                 let last = ChainChange::Final(Some(self.head - 5));
                 let head = self.head;
-                self.moves(&[ChainChange::Head(head), last], &[Happened::Head(head)]);
+                self.moves(
+                    &[ChainChange::Head(head), last],
+                    &[InvalidatingChange::Head(head)],
+                );
             }
-            Step::Reorg(depth) => {
+            WorldStep::Reorg(depth) => {
                 let from = self.head - depth;
                 self.head += 1;
                 let head = self.head;
                 self.moves(
                     &[ChainChange::Reorg { from }, ChainChange::Head(head)],
-                    &[Happened::Reorg(from), Happened::Head(head)],
+                    &[
+                        InvalidatingChange::Reorg(from),
+                        InvalidatingChange::Head(head),
+                    ],
                 );
             }
-            Step::Pass(milliseconds) => {
+            WorldStep::Pass(milliseconds) => {
                 self.now += milliseconds;
                 if self.daemon.is_none() {
                     self.start();
                 }
             }
-            Step::Restart(at_once) => {
+            WorldStep::Restart(at_once) => {
                 // requests that wait there get no reply
                 self.daemon = None;
                 if at_once {
@@ -325,28 +336,28 @@ impl World {
                 }
             }
         }
-        self.settle();
+        self.send_and_resume();
     }
 
-    fn name(&mut self) -> usize {
+    fn next_client_name(&mut self) -> usize {
         self.names += 1;
         self.names
     }
 
     /// Looks a key up for a client, as an exchange does.
-    fn want(&mut self, at: usize, of: u8) {
-        let (name, key) = (self.name(), key(of));
+    fn look_up_key(&mut self, at: usize, of: u8) {
+        let (name, key) = (self.next_client_name(), key(of));
         let (step, now) = (self.step, self.now);
         let vm = &mut self.vms[at];
-        let client = Client {
+        let client = WaitingClient {
             key: of,
             began: step,
             generation: vm.calls.purge_generation(),
             mark: vm.calls.dispatch_mark(&SPACE, now),
         };
         let coalesces = vm.calls.may_follow_flights();
-        if !coalesces && !vm.calls.is_up() {
-            return self.fetch(at, of, None);
+        if !coalesces && !vm.calls.is_owner_reachable() {
+            return self.fetch_from_node(at, of, None);
         }
         match vm.shared.flights.join_flight(key, waiter(name)).unwrap() {
             CoalescingRole::Follower => {}
@@ -364,43 +375,46 @@ impl World {
                     Err(token) => {
                         vm.shared.flights.remove_follower(&key, waiter(name));
                         return match coalesces {
-                            true => self.fetch(at, of, Some(token)),
-                            false => vm.shared.end_flight(token, FlightOutcome::NotShareable),
+                            true => self.fetch_from_node(at, of, Some(token)),
+                            false => vm
+                                .shared
+                                .finish_flight_and_wake(token, FlightOutcome::NotShareable),
                         };
                     }
                 }
             }
         }
         vm.clients.insert(name, client);
-        self.call_own(at, name);
+        self.send_client_calls(at, name);
     }
 
     /// Fetches a key from the node, as an exchange does after a miss.
-    fn fetch(&mut self, at: usize, of: u8, token: Option<Leadership>) {
+    fn fetch_from_node(&mut self, at: usize, of: u8, token: Option<FlightLeadership>) {
         let vm = &mut self.vms[at];
         let mark = vm.calls.dispatch_mark(&SPACE, self.now);
         let is_known = mark.is_some_and(|mark| mark.is_known);
-        let (class, height) = match kind(of) {
-            Kind::Config => (Class::Config, None),
+        let (class, height) = match entry_kind(of) {
+            EntryKind::Config => (LifetimeClass::Config, None),
             // a response about the head shows the known one
-            Kind::Tip => (Class::Tip, mark.map(|mark| mark.seen)),
-            Kind::Block(height) => {
-                let is_final = is_known && mark.is_some_and(|mark| mark.is_final(height));
-                let class = [Class::Unfinalized, Class::Immutable][usize::from(is_final)];
+            EntryKind::Tip => (LifetimeClass::Tip, mark.map(|mark| mark.seen)),
+            EntryKind::Block(height) => {
+                let is_final = is_known && mark.is_some_and(|mark| mark.is_height_final(height));
+                let class =
+                    [LifetimeClass::Unfinalized, LifetimeClass::Immutable][usize::from(is_final)];
                 (class, Some(height))
             }
         };
-        let meta = EntryMeta {
+        let meta = EntryMetadata {
             class,
             height,
-            block_number: height.filter(|_| class != Class::Tip),
+            block_number: height.filter(|_| class != LifetimeClass::Tip),
             follows: mark.map(|mark| (SPACE, mark.epoch)),
-            ..EntryMeta::default()
+            ..EntryMetadata::default()
         };
         let text = format!("{at} {of} {} {}", self.step, self.head);
         let payload = EntryPayload::Raw(text.into_bytes().into());
-        let entry = CacheEntry::new(EnvelopeBytes::for_whole_body(), payload, meta);
-        vm.fetches.push(Fetch {
+        let entry = CacheEntry::new(EnvelopeBytes::empty_envelope(), payload, meta);
+        vm.fetches.push(NodeFetch {
             token,
             key: of,
             entry: entry.with_lifetime(self.now, 60_000),
@@ -412,37 +426,40 @@ impl World {
     /// whose client has gone.
     fn node_answers(&mut self, at: usize, which: usize, how: u8) {
         let vm = &mut self.vms[at];
-        let Some(Fetch {
+        let Some(NodeFetch {
             token,
             key: of,
             entry,
             generation,
-        }) = take(&mut vm.fetches, which)
+        }) = take_nth(&mut vm.fetches, which)
         else {
             return;
         };
         let key = key(of);
         match (how, token) {
             (0, Some(token)) => vm.shared.hand_over_flight(token),
-            (1, Some(token)) => vm.shared.end_flight(token, FlightOutcome::NotShareable),
+            (1, Some(token)) => vm
+                .shared
+                .finish_flight_and_wake(token, FlightOutcome::NotShareable),
             (0 | 1, None) => {}
             (2, token) => {
                 // a response that must not be stored
                 vm.calls.release_lease(key);
                 if let Some(token) = token {
-                    self.land(at, token, entry, generation);
+                    self.publish_response(at, token, entry, generation);
                 }
             }
             (_, token) => {
                 let entry = entry.with_chain_dependency(vm.calls.followed_chains());
                 if let Some(stamp) = entry.chain_dependency() {
-                    stamp.observe_dependency();
+                    stamp.record_entry_head();
                 }
                 let entry = Arc::new(entry);
                 let about = StoreAttributes::for_entry(&entry, SPACE, None, generation).unwrap();
-                vm.calls.store_entry(key, Arc::clone(&entry), about, None);
+                vm.calls
+                    .store_at_owner(key, Arc::clone(&entry), about, None);
                 if let Some(token) = token {
-                    vm.shared.publish_to_followers(PendingPublish {
+                    vm.shared.publish_to_followers(PendingFlightPublish {
                         token,
                         entry,
                         generation,
@@ -452,12 +469,20 @@ impl World {
         }
     }
 
-    fn land(&mut self, at: usize, token: Leadership, entry: CacheEntry, generation: u64) {
-        self.vms[at].shared.publish_to_followers(PendingPublish {
-            token,
-            entry: Arc::new(entry),
-            generation,
-        });
+    fn publish_response(
+        &mut self,
+        at: usize,
+        token: FlightLeadership,
+        entry: CacheEntry,
+        generation: u64,
+    ) {
+        self.vms[at]
+            .shared
+            .publish_to_followers(PendingFlightPublish {
+                token,
+                entry: Arc::new(entry),
+                generation,
+            });
     }
 
     fn purge(&mut self, of: u8) {
@@ -470,13 +495,14 @@ impl World {
         };
         let time = self.time();
         daemon.owner.purge_entries(&scope, || time).unwrap();
-        self.happened.push((self.step, Happened::Purged(of)));
+        self.happened
+            .push((self.step, InvalidatingChange::Purged(of)));
     }
 
-    fn deliver(&mut self, id: Id, message: OwnerRequest) {
+    fn deliver_to_owner(&mut self, id: RequestId, message: OwnerRequest) {
         let time = self.time();
         let answer = match &mut self.daemon {
-            Some(daemon) => daemon.serve(id, message, time),
+            Some(daemon) => daemon.handle_request(id, message, time),
             // Envoy's local reply
             None => Some(OwnerReply {
                 status: 503,
@@ -486,7 +512,7 @@ impl World {
         self.replies.extend(answer.map(|answer| (id, answer)));
     }
 
-    fn reply(&mut self, id: Id, answer: Option<OwnerReply>) {
+    fn deliver_reply(&mut self, id: RequestId, answer: Option<OwnerReply>) {
         let Some((at, ticket)) = self.calls.remove(&id) else {
             return;
         };
@@ -500,41 +526,41 @@ impl World {
     }
 
     /// Sends the calls of the hosts, and resumes the woken clients.
-    fn settle(&mut self) {
+    fn send_and_resume(&mut self) {
         let time = self.time();
         if let Some(daemon) = &mut self.daemon {
-            self.replies.extend(daemon.waited(time));
+            self.replies.extend(daemon.ended_lookups(time));
         }
         for at in 0..2 {
             while {
-                self.call(at);
-                let woken = self.vms[at].queue.next_woken();
-                woken.map(|name| self.resume(at, name)).is_some()
+                self.send_root_calls(at);
+                let woken = self.vms[at].queue.next_woken_id();
+                woken.map(|name| self.resume_client(at, name)).is_some()
             } {}
         }
     }
 
-    fn call(&mut self, at: usize) {
+    fn send_root_calls(&mut self, at: usize) {
         let vm = &self.vms[at];
         while let Some(call) = vm.calls.next_callout(&vm.shared, self.now) {
             self.ids += 1;
-            send(&mut self.calls, &mut self.requests, (self.ids, at), call);
+            send_callout(&mut self.calls, &mut self.requests, (self.ids, at), call);
         }
     }
 
     /// Sends the calls on behalf of a client.
-    fn call_own(&mut self, at: usize, name: usize) {
+    fn send_client_calls(&mut self, at: usize, name: usize) {
         let vm = &self.vms[at];
         while let Some(call) = vm.calls.next_for_stream(&vm.shared, waiter(name), self.now) {
             self.ids += 1;
             self.own.insert(self.ids, (at, name));
-            send(&mut self.calls, &mut self.requests, (self.ids, at), call);
+            send_callout(&mut self.calls, &mut self.requests, (self.ids, at), call);
         }
     }
 
     /// Ends a client, with the calls on its behalf.
-    fn ends(&mut self, at: usize, name: usize) {
-        let mut ids: Vec<Id> = self
+    fn end_client(&mut self, at: usize, name: usize) {
+        let mut ids: Vec<RequestId> = self
             .own
             .extract_if(|_, of| *of == (at, name))
             .map(|(id, _)| id)
@@ -542,7 +568,9 @@ impl World {
         ids.sort_unstable();
         for id in ids {
             if let Some((_, ticket)) = self.calls.remove(&id) {
-                self.daemon.iter_mut().for_each(|daemon| daemon.forget(id));
+                self.daemon
+                    .iter_mut()
+                    .for_each(|daemon| daemon.drop_lookup(id));
                 let vm = &self.vms[at];
                 vm.calls.callout_ended(&vm.shared, ticket, self.now);
             }
@@ -550,14 +578,14 @@ impl World {
     }
 
     /// Resumes a woken client, as an exchange does.
-    fn resume(&mut self, at: usize, name: usize) {
+    fn resume_client(&mut self, at: usize, name: usize) {
         let vm = &mut self.vms[at];
         if let Some(began) = vm.batches.remove(&name) {
-            for (found, entry) in vm.calls.claim_entries(waiter(name)) {
+            for (found, entry) in vm.calls.claim_batch_entries(waiter(name)) {
                 let of = (0..4).find(|of| key(*of) == found).unwrap();
                 self.assert_valid(at, of, began, &entry);
             }
-            return self.ends(at, name);
+            return self.end_client(at, name);
         }
         let Some(turn) = vm.shared.flights.claim_wakeup(waiter(name)) else {
             return;
@@ -566,16 +594,16 @@ impl World {
             panic!("it has gone");
         };
         match turn {
-            FollowerWakeup::Lead(token) => self.fetch(at, client.key, Some(token)),
-            FollowerWakeup::Response(FlightOutcome::Answer(entry)) => {
+            FlightFollowerWakeup::Lead(token) => self.fetch_from_node(at, client.key, Some(token)),
+            FlightFollowerWakeup::Response(FlightOutcome::Answer(entry)) => {
                 let is_current = vm.calls.purge_generation() == client.generation;
-                if is_current && entry.answers_request(client.mark.as_ref()) {
+                if is_current && entry.is_valid_for_dispatch(client.mark.as_ref()) {
                     self.assert_valid(at, client.key, client.began, &entry);
                 }
             }
-            FollowerWakeup::Response(FlightOutcome::NotShareable) => {}
+            FlightFollowerWakeup::Response(FlightOutcome::NotShareable) => {}
         }
-        self.ends(at, name);
+        self.end_client(at, name);
     }
 
     /// Asserts that a client whose lookup began at `began` may receive the entry.
@@ -593,11 +621,11 @@ impl World {
             .iter()
             .filter(|(step, _)| (fetched + 1..began).contains(step));
         for (step, happened) in since {
-            let is_over = match (happened, kind(of)) {
-                (Happened::Purged(purged), _) => purged.is_none_or(|purged| purged == of),
-                (Happened::Reorg(_), Kind::Tip) => true,
-                (Happened::Reorg(from), Kind::Block(height)) => *from <= height,
-                (Happened::Head(new), Kind::Tip) => *new > head,
+            let is_over = match (happened, entry_kind(of)) {
+                (InvalidatingChange::Purged(purged), _) => purged.is_none_or(|purged| purged == of),
+                (InvalidatingChange::Reorg(_), EntryKind::Tip) => true,
+                (InvalidatingChange::Reorg(from), EntryKind::Block(height)) => *from <= height,
+                (InvalidatingChange::Head(new), EntryKind::Tip) => *new > head,
                 _ => false,
             };
             assert!(
@@ -609,7 +637,7 @@ impl World {
     }
 
     /// Completes all that is in flight, after which no client waits.
-    pub fn end(&mut self) {
+    pub fn finish_all(&mut self) {
         if self.daemon.is_none() {
             self.start();
         }
@@ -626,17 +654,17 @@ impl World {
                 break;
             }
             for _ in 0..self.requests.len() {
-                self.act(Step::Deliver(0));
+                self.run_step(WorldStep::Deliver(0));
             }
             for _ in 0..self.replies.len() {
-                self.act(Step::Reply(0));
+                self.run_step(WorldStep::Reply(0));
             }
             for at in 0..2 {
                 for _ in 0..self.vms[at].fetches.len() {
-                    self.act(Step::NodeAnswers(at, 0, 7));
+                    self.run_step(WorldStep::NodeAnswers(at, 0, 7));
                 }
             }
-            self.act(Step::Pass(100));
+            self.run_step(WorldStep::Pass(100));
         }
         for vm in &self.vms {
             assert!(vm.clients.is_empty(), "{} wait for ever", vm.clients.len());
@@ -645,21 +673,21 @@ impl World {
         }
         // lost messages time out
         for _ in 0..3 {
-            self.act(Step::Pass(10_000));
+            self.run_step(WorldStep::Pass(10_000));
             while !self.requests.is_empty() || !self.replies.is_empty() {
-                self.act(Step::Deliver(0));
-                self.act(Step::Reply(0));
+                self.run_step(WorldStep::Deliver(0));
+                self.run_step(WorldStep::Reply(0));
             }
         }
         for vm in &self.vms {
             assert_eq!(vm.calls.next_tick(self.now), None);
         }
-        let leases = self.daemon.as_ref().unwrap().owner.status_json()["leases"].clone();
+        let leases = self.daemon.as_ref().unwrap().owner.owner_status_json()["leases"].clone();
         assert_eq!(leases, 0);
     }
 }
 
-fn take<T>(from: &mut Vec<T>, which: usize) -> Option<T> {
+fn take_nth<T>(from: &mut Vec<T>, which: usize) -> Option<T> {
     let at = which.checked_rem(from.len())?;
     Some(from.remove(at))
 }

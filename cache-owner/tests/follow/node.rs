@@ -24,11 +24,11 @@ use tokio_rustls::TlsAcceptor;
 use tokio_tungstenite::tungstenite::handshake::server;
 use tokio_tungstenite::tungstenite::Message;
 
-use super::chain::{hash, Chain};
+use super::chain::{hash, TestChain};
 
 /// The way in which the test's node responds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Behaviour {
+pub enum NodeBehaviour {
     /// The node responds with its chain.
     #[default]
     Healthy,
@@ -46,17 +46,17 @@ pub enum Behaviour {
 
 /// The behaviour that a test sets, and the requests that the node has received.
 #[derive(Debug, Default)]
-pub struct Script {
-    pub behaviour: Behaviour,
+pub struct NodeScript {
+    pub behaviour: NodeBehaviour,
     pub requests: Vec<String>,
     pub connections: usize,
 }
 
 /// A simulated node with a chain, which serves HTTP and WebSockets until it is dropped.
-pub struct Node {
+pub struct SimulatedNode {
     runtime: Runtime,
-    chain: Arc<Mutex<Chain>>,
-    script: Arc<Mutex<Script>>,
+    chain: Arc<Mutex<TestChain>>,
+    script: Arc<Mutex<NodeScript>>,
     news: broadcast::Sender<String>,
     running: Arc<Mutex<Vec<AbortHandle>>>,
     address: Option<SocketAddr>,
@@ -65,7 +65,7 @@ pub struct Node {
 /// The body of the node's responses.
 type Body = BoxBody<Bytes, Infallible>;
 
-impl Node {
+impl SimulatedNode {
     pub fn new() -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -74,7 +74,7 @@ impl Node {
             .unwrap();
         Self {
             runtime,
-            chain: Arc::new(Mutex::new(Chain::new())),
+            chain: Arc::new(Mutex::new(TestChain::new())),
             script: Arc::default(),
             news: broadcast::channel(16).0,
             running: Arc::default(),
@@ -82,15 +82,15 @@ impl Node {
         }
     }
 
-    pub fn chain(&self) -> MutexGuard<'_, Chain> {
+    pub fn chain(&self) -> MutexGuard<'_, TestChain> {
         self.chain.lock().unwrap()
     }
 
-    pub fn script(&self) -> MutexGuard<'_, Script> {
+    pub fn script(&self) -> MutexGuard<'_, NodeScript> {
         self.script.lock().unwrap()
     }
 
-    pub fn set(&self, behaviour: Behaviour) {
+    pub fn set(&self, behaviour: NodeBehaviour) {
         self.script().behaviour = behaviour;
     }
 
@@ -121,12 +121,12 @@ impl Node {
         self.spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 match &tls {
-                    None => server.carry(stream),
+                    None => server.serve_connection(stream),
                     Some(tls) => {
                         let (tls, server) = (tls.clone(), server.clone());
                         server.clone().spawn(async move {
                             if let Ok(stream) = tls.accept(stream).await {
-                                server.carry(stream);
+                                server.serve_connection(stream);
                             }
                         });
                     }
@@ -144,7 +144,7 @@ impl Node {
         let server = self.server();
         self.spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                server.carry(stream);
+                server.serve_connection(stream);
             }
         });
     }
@@ -157,14 +157,14 @@ impl Node {
     }
 
     /// Notifies the subscribers of the head.
-    pub fn announce(&self) {
+    pub fn announce_head(&self) {
         let head = hash(self.chain().head());
         // there may be no subscriber
         let _ = self.news.send(head);
     }
 
-    fn server(&self) -> Server {
-        Server {
+    fn server(&self) -> NodeServer {
+        NodeServer {
             chain: Arc::clone(&self.chain),
             script: Arc::clone(&self.script),
             news: self.news.clone(),
@@ -180,20 +180,20 @@ impl Node {
 
 /// The state that the node's connections share.
 #[derive(Clone)]
-struct Server {
-    chain: Arc<Mutex<Chain>>,
-    script: Arc<Mutex<Script>>,
+struct NodeServer {
+    chain: Arc<Mutex<TestChain>>,
+    script: Arc<Mutex<NodeScript>>,
     news: broadcast::Sender<String>,
     running: Arc<Mutex<Vec<AbortHandle>>>,
 }
 
-impl Server {
+impl NodeServer {
     fn spawn(self, work: impl std::future::Future<Output = ()> + Send + 'static) {
         let task = tokio::spawn(work);
         self.running.lock().unwrap().push(task.abort_handle());
     }
 
-    fn carry<T: AsyncRead + AsyncWrite + Send + Unpin + 'static>(&self, stream: T) {
+    fn serve_connection<T: AsyncRead + AsyncWrite + Send + Unpin + 'static>(&self, stream: T) {
         self.script.lock().unwrap().connections += 1;
         let server = self.clone();
         self.clone().spawn(async move {
@@ -217,21 +217,21 @@ impl Server {
             response
         };
         match &behaviour {
-            Behaviour::Page(status) => {
+            NodeBehaviour::Page(status) => {
                 let html = "<html><body>Bad Gateway</body></html>";
                 let mut response = page(*status, html.into());
                 let location = "http://127.0.0.1:1/".parse().unwrap();
                 response.headers_mut().insert("location", location);
                 return response;
             }
-            Behaviour::Silent => std::future::pending().await,
-            Behaviour::Long(length) => return page(200, " ".repeat(*length)),
-            Behaviour::RequiresHeader(name, value) => {
+            NodeBehaviour::Silent => std::future::pending().await,
+            NodeBehaviour::Long(length) => return page(200, " ".repeat(*length)),
+            NodeBehaviour::RequiresHeader(name, value) => {
                 if request.headers().get(*name).is_none_or(|has| has != value) {
                     return page(401, "who are you?".into());
                 }
             }
-            Behaviour::Healthy | Behaviour::Error => {}
+            NodeBehaviour::Healthy | NodeBehaviour::Error => {}
         }
         if request.headers().contains_key("upgrade") {
             return self.upgrade(request);
@@ -258,7 +258,7 @@ impl Server {
         let mut script = self.script.lock().unwrap();
         script.requests.push(method.to_owned());
         let result = match script.behaviour {
-            Behaviour::Error => Err("overloaded".to_owned()),
+            NodeBehaviour::Error => Err("overloaded".to_owned()),
             _ => self.chain.lock().unwrap().call(method, &request["params"]),
         };
         let id = &request["id"];

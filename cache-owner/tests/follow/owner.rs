@@ -9,7 +9,7 @@ use serde_json::Value;
 use sszip_core::config::head_source::{FinalityRule, HeadSource, NodeApi};
 use sszip_owner::config::OwnerConfig;
 use sszip_owner::log::LogFunction;
-use sszip_owner::open_store::store_opener;
+use sszip_owner::open_store::create_store_opener;
 use sszip_owner::owner_lifecycle::RunningOwner;
 use tempfile::TempDir;
 
@@ -17,13 +17,13 @@ use tempfile::TempDir;
 pub const NAMESPACE: &str = "2cc87c4f2698b452bb101cdf6d09df88";
 
 /// An owner on its own threads that follows one chain, until it is dropped.
-pub struct Owner {
+pub struct FollowingOwner {
     running: RunningOwner,
     folder: Arc<TempDir>,
     lines: Arc<Mutex<Vec<String>>>,
 }
 
-pub fn head(url: &str) -> HeadSource {
+pub fn head_source(url: &str) -> HeadSource {
     HeadSource {
         url: url.to_owned(),
         interval: 100,
@@ -34,7 +34,7 @@ pub fn head(url: &str) -> HeadSource {
     }
 }
 
-impl Owner {
+impl FollowingOwner {
     pub fn start(head: HeadSource) -> Self {
         Self::start_in(Arc::new(tempfile::tempdir().unwrap()), head)
     }
@@ -46,10 +46,12 @@ impl Owner {
             let lines = Arc::clone(&lines);
             move |_, line| lines.lock().unwrap().push(line.to_owned())
         });
-        let mut config =
-            OwnerConfig::with_paths(folder.path().join("socket"), folder.path().join("store"));
+        let mut config = OwnerConfig::with_socket_and_store(
+            folder.path().join("socket"),
+            folder.path().join("store"),
+        );
         config.follows = vec![("mainnet".to_owned(), head)];
-        let open = store_opener(&config.path, 64 << 20, Arc::clone(&log));
+        let open = create_store_opener(&config.path, 64 << 20, Arc::clone(&log));
         let running = RunningOwner::start_owner(config, open, log).unwrap();
         let owner = Self {
             running,
@@ -111,7 +113,7 @@ impl Owner {
     }
 
     /// Waits until the status of the chain satisfies a condition.
-    pub fn wait(&self, condition: &str, is_there: impl Fn(&Value) -> bool) -> Value {
+    pub fn wait_for_chain(&self, condition: &str, is_there: impl Fn(&Value) -> bool) -> Value {
         let mut chain = Value::Null;
         for _ in 0..6_000 {
             chain = self.chain();
@@ -123,22 +125,22 @@ impl Owner {
         panic!("{condition}: {chain} {:?}", self.lines());
     }
 
-    pub fn wait_for(&self, state: &str, head: u64, last: Option<u64>) {
-        self.wait(&format!("{state}, {head}, {last:?}"), |chain| {
+    pub fn wait_for_state(&self, state: &str, head: u64, last: Option<u64>) {
+        self.wait_for_chain(&format!("{state}, {head}, {last:?}"), |chain| {
             chain["state"] == state && chain["head"] == head && chain["final"] == Value::from(last)
         });
     }
 
     /// Waits until the last error contains all parts.
     pub fn wait_for_error(&self, parts: &[&str]) {
-        self.wait(&format!("{parts:?}"), |chain| {
+        self.wait_for_chain(&format!("{parts:?}"), |chain| {
             let error = chain["error"].as_str().unwrap_or_default();
             parts.iter().all(|part| error.contains(part))
         });
     }
 }
 
-impl Drop for Owner {
+impl Drop for FollowingOwner {
     fn drop(&mut self) {
         let has_ended = self.running.stop_within(Duration::from_secs(30));
         assert!(has_ended || std::thread::panicking());

@@ -9,16 +9,16 @@ use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::TlsAcceptor;
 
-use super::node::Node;
-use super::owner::{head, Owner};
+use super::node::SimulatedNode;
+use super::owner::{head_source, FollowingOwner};
 
 /// A certificate authority of a test, with its certificate in a file.
-struct Authority {
+struct CertificateAuthority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     folder: TempDir,
 }
 
-impl Authority {
+impl CertificateAuthority {
     fn new(name: &str) -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.distinguished_name.push(DnType::CommonName, name);
@@ -51,54 +51,57 @@ impl Authority {
 
 #[test]
 fn certificate_of_the_configured_authority_is_accepted() {
-    let authority = Authority::new("one");
-    let mut node = Node::new();
+    let authority = CertificateAuthority::new("one");
+    let mut node = SimulatedNode::new();
     let port = node
         .listen_with(Some(authority.acceptor("localhost")))
         .port();
     for scheme in ["https", "wss"] {
-        let mut head = head(&format!("{scheme}://localhost:{port}"));
+        let mut head = head_source(&format!("{scheme}://localhost:{port}"));
         head.ca = Some(authority.file());
-        let owner = Owner::start(head);
-        owner.wait_for("following", 100, Some(90));
+        let owner = FollowingOwner::start(head);
+        owner.wait_for_state("following", 100, Some(90));
     }
 }
 
 #[test]
 fn certificates_of_other_authorities_and_names_are_rejected() {
-    let (authority, other) = (Authority::new("one"), Authority::new("other"));
-    let mut node = Node::new();
+    let (authority, other) = (
+        CertificateAuthority::new("one"),
+        CertificateAuthority::new("other"),
+    );
+    let mut node = SimulatedNode::new();
     let port = node
         .listen_with(Some(authority.acceptor("localhost")))
         .port();
     for scheme in ["https", "wss"] {
-        let mut wrong = head(&format!("{scheme}://localhost:{port}"));
+        let mut wrong = head_source(&format!("{scheme}://localhost:{port}"));
         wrong.ca = Some(other.file());
-        Owner::start(wrong).wait_for_error(&["invalid peer certificate", "UnknownIssuer"]);
+        FollowingOwner::start(wrong).wait_for_error(&["invalid peer certificate", "UnknownIssuer"]);
     }
     // the authorities of the system have not signed it
-    let system = head(&format!("https://localhost:{port}"));
-    Owner::start(system).wait_for_error(&["certificate"]);
-    let mut name = head(&format!("https://127.0.0.1:{port}"));
+    let system = head_source(&format!("https://localhost:{port}"));
+    FollowingOwner::start(system).wait_for_error(&["certificate"]);
+    let mut name = head_source(&format!("https://127.0.0.1:{port}"));
     name.ca = Some(authority.file());
-    Owner::start(name).wait_for_error(&["certificate not valid for name"]);
+    FollowingOwner::start(name).wait_for_error(&["certificate not valid for name"]);
 }
 
 #[test]
 fn invalid_ca_file_is_reported_and_read_again() {
-    let authority = Authority::new("one");
-    let mut node = Node::new();
+    let authority = CertificateAuthority::new("one");
+    let mut node = SimulatedNode::new();
     let port = node
         .listen_with(Some(authority.acceptor("localhost")))
         .port();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("ca.pem");
-    let mut head = head(&format!("https://localhost:{port}"));
+    let mut head = head_source(&format!("https://localhost:{port}"));
     head.ca = Some(file.clone());
-    let owner = Owner::start(head);
+    let owner = FollowingOwner::start(head);
     owner.wait_for_error(&["ca.pem", "No such file"]);
     std::fs::write(&file, "no certificate\n").unwrap();
     owner.wait_for_error(&["ca.pem contains no certificate"]);
     std::fs::copy(authority.file(), &file).unwrap();
-    owner.wait_for("following", 100, Some(90));
+    owner.wait_for_state("following", 100, Some(90));
 }

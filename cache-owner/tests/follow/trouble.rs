@@ -1,13 +1,13 @@
 //! Failing nodes: the reported errors, and the recovery.
 
-use super::node::{Behaviour, Node};
-use super::owner::{head, Owner};
+use super::node::{NodeBehaviour, SimulatedNode};
+use super::owner::{head_source, FollowingOwner};
 
-fn followed() -> (Node, Owner) {
-    let mut node = Node::new();
+fn followed() -> (SimulatedNode, FollowingOwner) {
+    let mut node = SimulatedNode::new();
     let address = node.listen();
-    let owner = Owner::start(head(&format!("http://{address}")));
-    owner.wait_for("following", 100, Some(90));
+    let owner = FollowingOwner::start(head_source(&format!("http://{address}")));
+    owner.wait_for_state("following", 100, Some(90));
     (node, owner)
 }
 
@@ -15,86 +15,92 @@ fn followed() -> (Node, Owner) {
 fn node_errors_are_reported_until_the_node_recovers() {
     let (node, owner) = followed();
     for (behaviour, words) in [
-        (Behaviour::Error, &["error -32000: overloaded"][..]),
-        (Behaviour::Page(502), &["HTTP 502"]),
+        (NodeBehaviour::Error, &["error -32000: overloaded"][..]),
+        (NodeBehaviour::Page(502), &["HTTP 502"]),
         (
-            Behaviour::Page(301),
+            NodeBehaviour::Page(301),
             &["HTTP 301", "redirects are not followed"],
         ),
-        (Behaviour::Page(200), &["invalid response", "<html>"]),
-        (Behaviour::Long(9 << 20), &["the response is longer than"]),
-        (Behaviour::Silent, &["no response within 2000 ms"]),
+        (NodeBehaviour::Page(200), &["invalid response", "<html>"]),
         (
-            Behaviour::RequiresHeader("authorization", "x"),
+            NodeBehaviour::Long(9 << 20),
+            &["the response is longer than"],
+        ),
+        (NodeBehaviour::Silent, &["no response within 2000 ms"]),
+        (
+            NodeBehaviour::RequiresHeader("authorization", "x"),
             &["HTTP 401"],
         ),
     ] {
         node.set(behaviour);
         owner.wait_for_error(words);
-        node.set(Behaviour::Healthy);
-        owner.wait("no trouble", |chain| chain["error"].is_null());
+        node.set(NodeBehaviour::Healthy);
+        owner.wait_for_chain("no trouble", |chain| chain["error"].is_null());
     }
     // no failure lasted long
     assert_eq!(owner.log_count("cannot follow the node"), 0);
-    owner.wait_for("following", 100, Some(90));
+    owner.wait_for_state("following", 100, Some(90));
 }
 
 #[test]
 fn finality_is_unknown_while_the_node_is_unreachable() {
     let (mut node, owner) = followed();
     node.stop();
-    owner.wait("unreachable", |chain| {
+    owner.wait_for_chain("unreachable", |chain| {
         chain["state"] == "unreachable" && chain["final"].is_null()
     });
     assert_eq!(owner.log_count("cannot follow the node: "), 1);
-    node.chain().cut(98);
+    node.chain().cut_to_head(98);
     node.chain().extend(2, 5);
     node.listen();
-    owner.wait_for("following", 103, Some(90));
+    owner.wait_for_state("following", 103, Some(90));
     assert_eq!(owner.log_count("cannot follow the node: "), 1);
     assert_eq!(owner.log_count("follows the chain"), 2);
 }
 
 #[test]
 fn node_that_starts_after_the_owner_is_followed() {
-    let mut node = Node::new();
+    let mut node = SimulatedNode::new();
     let address = node.listen();
     node.stop();
-    let owner = Owner::start(head(&format!("http://{address}")));
+    let owner = FollowingOwner::start(head_source(&format!("http://{address}")));
     owner.wait_for_error(&["refused"]);
     node.listen();
-    owner.wait_for("following", 100, Some(90));
+    owner.wait_for_state("following", 100, Some(90));
 }
 
 #[test]
 fn finality_is_unknown_while_the_node_syncs_lags_or_cannot_report_it() {
     let (node, owner) = followed();
     node.chain().is_syncing = true;
-    owner.wait_for("syncing", 100, None);
+    owner.wait_for_state("syncing", 100, None);
     node.chain().is_syncing = false;
-    owner.wait_for("following", 100, Some(90));
+    owner.wait_for_state("following", 100, Some(90));
     node.chain().finalized = None;
     owner.wait_for_error(&[
         "node cannot serve \"finalized\" (error -32000: unknown block); finality unknown",
     ]);
-    owner.wait_for("following", 100, None);
+    owner.wait_for_state("following", 100, None);
     node.chain().finalized = Some(90);
-    owner.wait_for("following", 100, Some(90));
-    node.chain().cut(98);
-    owner.wait_for("lagging", 100, None);
+    owner.wait_for_state("following", 100, Some(90));
+    node.chain().cut_to_head(98);
+    owner.wait_for_state("lagging", 100, None);
     // the lower head lasts
-    owner.wait_for("following", 98, Some(90));
+    owner.wait_for_state("following", 98, Some(90));
 }
 
 #[test]
 fn configured_headers_are_sent_and_never_logged() {
-    let mut node = Node::new();
+    let mut node = SimulatedNode::new();
     let address = node.listen();
-    node.set(Behaviour::RequiresHeader("authorization", "Bearer secret"));
-    let mut wanted = head(&format!("http://{address}"));
+    node.set(NodeBehaviour::RequiresHeader(
+        "authorization",
+        "Bearer secret",
+    ));
+    let mut wanted = head_source(&format!("http://{address}"));
     wanted.headers = vec![("Authorization".into(), "Bearer secret".into())];
     assert!(!format!("{wanted:?}").contains("secret"));
-    let owner = Owner::start(wanted);
-    owner.wait_for("following", 100, Some(90));
+    let owner = FollowingOwner::start(wanted);
+    owner.wait_for_state("following", 100, Some(90));
     assert_eq!(owner.log_count("secret"), 0);
 }

@@ -1,17 +1,17 @@
 //! Chains followed in JSON-RPC over a WebSocket.
 
-use super::node::Node;
-use super::owner::{head, Owner};
+use super::node::SimulatedNode;
+use super::owner::{head_source, FollowingOwner};
 
 #[test]
 fn a_chain_is_followed_over_a_websocket() {
-    let mut node = Node::new();
+    let mut node = SimulatedNode::new();
     let address = node.listen();
     // polls are triggered by notifications, not by the interval
-    let mut slow = head(&format!("ws://{address}/ws"));
+    let mut slow = head_source(&format!("ws://{address}/ws"));
     slow.interval = 400_000;
-    let owner = Owner::start(slow);
-    owner.wait_for("following", 100, Some(90));
+    let owner = FollowingOwner::start(slow);
+    owner.wait_for_state("following", 100, Some(90));
     assert_eq!(node.script().connections, 1);
     let requests = node.take_requests();
     assert!(
@@ -22,30 +22,30 @@ fn a_chain_is_followed_over_a_websocket() {
 
 #[test]
 fn notification_triggers_a_poll() {
-    let mut node = Node::new();
+    let mut node = SimulatedNode::new();
     let address = node.listen();
-    let mut slow = head(&format!("ws://{address}"));
+    let mut slow = head_source(&format!("ws://{address}"));
     // polls are at least an eighth of it apart
     slow.interval = 20_000;
-    let owner = Owner::start(slow);
-    owner.wait_for("following", 100, Some(90));
+    let owner = FollowingOwner::start(slow);
+    owner.wait_for_state("following", 100, Some(90));
     let start = std::time::Instant::now();
     node.chain().extend(1, 1);
-    node.announce();
-    owner.wait_for("following", 101, Some(90));
+    node.announce_head();
+    owner.wait_for_state("following", 101, Some(90));
     assert!(start.elapsed().as_secs() < 20);
 }
 
 #[test]
 fn closed_connection_is_opened_again() {
-    let mut node = Node::new();
+    let mut node = SimulatedNode::new();
     let address = node.listen();
-    let owner = Owner::start(head(&format!("ws://{address}")));
-    owner.wait_for("following", 100, Some(90));
+    let owner = FollowingOwner::start(head_source(&format!("ws://{address}")));
+    owner.wait_for_state("following", 100, Some(90));
     node.stop();
-    owner.wait("an error", |chain| !chain["error"].is_null());
+    owner.wait_for_chain("an error", |chain| !chain["error"].is_null());
     node.chain().extend(1, 1);
     node.listen();
-    owner.wait_for("following", 101, Some(90));
-    owner.wait("no error", |chain| chain["error"].is_null());
+    owner.wait_for_state("following", 101, Some(90));
+    owner.wait_for_chain("no error", |chain| chain["error"].is_null());
 }

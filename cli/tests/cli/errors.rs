@@ -1,46 +1,53 @@
 //! Exit codes and error messages.
 
-use crate::support::{checkpoint, right, update, with, wrong, CHECKPOINT, OPTIMISTIC};
+use crate::support::{
+    checkpoint, failed_output, forked_value_json, successful_output, with_arguments, CHECKPOINT,
+    OPTIMISTIC,
+};
 
 #[test]
 fn exit_code_is_1_for_bad_data_and_2_for_bad_usage() {
     let short = &checkpoint()[..39];
     let data: [(Vec<&str>, &[u8], &str); 6] = [
         (
-            with("check", &[]),
+            with_arguments("check", &[]),
             short,
             "sszip: byte 0: 39 bytes, not 40\n",
         ),
         (
-            with("ssz2json", &[]),
+            with_arguments("ssz2json", &[]),
             short,
             "sszip: byte 0: 39 bytes, not 40\n",
         ),
         (
-            with("root", &[]),
+            with_arguments("root", &[]),
             short,
             "sszip: byte 0: 39 bytes, not 40\n",
         ),
         (
-            with("json2ssz", &[]),
+            with_arguments("json2ssz", &[]),
             b"{\"epoch\":7}",
             "sszip: epoch, byte 9: a number, not a string\n",
         ),
         (
-            with("json2ssz", &[]),
+            with_arguments("json2ssz", &[]),
             b"",
             "sszip: byte 0: the input ends within a value; the input is empty\n",
         ),
         (
-            with("ssz2json", &["--select", "nothing"]),
+            with_arguments("ssz2json", &["--select", "nothing"]),
             short,
             "sszip: byte 0: 39 bytes, not 40 or more\n",
         ),
     ];
     for (arguments, input, why) in data {
-        assert_eq!(wrong(&arguments, input), (1, why.into()), "{arguments:?}");
+        assert_eq!(
+            failed_output(&arguments, input),
+            (1, why.into()),
+            "{arguments:?}"
+        );
     }
-    let (code, why) = wrong(&with("check", &["/does/not/exist"]), b"");
+    let (code, why) = failed_output(&with_arguments("check", &["/does/not/exist"]), b"");
     assert_eq!(code, 1);
     assert!(why.contains("/does/not/exist: No such file"), "{why}");
     for arguments in [
@@ -77,7 +84,7 @@ fn exit_code_is_1_for_bad_data_and_2_for_bad_usage() {
         &["types", "Nonsense"],
         &["fly"],
     ] {
-        let (code, why) = wrong(arguments, b"");
+        let (code, why) = failed_output(arguments, b"");
         assert_eq!(code, 2, "{arguments:?}");
         assert!(!why.is_empty() && !why.contains("panicked"), "{why}");
     }
@@ -86,14 +93,14 @@ fn exit_code_is_1_for_bad_data_and_2_for_bad_usage() {
 #[test]
 fn error_describes_the_input_that_was_found() {
     let error_message = |arguments: &[&str], input: &[u8]| {
-        let (code, message) = wrong(arguments, input);
+        let (code, message) = failed_output(arguments, input);
         assert_eq!(code, 1, "{message}");
         message.trim_end().to_owned()
     };
     // errors that nodes send in place of a response
     for free in [
         &["json2ssz", "--type", "SignedBeaconBlock"][..],
-        &with("json2ssz", &[]),
+        &with_arguments("json2ssz", &[]),
     ] {
         for (json, why) in [
             (
@@ -130,27 +137,27 @@ fn error_describes_the_input_that_was_found() {
         (b"", "; the input is empty"),
     ] {
         for command in ["json2ssz", "ssz2json", "check", "root"] {
-            let message = error_message(&with(command, &[]), input);
+            let message = error_message(&with_arguments(command, &[]), input);
             assert!(message.ends_with(why), "{message}");
         }
     }
-    let json = error_message(&with("check", &[]), CHECKPOINT.as_bytes());
+    let json = error_message(&with_arguments("check", &[]), CHECKPOINT.as_bytes());
     assert!(
         json.ends_with("; the input is JSON; use json2ssz"),
         "{json}"
     );
-    let ssz = error_message(&with("json2ssz", &[]), &checkpoint());
+    let ssz = error_message(&with_arguments("json2ssz", &[]), &checkpoint());
     assert!(
         ssz.ends_with("; the input is not text; use ssz2json for SSZ"),
         "{ssz}"
     );
     // another fork, or another preset
-    let update = update();
+    let update = forked_value_json();
     let of = |command: &'static str, fork: &'static str| {
         [&[command][..], &OPTIMISTIC, &["--fork", fork]].concat()
     };
     let others = "; the input is valid in altair, bellatrix";
-    let ssz = right(&of("json2ssz", "altair"), update.as_bytes());
+    let ssz = successful_output(&of("json2ssz", "altair"), update.as_bytes());
     for fork in ["capella", "electra"] {
         let json = error_message(&of("json2ssz", fork), update.as_bytes());
         assert!(json.ends_with(others), "{json}");
@@ -206,12 +213,15 @@ fn error_describes_the_input_that_was_found() {
     );
     // a value whose first name is no field of its type
     let more = CHECKPOINT.replace('{', "{\"more\":1,");
-    let hint = error_message(&with("json2ssz", &[]), more.as_bytes());
+    let hint = error_message(&with_arguments("json2ssz", &[]), more.as_bytes());
     assert!(
         hint.ends_with("; if the input is the value itself, add --form value"),
         "{hint}"
     );
-    let value = right(&with("json2ssz", &["--form", "value"]), more.as_bytes());
+    let value = successful_output(
+        &with_arguments("json2ssz", &["--form", "value"]),
+        more.as_bytes(),
+    );
     assert_eq!(value, checkpoint());
 }
 
@@ -264,6 +274,10 @@ fn misspelt_type_is_answered_with_a_suggestion() {
         ),
     ] {
         let expected = format!("sszip: {why}\n");
-        assert_eq!(wrong(arguments, b""), (2, expected), "{arguments:?}");
+        assert_eq!(
+            failed_output(arguments, b""),
+            (2, expected),
+            "{arguments:?}"
+        );
     }
 }

@@ -4,20 +4,22 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use crate::support::{checkpoint, right, with, wrong, CHECKPOINT, TYPE};
+use crate::support::{
+    checkpoint, failed_output, successful_output, with_arguments, CHECKPOINT, TYPE,
+};
 
 #[test]
 fn files_are_read_and_written_and_kept_on_failure() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     std::fs::write(path("in.json"), CHECKPOINT).unwrap();
-    right(
-        &with("json2ssz", &[&path("in.json"), &path("out.ssz")]),
+    successful_output(
+        &with_arguments("json2ssz", &[&path("in.json"), &path("out.ssz")]),
         b"",
     );
     assert_eq!(std::fs::read(path("out.ssz")).unwrap(), checkpoint());
-    right(
-        &with("ssz2json", &[&path("out.ssz"), &path("out.json")]),
+    successful_output(
+        &with_arguments("ssz2json", &[&path("out.ssz"), &path("out.json")]),
         b"",
     );
     assert_eq!(
@@ -27,9 +29,15 @@ fn files_are_read_and_written_and_kept_on_failure() {
     // a failure leaves no new file behind, and an existing one unchanged
     std::fs::write(path("bad.json"), "{}").unwrap();
     for command in ["json2ssz", "ssz2json"] {
-        wrong(&with(command, &[&path("bad.json"), &path("new")]), b"");
+        failed_output(
+            &with_arguments(command, &[&path("bad.json"), &path("new")]),
+            b"",
+        );
         assert!(!Path::new(&path("new")).exists());
-        wrong(&with(command, &[&path("bad.json"), &path("out.ssz")]), b"");
+        failed_output(
+            &with_arguments(command, &[&path("bad.json"), &path("out.ssz")]),
+            b"",
+        );
         assert_eq!(std::fs::read(path("out.ssz")).unwrap(), checkpoint());
     }
 }
@@ -91,7 +99,10 @@ fn replaced_file_keeps_its_link_and_its_mode() {
     std::fs::set_permissions(path("real"), PermissionsExt::from_mode(0o640)).unwrap();
     symlink("real", path("link")).unwrap();
     let link = path("link").to_str().unwrap().to_owned();
-    right(&with("json2ssz", &["-", &link]), CHECKPOINT.as_bytes());
+    successful_output(
+        &with_arguments("json2ssz", &["-", &link]),
+        CHECKPOINT.as_bytes(),
+    );
     assert!(path("link").is_symlink());
     assert_eq!(std::fs::read(path("real")).unwrap(), checkpoint());
     let mode = std::fs::metadata(path("real"))
@@ -100,12 +111,15 @@ fn replaced_file_keeps_its_link_and_its_mode() {
         .mode();
     assert_eq!(mode & 0o777, 0o640);
     // in place, too; and a device or a directory is not replaced
-    right(&with("ssz2json", &[&link, &link]), b"");
+    successful_output(&with_arguments("ssz2json", &[&link, &link]), b"");
     let json = std::fs::read_to_string(path("real")).unwrap();
     assert_eq!(json, format!("{CHECKPOINT}\n"));
-    right(&with("ssz2json", &["-", "/dev/null"]), &checkpoint());
-    let (code, why) = wrong(
-        &with("ssz2json", &["-", folder.path().to_str().unwrap()]),
+    successful_output(
+        &with_arguments("ssz2json", &["-", "/dev/null"]),
+        &checkpoint(),
+    );
+    let (code, why) = failed_output(
+        &with_arguments("ssz2json", &["-", folder.path().to_str().unwrap()]),
         &checkpoint(),
     );
     assert_eq!(code, 1, "{why}");
@@ -121,7 +135,10 @@ fn dash_is_standard_input_and_output() {
     );
     let output = shell(&script, folder.path());
     assert!(output.status.success(), "{output:?}");
-    let ssz = right(&with("json2ssz", &["-", "-"]), CHECKPOINT.as_bytes());
+    let ssz = successful_output(
+        &with_arguments("json2ssz", &["-", "-"]),
+        CHECKPOINT.as_bytes(),
+    );
     assert_eq!(ssz, checkpoint());
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }

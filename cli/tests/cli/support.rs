@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
 /// Runs the command line with this standard input.
-pub fn sszip(arguments: &[&str], input: &[u8]) -> Output {
+pub fn run_sszip(arguments: &[&str], input: &[u8]) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_sszip"))
         .args(arguments)
         .stdin(Stdio::piped())
@@ -17,8 +17,8 @@ pub fn sszip(arguments: &[&str], input: &[u8]) -> Output {
     child.wait_with_output().unwrap()
 }
 
-pub fn right(arguments: &[&str], input: &[u8]) -> Vec<u8> {
-    let output = sszip(arguments, input);
+pub fn successful_output(arguments: &[&str], input: &[u8]) -> Vec<u8> {
+    let output = run_sszip(arguments, input);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(
         output.status.success() && errors.is_empty(),
@@ -28,8 +28,8 @@ pub fn right(arguments: &[&str], input: &[u8]) -> Vec<u8> {
 }
 
 /// Returns the exit code and the standard error of a command that must fail.
-pub fn wrong(arguments: &[&str], input: &[u8]) -> (i32, String) {
-    let output = sszip(arguments, input);
+pub fn failed_output(arguments: &[&str], input: &[u8]) -> (i32, String) {
+    let output = run_sszip(arguments, input);
     assert!(output.stdout.is_empty(), "{arguments:?}");
     (
         output.status.code().unwrap(),
@@ -48,14 +48,14 @@ pub fn checkpoint() -> Vec<u8> {
 
 pub const TYPE: [&str; 4] = ["--type", "Checkpoint", "--fork", "deneb"];
 
-pub fn with<'a>(command: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+pub fn with_arguments<'a>(command: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     [&[command], &TYPE[..], more].concat()
 }
 
 const UPDATE: &str = r#"{"attested_header":{"beacon":{"slot":"1","proposer_index":"2","parent_root":"ROOT","state_root":"ROOT","body_root":"ROOT"}},"sync_aggregate":{"sync_committee_bits":"0x00000000","sync_committee_signature":"SIGNATURE"},"signature_slot":"3"}"#;
 
 /// Returns a value whose type differs between altair and capella, in the preset minimal.
-pub fn update() -> String {
+pub fn forked_value_json() -> String {
     UPDATE
         .replace("ROOT", &format!("0x{}", "22".repeat(32)))
         .replace("SIGNATURE", &format!("0x{}", "33".repeat(96)))

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::support::{right, wrong};
+use crate::support::{failed_output, successful_output};
 
 const UPDATES: [&str; 4] = ["--type", "LightClientUpdates", "--preset", "minimal"];
 
@@ -40,7 +40,7 @@ fn light_client_updates_are_converted_both_ways_and_bad_ones_rejected() {
         "--fork",
         "altair",
     ];
-    let ssz = right(&one, update.as_bytes());
+    let ssz = successful_output(&one, update.as_bytes());
     let framed = |digest: &[u8; 4]| {
         let len = (ssz.len() as u64 + 4).to_le_bytes();
         [&len[..], digest, &ssz].concat()
@@ -58,30 +58,33 @@ fn light_client_updates_are_converted_both_ways_and_bad_ones_rejected() {
     let json = format!(
         "[{{\"version\":\"altair\",\"data\":{update}}},{{\"version\":\"bellatrix\",\"data\":{update}}}]\n"
     );
-    assert!(right(&with("json2ssz", &[]), json.as_bytes()) == octets);
+    assert!(successful_output(&with("json2ssz", &[]), json.as_bytes()) == octets);
     let late = format!(
         "[{{\"data\":{update},\"version\":\"altair\"}}, {{\"data\":{update},\"version\":\"bellatrix\"}}]"
     );
-    assert!(right(&with("json2ssz", &[]), late.as_bytes()) == octets);
-    assert_eq!(right(&with("ssz2json", &[]), &octets), json.as_bytes());
-    assert_eq!(right(&with("check", &[]), &octets), b"");
-    assert_eq!(right(&with("json2ssz", &[]), b"[]"), b"");
-    assert_eq!(right(&with("ssz2json", &[]), b""), b"[]\n");
+    assert!(successful_output(&with("json2ssz", &[]), late.as_bytes()) == octets);
+    assert_eq!(
+        successful_output(&with("ssz2json", &[]), &octets),
+        json.as_bytes()
+    );
+    assert_eq!(successful_output(&with("check", &[]), &octets), b"");
+    assert_eq!(successful_output(&with("json2ssz", &[]), b"[]"), b"");
+    assert_eq!(successful_output(&with("ssz2json", &[]), b""), b"[]\n");
     // one update
-    let second = right(&with("ssz2json", &["--select", "[1]"]), &octets);
+    let second = successful_output(&with("ssz2json", &["--select", "[1]"]), &octets);
     assert_eq!(second, format!("{update}\n").as_bytes());
-    let slot = right(
+    let slot = successful_output(
         &with("ssz2json", &["--select", "[0].signature_slot"]),
         &octets,
     );
     assert_eq!(slot, b"\"3\"\n");
     let mut root_of = one;
     root_of[0] = "root";
-    let root = right(&with("root", &["--select", "[1]"]), &octets);
-    assert_eq!(root, right(&root_of, &ssz));
+    let root = successful_output(&with("root", &["--select", "[1]"]), &octets);
+    assert_eq!(root, successful_output(&root_of, &ssz));
 
     let bad = |command: &'static str, more: &[&'static str], input: &[u8], why: &str| {
-        let (code, message) = wrong(&with(command, more), input);
+        let (code, message) = failed_output(&with(command, more), input);
         assert_eq!(code, 1, "{message}");
         assert!(message.contains(why), "{message}");
     };
@@ -175,7 +178,7 @@ fn light_client_updates_are_converted_both_ways_and_bad_ones_rejected() {
             "not a digest of four bytes",
         ),
     ] {
-        let (code, message) = wrong(arguments, b"");
+        let (code, message) = failed_output(arguments, b"");
         assert!(code == 2 && message.contains(why), "{message}");
     }
 }
@@ -189,15 +192,15 @@ fn recorded_updates_of_mainnet_are_converted_both_ways() {
         return;
     };
     let of = ["--type", "LightClientUpdates", "--network", "mainnet"];
-    let octets = right(&[&["json2ssz"], &of[..]].concat(), &json);
+    let octets = successful_output(&[&["json2ssz"], &of[..]].concat(), &json);
     assert_eq!(octets[8..12], [0xbb, 0xa4, 0xda, 0x96]);
-    let back = right(&[&["ssz2json"], &of[..]].concat(), &octets);
+    let back = successful_output(&[&["ssz2json"], &of[..]].concat(), &octets);
     let value = |json: &[u8]| serde_json::from_slice::<serde_json::Value>(json).unwrap();
     assert_eq!(value(&back), value(&json));
     // an update of another network
     let text = String::from_utf8(back).unwrap();
     let early = text.replace("\"slot\":\"7", "\"slot\":\"5");
-    let (_, message) = wrong(&[&["json2ssz"], &of[..]].concat(), early.as_bytes());
+    let (_, message) = failed_output(&[&["json2ssz"], &of[..]].concat(), early.as_bytes());
     assert!(
         message.contains("its version is capella, but mainnet has bellatrix at slot 5061719"),
         "{message}"

@@ -1,29 +1,41 @@
 //! Conversion of values, and the list of types.
 
-use crate::support::{checkpoint, right, update, with, wrong, CHECKPOINT, OPTIMISTIC};
+use crate::support::{
+    checkpoint, failed_output, forked_value_json, successful_output, with_arguments, CHECKPOINT,
+    OPTIMISTIC,
+};
 
 #[test]
 fn value_is_converted_both_ways_checked_and_hashed() {
     assert_eq!(
-        right(&with("json2ssz", &[]), CHECKPOINT.as_bytes()),
+        successful_output(&with_arguments("json2ssz", &[]), CHECKPOINT.as_bytes()),
         checkpoint()
     );
     let line = format!("{CHECKPOINT}\n");
     assert_eq!(
-        right(&with("ssz2json", &[]), &checkpoint()),
+        successful_output(&with_arguments("ssz2json", &[]), &checkpoint()),
         line.as_bytes()
     );
-    assert_eq!(right(&with("check", &[]), &checkpoint()), b"");
+    assert_eq!(
+        successful_output(&with_arguments("check", &[]), &checkpoint()),
+        b""
+    );
     // sha256 of the epoch's chunk and the root
-    let root = right(&with("root", &[]), &checkpoint());
+    let root = successful_output(&with_arguments("root", &[]), &checkpoint());
     let expected = "0xff9439c6476cc86b1a323d5c3dafa1cbc5a7fa96b34907688b6ed56a7cf428ec\n";
     assert_eq!(root, expected.as_bytes());
     assert_eq!(
-        right(&with("root", &["--select", "root"]), &checkpoint()),
+        successful_output(
+            &with_arguments("root", &["--select", "root"]),
+            &checkpoint()
+        ),
         format!("0x{}\n", "11".repeat(32)).as_bytes()
     );
     assert_eq!(
-        right(&with("ssz2json", &["--select", "epoch"]), &checkpoint()),
+        successful_output(
+            &with_arguments("ssz2json", &["--select", "epoch"]),
+            &checkpoint()
+        ),
         b"\"7\"\n"
     );
 }
@@ -32,7 +44,7 @@ fn value_is_converted_both_ways_checked_and_hashed() {
 fn fork_is_taken_from_the_version_of_a_response() {
     let answer = format!("{{\"version\":\"capella\",\"finalized\":true,\"data\":{CHECKPOINT}}}");
     let free = ["json2ssz", "--type", "Checkpoint"];
-    assert_eq!(right(&free, answer.as_bytes()), checkpoint());
+    assert_eq!(successful_output(&free, answer.as_bytes()), checkpoint());
     let enveloped = [
         "ssz2json",
         "--type",
@@ -42,8 +54,11 @@ fn fork_is_taken_from_the_version_of_a_response() {
         "--envelope",
     ];
     let expected = format!("{{\"version\":\"capella\",\"data\":{CHECKPOINT}}}\n");
-    assert_eq!(right(&enveloped, &checkpoint()), expected.as_bytes());
-    let (code, why) = wrong(&with("json2ssz", &[]), answer.as_bytes());
+    assert_eq!(
+        successful_output(&enveloped, &checkpoint()),
+        expected.as_bytes()
+    );
+    let (code, why) = failed_output(&with_arguments("json2ssz", &[]), answer.as_bytes());
     assert_eq!(
         (code, &*why),
         (
@@ -51,11 +66,11 @@ fn fork_is_taken_from_the_version_of_a_response() {
             "sszip: the response's version is \"capella\", not deneb\n"
         )
     );
-    let (code, why) = wrong(&free, CHECKPOINT.as_bytes());
+    let (code, why) = failed_output(&free, CHECKPOINT.as_bytes());
     assert_eq!(code, 1);
     assert!(why.contains("data and result are missing"), "{why}");
     let unknown = answer.replace("capella", "atlantis");
-    let (code, why) = wrong(&free, unknown.as_bytes());
+    let (code, why) = failed_output(&free, unknown.as_bytes());
     assert_eq!(code, 1);
     assert!(
         why.contains("\"atlantis\" is not one of phase0, altair"),
@@ -67,18 +82,18 @@ fn fork_is_taken_from_the_version_of_a_response() {
 #[test]
 fn version_after_the_value_is_accepted() {
     let all = |more: &[&'static str]| [&["json2ssz"][..], &OPTIMISTIC, more].concat();
-    let update = update();
-    let expected = right(&all(&["--fork", "altair"]), update.as_bytes());
+    let update = forked_value_json();
+    let expected = successful_output(&all(&["--fork", "altair"]), update.as_bytes());
     let answer =
         format!("{{\"data\":{update},\"execution_optimistic\":false,\"version\":\"altair\"}}");
-    assert_eq!(right(&all(&[]), answer.as_bytes()), expected);
+    assert_eq!(successful_output(&all(&[]), answer.as_bytes()), expected);
     assert_eq!(
-        right(&all(&["--fork", "altair"]), answer.as_bytes()),
+        successful_output(&all(&["--fork", "altair"]), answer.as_bytes()),
         expected
     );
     // longer than one read
     let long = answer.replacen("{", &format!("{{{}", " ".repeat(200_000)), 2);
-    assert_eq!(right(&all(&[]), long.as_bytes()), expected);
+    assert_eq!(successful_output(&all(&[]), long.as_bytes()), expected);
     for (json, why) in [
         (
             format!("{{\"data\":{update}}}"),
@@ -90,18 +105,18 @@ fn version_after_the_value_is_accepted() {
         ),
         (
             answer.replace("altair", "phase0"),
-            "phase0 has no LightClientOptimisticUpdate",
+            "phase0 has no type LightClientOptimisticUpdate",
         ),
         (
             answer.replace("\"altair\"}", "\"altair\""),
             "the input ends within a value",
         ),
     ] {
-        let (code, message) = wrong(&all(&[]), json.as_bytes());
+        let (code, message) = failed_output(&all(&[]), json.as_bytes());
         assert!(code == 1 && message.contains(why), "{message}");
     }
     let other = answer.replace("altair", "bellatrix");
-    let (_, message) = wrong(&all(&["--fork", "altair"]), other.as_bytes());
+    let (_, message) = failed_output(&all(&["--fork", "altair"]), other.as_bytes());
     assert_eq!(
         message,
         "sszip: the response's version is \"bellatrix\", not altair\n"
@@ -111,19 +126,19 @@ fn version_after_the_value_is_accepted() {
 #[test]
 fn limits_and_presets_change_the_type() {
     let json = br#"{"state":[],"codes":[],"headers":["0xc0","0xc0"],"keys":["0x02"]}"#;
-    let ssz = right(&["json2ssz", "--type", "ExecutionWitness"], json);
+    let ssz = successful_output(&["json2ssz", "--type", "ExecutionWitness"], json);
     let small = [
         "--type",
         "ExecutionWitness",
         "--limit",
         "MAX_WITNESS_HEADERS=1",
     ];
-    let (code, why) = wrong(&[&["json2ssz"], &small[..]].concat(), json);
+    let (code, why) = failed_output(&[&["json2ssz"], &small[..]].concat(), json);
     assert_eq!(
         (code, &*why),
         (1, "sszip: headers, byte 41: more than 1 elements\n")
     );
-    let (code, why) = wrong(&[&["check"], &small[..]].concat(), &ssz);
+    let (code, why) = failed_output(&[&["check"], &small[..]].concat(), &ssz);
     assert_eq!(
         (code, &*why),
         (1, "sszip: headers, byte 12: 2 elements are more than 1\n")
@@ -137,7 +152,7 @@ fn limits_and_presets_change_the_type() {
             "--fork",
             "altair",
         ];
-        String::from_utf8(right(&arguments, b"")).unwrap()
+        String::from_utf8(successful_output(&arguments, b"")).unwrap()
     };
     assert!(
         one("mainnet").starts_with("SyncCommittee: 24624 bytes\n"),
@@ -146,12 +161,12 @@ fn limits_and_presets_change_the_type() {
     );
     assert!(one("minimal").starts_with("SyncCommittee: 1584 bytes\n"));
     let written = ["check", "--type", "List[Checkpoint, 2]", "--fork", "phase0"];
-    right(&written, &[checkpoint(), checkpoint()].concat());
+    successful_output(&written, &[checkpoint(), checkpoint()].concat());
 }
 
 #[test]
 fn types_of_a_fork_are_listed() {
-    let list = String::from_utf8(right(&["types"], b"")).unwrap();
+    let list = String::from_utf8(successful_output(&["types"], b"")).unwrap();
     for name in [
         "BeaconState",
         "SignedBeaconBlock",
@@ -164,7 +179,7 @@ fn types_of_a_fork_are_listed() {
             "{name}"
         );
     }
-    let early = String::from_utf8(right(&["types", "--fork", "phase0"], b"")).unwrap();
+    let early = String::from_utf8(successful_output(&["types", "--fork", "phase0"], b"")).unwrap();
     assert!(!early.contains("SyncCommittee") && early.contains("BeaconState"));
 }
 
@@ -178,10 +193,10 @@ fn witness_has_a_fourth_list_with_the_option_for_geth() {
     };
     let (three, four) = (status("0xc5c0c0c28003"), status("0xc6c0c0c28003c0"));
     let to_ssz = ["json2ssz", "--type", "NewPayloadWithWitness"];
-    let ssz = right(&to_ssz, three.as_bytes());
-    assert_eq!(right(&to_ssz, four.as_bytes()), ssz);
+    let ssz = successful_output(&to_ssz, three.as_bytes());
+    assert_eq!(successful_output(&to_ssz, four.as_bytes()), ssz);
     let to_json = ["ssz2json", "--type", "NewPayloadWithWitness"];
-    assert_eq!(right(&to_json, &ssz), three.as_bytes());
+    assert_eq!(successful_output(&to_json, &ssz), three.as_bytes());
     let with_keys = [&to_json[..], &["--rlp-keys"]].concat();
-    assert_eq!(right(&with_keys, &ssz), four.as_bytes());
+    assert_eq!(successful_output(&with_keys, &ssz), four.as_bytes());
 }

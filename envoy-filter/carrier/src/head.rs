@@ -9,30 +9,30 @@ pub trait MessageHead {
     fn all_headers(&self) -> impl Iterator<Item = Header<'_>> + Clone;
 
     /// Iterates over the headers except the pseudo-headers.
-    fn plain(&self) -> impl Iterator<Item = Header<'_>> + Clone {
+    fn regular_headers(&self) -> impl Iterator<Item = Header<'_>> + Clone {
         self.all_headers()
             .filter(|(name, _)| !name.starts_with(b":"))
     }
 
     /// Returns the value of the first line of a header, whose name is in lower case.
-    fn get(&self, name: &str) -> Option<&[u8]> {
+    fn header_value(&self, name: &str) -> Option<&[u8]> {
         let mut fields = self.all_headers();
         fields.find_map(|(known, value)| (known == name.as_bytes()).then_some(value))
     }
 
     /// Returns the length of the body in bytes, if the head contains it.
     fn content_length(&self) -> Option<u64> {
-        self.get("content-length").and_then(parse_number)
+        self.header_value("content-length").and_then(parse_decimal)
     }
 
     /// Returns the method of a request.
     fn method(&self) -> &[u8] {
-        self.get(":method").unwrap_or_default()
+        self.header_value(":method").unwrap_or_default()
     }
 
     /// Returns the target of a request: path and query.
     fn target(&self) -> &[u8] {
-        self.get(":path").unwrap_or_default()
+        self.header_value(":path").unwrap_or_default()
     }
 
     /// Returns the query of a request without its question mark; empty: it has none.
@@ -44,12 +44,12 @@ pub trait MessageHead {
 
     /// Returns the host of a request.
     fn host(&self) -> &[u8] {
-        self.get(":authority").unwrap_or_default()
+        self.header_value(":authority").unwrap_or_default()
     }
 
     /// Returns the status of a response; 0: it has no valid one.
     fn status(&self) -> u16 {
-        let status = self.get(":status").and_then(parse_number);
+        let status = self.header_value(":status").and_then(parse_decimal);
         status.unwrap_or_default() as u16
     }
 }
@@ -60,13 +60,13 @@ pub trait HeaderMap {
     type Head: MessageHead;
 
     /// Copies the present headers.
-    fn read(&self) -> Self::Head;
+    fn read_head(&self) -> Self::Head;
 
     /// Sets a header to one line, or removes it.
     fn set_header(&self, name: &str, value: Option<&[u8]>);
 
     /// Applies edits.
-    fn edit(&self, edits: &[HeadEdit]) {
+    fn apply_edits(&self, edits: &[HeadEdit]) {
         for edit in edits {
             self.set_header(&edit.name, edit.value.as_deref());
         }
@@ -74,7 +74,7 @@ pub trait HeaderMap {
 }
 
 /// Parses a decimal number.
-pub fn parse_number(digits: &[u8]) -> Option<u64> {
+pub fn parse_decimal(digits: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
@@ -87,9 +87,9 @@ pub(crate) mod tests {
 
     /// A message head of a test, by its header lines.
     #[derive(Clone, Debug, PartialEq, Eq)]
-    pub(crate) struct Lines(pub(crate) Vec<(String, String)>);
+    pub(crate) struct HeadLines(pub(crate) Vec<(String, String)>);
 
-    impl Lines {
+    impl HeadLines {
         pub(crate) fn new(lines: &[(&str, &str)]) -> Self {
             let lines = lines.iter();
             Self(
@@ -100,7 +100,7 @@ pub(crate) mod tests {
         }
     }
 
-    impl MessageHead for Lines {
+    impl MessageHead for HeadLines {
         fn all_headers(&self) -> impl Iterator<Item = Header<'_>> + Clone {
             self.0
                 .iter()
@@ -109,12 +109,12 @@ pub(crate) mod tests {
     }
 
     /// A header map of a test, in memory.
-    pub(crate) struct MemoryHeaders(pub(crate) RefCell<Lines>);
+    pub(crate) struct MemoryHeaders(pub(crate) RefCell<HeadLines>);
 
     impl HeaderMap for MemoryHeaders {
-        type Head = Lines;
+        type Head = HeadLines;
 
-        fn read(&self) -> Lines {
+        fn read_head(&self) -> HeadLines {
             self.0.borrow().clone()
         }
 
@@ -136,24 +136,24 @@ pub(crate) mod tests {
             ("/a?b?c", "b?c"),
             ("", ""),
         ] {
-            let head = Lines::new(&[(":method", "GET"), (":path", target)]);
+            let head = HeadLines::new(&[(":method", "GET"), (":path", target)]);
             assert_eq!(head.query(), query.as_bytes(), "{target}");
         }
     }
 
     #[test]
     fn malformed_numbers_of_a_head_are_ignored() {
-        let head = Lines::new(&[(":status", "2x0"), ("content-length", "-1")]);
+        let head = HeadLines::new(&[(":status", "2x0"), ("content-length", "-1")]);
         assert_eq!((head.status(), head.content_length()), (0, None));
-        let head = Lines::new(&[(":status", "206"), ("content-length", "70000")]);
+        let head = HeadLines::new(&[(":status", "206"), ("content-length", "70000")]);
         assert_eq!((head.status(), head.content_length()), (206, Some(70_000)));
     }
 
     #[test]
     fn pseudo_headers_are_not_plain_headers() {
-        let head = Lines::new(&[(":status", "200"), ("a", "1"), ("a", "2")]);
-        let plain: Vec<_> = head.plain().collect();
+        let head = HeadLines::new(&[(":status", "200"), ("a", "1"), ("a", "2")]);
+        let plain: Vec<_> = head.regular_headers().collect();
         assert_eq!(plain, [(&b"a"[..], &b"1"[..]), (b"a", b"2")]);
-        assert_eq!(head.get("a"), Some(&b"1"[..]));
+        assert_eq!(head.header_value("a"), Some(&b"1"[..]));
     }
 }

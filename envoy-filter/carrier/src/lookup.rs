@@ -2,8 +2,8 @@
 
 use std::sync::Once;
 
-use sszip_core::cache::process::wake::Waiter;
-use sszip_core::config::upstreams::route_destination;
+use sszip_core::cache::process::wake::RequestWaiter;
+use sszip_core::config::upstreams::named_route_destination;
 use sszip_core::exchange::{Exchange, LookupRequest};
 
 use crate::head::MessageHead;
@@ -35,17 +35,17 @@ impl RouteIdentity {
         }
         let route = route();
         Self {
-            destination: route_destination(route.as_ref(), cluster),
+            destination: named_route_destination(route.as_ref(), cluster),
             is_unnamed: route.as_ref().is_empty(),
             is_local,
         }
     }
 
     /// Logs a warning if the route has no name, once: it is the same for all requests of a route.
-    pub fn warn_if_unnamed(&self, cluster: &[u8], log: impl FnOnce(&str)) {
+    pub fn warn_unnamed_route(&self, cluster: &[u8], log: impl FnOnce(&str)) {
         static LOGGED: Once = Once::new();
         if self.is_unnamed {
-            LOGGED.call_once(|| log(&unnamed_route(cluster)));
+            LOGGED.call_once(|| log(&unnamed_route_warning(cluster)));
         }
     }
 
@@ -56,7 +56,7 @@ impl RouteIdentity {
         head: &'a impl MessageHead,
         port: u16,
         now: u64,
-        waiter: Option<Waiter>,
+        waiter: Option<RequestWaiter>,
     ) -> LookupRequest<'a> {
         LookupRequest {
             place: &self.destination,
@@ -73,7 +73,7 @@ impl RouteIdentity {
 }
 
 /// Formats the warning about a route without a name.
-fn unnamed_route(cluster: &[u8]) -> String {
+fn unnamed_route_warning(cluster: &[u8]) -> String {
     let cluster = String::from_utf8_lossy(cluster);
     format!(
         "requests of a route to the cluster \"{cluster}\" are not cached: the route has no name; set \
@@ -90,7 +90,7 @@ mod tests {
     use sszip_core::exchange::drive::ExchangeDriver;
 
     use super::RouteIdentity;
-    use crate::head::tests::Lines;
+    use crate::head::tests::HeadLines;
     use crate::request::start_exchange;
 
     fn driver(namespace: Option<&str>) -> ExchangeDriver {
@@ -104,8 +104,8 @@ mod tests {
             let set = directives.set_directive("cache_namespace", &[namespace.as_bytes()]);
             set.expect("a valid setting");
         }
-        let config = Arc::new(directives.resolve_route(ProcessHandle::default()));
-        let head = Lines::new(&[(":method", "GET"), (":path", "/"), (":authority", "a")]);
+        let config = Arc::new(directives.resolve_route_config(ProcessHandle::default()));
+        let head = HeadLines::new(&[(":method", "GET"), (":path", "/"), (":authority", "a")]);
         start_exchange(&config, &head).expect("the head is valid")
     }
 
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(route, identity(None, "node", "a"));
         assert_ne!(route, identity(None, "node", "b"));
         assert_ne!(route, identity(None, "other", "a"));
-        let head = Lines::new(&[(":authority", "host:1")]);
+        let head = HeadLines::new(&[(":authority", "host:1")]);
         let lookup = route.lookup_request(&head, 80, 5, None);
         assert_eq!((lookup.host, lookup.port), (&b"host:1"[..], 80));
         assert!(!lookup.place.is_empty() && !lookup.unnamed && !lookup.local);
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn route_without_a_name_is_not_looked_up_unless_it_has_a_namespace() {
-        let head = Lines::new(&[]);
+        let head = HeadLines::new(&[]);
         let unnamed = identity(None, "node", "");
         assert!(unnamed.lookup_request(&head, 0, 0, None).unnamed);
         let named = identity(Some("main"), "node", "");
@@ -141,18 +141,18 @@ mod tests {
     fn route_without_a_cluster_is_local() {
         for namespace in [None, Some("main")] {
             let route = identity(namespace, "", "a");
-            assert!(route.lookup_request(&Lines::new(&[]), 0, 0, None).local);
+            assert!(route.lookup_request(&HeadLines::new(&[]), 0, 0, None).local);
         }
     }
 
     #[test]
     fn warning_about_an_unnamed_route_is_logged_once() {
         let mut lines = Vec::new();
-        identity(None, "node", "a").warn_if_unnamed(b"node", |line| lines.push(line.to_owned()));
+        identity(None, "node", "a").warn_unnamed_route(b"node", |line| lines.push(line.to_owned()));
         assert!(lines.is_empty());
         for _ in 0..2 {
             let unnamed = identity(None, "node", "");
-            unnamed.warn_if_unnamed(b"node", |line| lines.push(line.to_owned()));
+            unnamed.warn_unnamed_route(b"node", |line| lines.push(line.to_owned()));
         }
         assert_eq!(lines.len(), 1);
         assert!(lines[0].starts_with("requests of a route to the cluster \"node\" are not cached"));

@@ -1,6 +1,6 @@
 //! Purges: requests that are not forwarded, and their lines in the log.
 
-use sszip_core::cache::process::wake::Waiter;
+use sszip_core::cache::process::wake::RequestWaiter;
 use sszip_core::exchange::drive::ExchangeDriver;
 use sszip_core::exchange::PurgeRequest;
 
@@ -8,7 +8,7 @@ use crate::head::MessageHead;
 
 /// A log line about a finished purge. The client's address is in the access log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PurgeLine {
+pub struct PurgeLogLine {
     /// The line.
     pub text: String,
     /// The purge failed.
@@ -17,7 +17,11 @@ pub struct PurgeLine {
 
 /// Creates the core's purge request from a request head; `now` is the monotonic clock in
 /// milliseconds.
-pub fn purge_request(head: &impl MessageHead, waiter: Waiter, now: u64) -> PurgeRequest<'_> {
+pub fn create_purge_request(
+    head: &impl MessageHead,
+    waiter: RequestWaiter,
+    now: u64,
+) -> PurgeRequest<'_> {
     PurgeRequest {
         method: head.method(),
         query: head.query(),
@@ -28,20 +32,20 @@ pub fn purge_request(head: &impl MessageHead, waiter: Waiter, now: u64) -> Purge
 }
 
 /// Formats the line about a finished purge; `None`: the driver has no response.
-pub fn result_line(query: &[u8], driver: &ExchangeDriver) -> Option<PurgeLine> {
+pub fn purge_result_line(query: &[u8], driver: &ExchangeDriver) -> Option<PurgeLogLine> {
     let exchange = driver.available_exchange()?;
     let body: Vec<u8> = exchange.body_slices().flatten().copied().collect();
-    Some(format_result(
+    Some(format_purge_result(
         query,
         exchange.stored_response_status(),
         &body,
     ))
 }
 
-fn format_result(query: &[u8], status: u16, body: &[u8]) -> PurgeLine {
+fn format_purge_result(query: &[u8], status: u16, body: &[u8]) -> PurgeLogLine {
     let query = query.escape_ascii();
     let body = body.trim_ascii_end().escape_ascii();
-    PurgeLine {
+    PurgeLogLine {
         text: format!("purge of \"{query}\": {status} {body}"),
         is_error: status >= 500,
     }
@@ -49,7 +53,7 @@ fn format_result(query: &[u8], status: u16, body: &[u8]) -> PurgeLine {
 
 /// Formats the line about a client that closed its connection before the response. The owner
 /// continues the purge.
-pub fn abandoned_line(query: &[u8]) -> String {
+pub fn abandoned_purge_line(query: &[u8]) -> String {
     let query = query.escape_ascii();
     format!(
         "purge of \"{query}\": the client closed the connection before the response; the purge \
@@ -59,14 +63,17 @@ pub fn abandoned_line(query: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{abandoned_line, format_result};
+    use super::{abandoned_purge_line, format_purge_result};
 
     #[test]
     fn purge_lines_are_single_lines_and_have_the_status() {
-        let line = format_result(b"key=a\nb", 200, b"{\"purged\":1}\n");
+        let line = format_purge_result(b"key=a\nb", 200, b"{\"purged\":1}\n");
         assert_eq!(line.text, "purge of \"key=a\\nb\": 200 {\\\"purged\\\":1}");
         assert!(!line.is_error);
-        assert!(format_result(b"", 503, b"").is_error && !format_result(b"", 405, b"").is_error);
-        assert!(abandoned_line(b"a\nb").starts_with("purge of \"a\\nb\": "));
+        assert!(
+            format_purge_result(b"", 503, b"").is_error
+                && !format_purge_result(b"", 405, b"").is_error
+        );
+        assert!(abandoned_purge_line(b"a\nb").starts_with("purge of \"a\\nb\": "));
     }
 }

@@ -29,19 +29,21 @@ pub fn start_exchange(
     config: &Arc<RouteConfig>,
     head: &impl MessageHead,
 ) -> Option<ExchangeDriver> {
-    let host = head.get(":authority").map(|host| (&b"host"[..], host));
+    let host = head
+        .header_value(":authority")
+        .map(|host| (&b"host"[..], host));
     let mut driver = ExchangeDriver::new(Arc::clone(config));
-    let result = driver.request_head(RequestHead {
+    let result = driver.handle_request_head(RequestHead {
         method: head.method(),
         target: head.target(),
-        fields: host.into_iter().chain(head.plain()),
+        fields: host.into_iter().chain(head.regular_headers()),
     });
     result.is_ok().then_some(driver)
 }
 
 /// Returns the length of the body that a request head announces. `is_all`: the head ends the
 /// request.
-pub fn body_length(head: &impl MessageHead, is_all: bool) -> BodyLength {
+pub fn announced_body_length(head: &impl MessageHead, is_all: bool) -> BodyLength {
     match (is_all, head.content_length()) {
         (true, _) => BodyLength::Known(0),
         (_, Some(length)) => BodyLength::Known(length),
@@ -50,7 +52,11 @@ pub fn body_length(head: &impl MessageHead, is_all: bool) -> BodyLength {
 }
 
 /// Decides the action that follows the request head. `is_all`: the head ends the request.
-pub fn action(driver: &mut ExchangeDriver, length: BodyLength, is_all: bool) -> RequestAction {
+pub fn next_request_action(
+    driver: &mut ExchangeDriver,
+    length: BodyLength,
+    is_all: bool,
+) -> RequestAction {
     const NO_BODY: RequestBody<'static> = RequestBody::Whole(b"");
     match driver.required_body(length) {
         RequiredBody::Nothing => RequestAction::Forward,
@@ -72,8 +78,8 @@ mod tests {
     use sszip_core::config::{ConfigBlock, RouteConfig};
     use sszip_core::exchange::drive::{BodyLength, RequestBody};
 
-    use super::{action, body_length, start_exchange, RequestAction};
-    use crate::head::tests::Lines;
+    use super::{announced_body_length, next_request_action, start_exchange, RequestAction};
+    use crate::head::tests::HeadLines;
 
     fn config() -> Arc<RouteConfig> {
         let mut directives = ConfigBlock::default();
@@ -84,23 +90,26 @@ mod tests {
         }
         let process = ProcessHandle::default();
         process.shared.start_hot_tier(1 << 20, 1 << 20, 1);
-        Arc::new(directives.resolve_route(process))
+        Arc::new(directives.resolve_route_config(process))
     }
 
     fn action_of(method: &str, more: &[(&str, &str)], is_all: bool) -> RequestAction {
         let mut lines = vec![(":method", method), (":path", "/"), (":authority", "a")];
         lines.extend(more);
-        let head = Lines::new(&lines);
+        let head = HeadLines::new(&lines);
         let mut driver = start_exchange(&config(), &head).expect("the head is valid");
-        action(&mut driver, body_length(&head, is_all), is_all)
+        next_request_action(&mut driver, announced_body_length(&head, is_all), is_all)
     }
 
     #[test]
     fn body_length_is_announced_by_the_head_or_by_its_end() {
-        let head = Lines::new(&[("content-length", "5")]);
-        assert_eq!(body_length(&head, false), BodyLength::Known(5));
-        assert_eq!(body_length(&head, true), BodyLength::Known(0));
-        assert_eq!(body_length(&Lines::new(&[]), false), BodyLength::Unknown);
+        let head = HeadLines::new(&[("content-length", "5")]);
+        assert_eq!(announced_body_length(&head, false), BodyLength::Known(5));
+        assert_eq!(announced_body_length(&head, true), BodyLength::Known(0));
+        assert_eq!(
+            announced_body_length(&HeadLines::new(&[]), false),
+            BodyLength::Unknown
+        );
     }
 
     #[test]

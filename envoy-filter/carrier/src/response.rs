@@ -2,7 +2,7 @@
 
 use sszip_core::cache::use_stale::UpstreamFailure;
 use sszip_core::exchange::drive::{ExchangeDriver, HostStep};
-use sszip_core::exchange::{Header, Misuse, ResponseHead};
+use sszip_core::exchange::{Header, HostMisuse, ResponseHead};
 
 use crate::head::{HeaderMap, MessageHead};
 
@@ -12,7 +12,7 @@ const UPSTREAM_PROTOCOL: &str = "sszip-upstream-protocol";
 
 /// The head of a response as the upstream sent it, or Envoy for a local reply.
 #[derive(Clone, Debug)]
-pub struct ReceivedHead<Head> {
+pub struct ReceivedResponseHead<Head> {
     /// The head without the header of the upstream's protocol.
     pub head: Head,
     /// Whether the end of the body is distinguishable from an abort.
@@ -21,26 +21,26 @@ pub struct ReceivedHead<Head> {
 
 /// The time of one hook, by the host's two clocks.
 #[derive(Clone, Copy, Debug)]
-pub struct Now {
+pub struct HostTime {
     /// Milliseconds of the monotonic clock.
     pub monotonic: u64,
     /// Seconds since 1970.
     pub wall: u64,
 }
 
-impl<Head: MessageHead> ReceivedHead<Head> {
+impl<Head: MessageHead> ReceivedResponseHead<Head> {
     /// Reads a response head, and removes the header of the upstream's protocol. `is_all`: the
     /// head ends the response.
-    pub fn read(headers: &impl HeaderMap<Head = Head>, is_all: bool) -> Self {
-        let head = headers.read();
-        let is_delimited = is_delimited(&head, is_all);
-        let has_protocol = head.get(UPSTREAM_PROTOCOL).is_some();
+    pub fn read_response_head(headers: &impl HeaderMap<Head = Head>, is_all: bool) -> Self {
+        let head = headers.read_head();
+        let is_delimited = is_body_delimited(&head, is_all);
+        let has_protocol = head.header_value(UPSTREAM_PROTOCOL).is_some();
         if !has_protocol {
             return Self { head, is_delimited };
         }
         headers.set_header(UPSTREAM_PROTOCOL, None);
         Self {
-            head: headers.read(),
+            head: headers.read_head(),
             is_delimited,
         }
     }
@@ -50,37 +50,40 @@ impl<Head: MessageHead> ReceivedHead<Head> {
     /// the failure for which Envoy itself responded.
     ///
     /// # Errors
-    /// [`Misuse`] unless the driver awaits a response head.
-    pub fn process(
+    /// [`HostMisuse`] unless the driver awaits a response head.
+    pub fn process_response_head(
         &self,
         driver: &mut ExchangeDriver,
         headers: &impl HeaderMap<Head = Head>,
         failure: UpstreamFailure,
-        now: Now,
-    ) -> Result<HostStep, Misuse> {
-        let response = response_head(&self.head, self.is_delimited, now.wall);
-        if !driver.upstream_head(response.clone(), failure, now.monotonic)? {
-            return driver.response_head(response);
+        now: HostTime,
+    ) -> Result<HostStep, HostMisuse> {
+        let response = convert_response_head(&self.head, self.is_delimited, now.wall);
+        if !driver.handle_upstream_head(response.clone(), failure, now.monotonic)? {
+            return driver.handle_response_head(response);
         }
-        replace_head(&self.head, driver, headers);
-        let stored = headers.read();
-        driver.response_head(response_head(&stored, self.is_delimited, now.wall))
+        replace_response_head(&self.head, driver, headers);
+        let stored = headers.read_head();
+        driver.handle_response_head(convert_response_head(&stored, self.is_delimited, now.wall))
     }
 }
 
 /// Whether the end of the body is distinguishable from an abort. It is not in HTTP/1, if the body
 /// ends with the connection.
-pub fn is_delimited(head: &impl MessageHead, is_all: bool) -> bool {
-    let codings = head.get("transfer-encoding").unwrap_or_default();
+pub fn is_body_delimited(head: &impl MessageHead, is_all: bool) -> bool {
+    let codings = head.header_value("transfer-encoding").unwrap_or_default();
     is_all
         || head.content_length().is_some()
         || codings.to_ascii_lowercase().ends_with(b"chunked")
-        || matches!(head.get(UPSTREAM_PROTOCOL), Some(b"HTTP/2" | b"HTTP/3"))
+        || matches!(
+            head.header_value(UPSTREAM_PROTOCOL),
+            Some(b"HTTP/2" | b"HTTP/3")
+        )
 }
 
 /// Converts a response head to the form that the driver reads. `wall` is the time in seconds since
 /// 1970.
-pub fn response_head<Head: MessageHead>(
+pub fn convert_response_head<Head: MessageHead>(
     head: &Head,
     is_delimited: bool,
     wall: u64,
@@ -88,7 +91,7 @@ pub fn response_head<Head: MessageHead>(
     ResponseHead {
         status: head.status(),
         content_length: head.content_length(),
-        fields: head.plain(),
+        fields: head.regular_headers(),
         delimited: is_delimited,
         now: wall,
         unbuffered: false,
@@ -100,33 +103,44 @@ pub fn response_head<Head: MessageHead>(
 
 /// Whether the client receives the response with which Envoy itself reports `failure`: no other
 /// response replaces it.
-pub fn passes_failure(driver: &mut ExchangeDriver, failure: UpstreamFailure, now: u64) -> bool {
-    !driver.upstream_failed(failure, now) && !driver.has_response_without_upstream(failure)
+pub fn sends_failure_reply(
+    driver: &mut ExchangeDriver,
+    failure: UpstreamFailure,
+    now: u64,
+) -> bool {
+    !driver.handle_upstream_failure(failure, now) && !driver.has_response_without_upstream(failure)
 }
 
 /// Applies the driver's head edits and its status to the response head.
-pub fn edit_head(driver: Option<&ExchangeDriver>, headers: &impl HeaderMap) {
+pub fn edit_response_head(driver: Option<&ExchangeDriver>, headers: &impl HeaderMap) {
     if let Some(exchange) = driver.and_then(ExchangeDriver::available_exchange) {
-        headers.edit(exchange.head_edits());
+        headers.apply_edits(exchange.head_edits());
         if exchange.stored_response_status() != 0 {
-            set_status(headers, exchange.stored_response_status());
+            set_response_status(headers, exchange.stored_response_status());
         }
     }
 }
 
 /// Replaces the response head by the head of the driver's response.
-fn replace_head(head: &impl MessageHead, driver: &ExchangeDriver, headers: &impl HeaderMap) {
-    let names: Vec<_> = head.plain().map(|(name, _)| name.to_vec()).collect();
+fn replace_response_head(
+    head: &impl MessageHead,
+    driver: &ExchangeDriver,
+    headers: &impl HeaderMap,
+) {
+    let names: Vec<_> = head
+        .regular_headers()
+        .map(|(name, _)| name.to_vec())
+        .collect();
     for name in names {
         headers.set_header(&String::from_utf8_lossy(&name), None);
     }
     if let Some(exchange) = driver.available_exchange() {
-        headers.edit(exchange.head_edits());
-        set_status(headers, exchange.stored_response_status());
+        headers.apply_edits(exchange.head_edits());
+        set_response_status(headers, exchange.stored_response_status());
     }
 }
 
-fn set_status(headers: &impl HeaderMap, status: u16) {
+fn set_response_status(headers: &impl HeaderMap, status: u16) {
     headers.set_header(":status", Some(status.to_string().as_bytes()));
 }
 
@@ -140,8 +154,8 @@ mod tests {
     use sszip_core::config::ConfigBlock;
     use sszip_core::exchange::drive::{BodyLength, HostStep};
 
-    use super::{edit_head, is_delimited, Now, ReceivedHead};
-    use crate::head::tests::{Lines, MemoryHeaders};
+    use super::{edit_response_head, is_body_delimited, HostTime, ReceivedResponseHead};
+    use crate::head::tests::{HeadLines, MemoryHeaders};
     use crate::head::{HeaderMap, MessageHead};
     use crate::request::start_exchange;
 
@@ -155,22 +169,25 @@ mod tests {
             (("sszip-upstream-protocol", "HTTP/1.1"), false),
         ] {
             assert_eq!(
-                is_delimited(&Lines::new(&[line]), false),
+                is_body_delimited(&HeadLines::new(&[line]), false),
                 expected,
                 "{line:?}"
             );
         }
-        assert!(is_delimited(&Lines::new(&[]), true) && !is_delimited(&Lines::new(&[]), false));
+        assert!(
+            is_body_delimited(&HeadLines::new(&[]), true)
+                && !is_body_delimited(&HeadLines::new(&[]), false)
+        );
     }
 
     #[test]
     fn protocol_of_the_upstream_is_removed_from_the_head() {
-        let lines = Lines::new(&[(":status", "200"), ("sszip-upstream-protocol", "HTTP/2")]);
+        let lines = HeadLines::new(&[(":status", "200"), ("sszip-upstream-protocol", "HTTP/2")]);
         let headers = MemoryHeaders(RefCell::new(lines));
-        let received = ReceivedHead::read(&headers, false);
+        let received = ReceivedResponseHead::read_response_head(&headers, false);
         assert!(received.is_delimited);
-        assert_eq!(received.head, Lines::new(&[(":status", "200")]));
-        assert_eq!(headers.read(), received.head);
+        assert_eq!(received.head, HeadLines::new(&[(":status", "200")]));
+        assert_eq!(headers.read_head(), received.head);
     }
 
     #[test]
@@ -179,8 +196,8 @@ mod tests {
         directives
             .set_directive("enable", &[b"on"])
             .expect("a valid setting");
-        let config = Arc::new(directives.resolve_route(ProcessHandle::default()));
-        let request = Lines::new(&[
+        let config = Arc::new(directives.resolve_route_config(ProcessHandle::default()));
+        let request = HeadLines::new(&[
             (":method", "GET"),
             (":path", "/"),
             (":authority", "a"),
@@ -189,19 +206,19 @@ mod tests {
         let mut driver = start_exchange(&config, &request).expect("the head is valid");
         driver.required_body(BodyLength::Known(0));
         let body = vec![b'a'; 5000];
-        let response = Lines::new(&[
+        let response = HeadLines::new(&[
             (":status", "200"),
             ("content-type", "application/json"),
             ("content-length", "5000"),
         ]);
         let headers = MemoryHeaders(RefCell::new(response));
-        let received = ReceivedHead::read(&headers, false);
-        let now = Now {
+        let received = ReceivedResponseHead::read_response_head(&headers, false);
+        let now = HostTime {
             monotonic: 1,
             wall: 1,
         };
         let failure = UpstreamFailure::Status(received.head.status());
-        let step = received.process(&mut driver, &headers, failure, now);
+        let step = received.process_response_head(&mut driver, &headers, failure, now);
         assert!(matches!(step, Ok(HostStep::Buffer)), "{step:?}");
         assert!(matches!(
             driver.handle_body_piece(&body),
@@ -215,9 +232,9 @@ mod tests {
             step => step.expect("a body is awaited"),
         };
         assert!(matches!(step, HostStep::Send), "{step:?}");
-        edit_head(Some(&driver), &headers);
-        let head = headers.read();
-        assert_eq!(head.get("content-encoding"), Some(&b"gzip"[..]));
+        edit_response_head(Some(&driver), &headers);
+        let head = headers.read_head();
+        assert_eq!(head.header_value("content-encoding"), Some(&b"gzip"[..]));
         assert!(head.content_length().is_some_and(|length| length < 5000));
     }
 }

@@ -42,7 +42,7 @@ pub trait HostSettings {
 
     /// Sets a setting of the host, or returns why it is rejected. `None`: the setting is not one of
     /// the host's.
-    fn set(&mut self, name: &str, values: &[&[u8]]) -> Option<Result<(), String>>;
+    fn set_host_setting(&mut self, name: &str, values: &[&[u8]]) -> Option<Result<(), String>>;
 
     /// Prepares the process for status requests, because a route accepts them.
     fn prepare_status_requests(&mut self) {}
@@ -51,7 +51,7 @@ pub trait HostSettings {
     ///
     /// # Errors
     /// The problem, as the continuation of a sentence that begins with the setting.
-    fn resolve_files<'v>(
+    fn resolve_setting_files<'v>(
         &self,
         _name: &str,
         values: &[&'v [u8]],
@@ -60,12 +60,12 @@ pub trait HostSettings {
     }
 
     /// Receives a warning for the operator about a setting that was accepted.
-    fn warn(&mut self, text: String);
+    fn report_warning(&mut self, text: String);
 }
 
 impl RequestSettings {
     /// Whether the filter takes part in the requests.
-    pub fn is_active(&self) -> bool {
+    pub fn is_filter_active(&self) -> bool {
         self.core.enable || self.purges || self.reports_status
     }
 
@@ -77,7 +77,7 @@ impl RequestSettings {
 
     /// Describes a route with these settings for the validation of the configuration; messages call
     /// it `name`.
-    pub fn declaration<'a>(&'a self, name: &'a str) -> RouteDeclaration<'a> {
+    pub fn route_declaration<'a>(&'a self, name: &'a str) -> RouteDeclaration<'a> {
         RouteDeclaration {
             name,
             named: self.namespace_source(),
@@ -94,15 +94,19 @@ impl ParsedSettings {
     ///
     /// # Errors
     /// Text of the error, with the accepted values.
-    pub fn read(source: &str, json: &[u8], host: &mut impl HostSettings) -> Result<Self, String> {
+    pub fn parse_json_settings(
+        source: &str,
+        json: &[u8],
+        host: &mut impl HostSettings,
+    ) -> Result<Self, String> {
         let mut parsed = Self::default();
-        for (name, values) in json_settings::parse_settings(source, json)? {
-            parsed.set(&name, &values, host)?;
+        for (name, values) in json_settings::parse_json_settings(source, json)? {
+            parsed.set_setting(&name, &values, host)?;
         }
         Ok(parsed)
     }
 
-    fn set<Host: HostSettings>(
+    fn set_setting<Host: HostSettings>(
         &mut self,
         name: &str,
         values: &[String],
@@ -121,17 +125,17 @@ impl ParsedSettings {
             _ => {}
         }
         let bytes: Vec<_> = values.iter().map(String::as_bytes).collect();
-        if let Some(set) = host.set(name, &bytes) {
+        if let Some(set) = host.set_host_setting(name, &bytes) {
             return set;
         }
-        let values = host.resolve_files(name, &bytes);
-        let values = values.map_err(|error| setting_message(name, &error))?;
+        let values = host.resolve_setting_files(name, &bytes);
+        let values = values.map_err(|error| format_setting_message(name, &error))?;
         let values: Vec<_> = values.iter().map(|value| &**value).collect();
         let location = DirectiveLocation { at: Host::LOCATION };
         let set = self.directives.set_directive_at(name, &values, location);
         set.map_err(|error| describe_setting_error(name, &error))?;
-        if let Some(warning) = self.directives.take_warning() {
-            host.warn(setting_message(name, &warning));
+        if let Some(warning) = self.directives.take_directive_warning() {
+            host.report_warning(format_setting_message(name, &warning));
         }
         Ok(())
     }
@@ -147,7 +151,7 @@ impl ParsedSettings {
     }
 
     /// Inherits missing settings, as a route does from its filter.
-    pub fn inherit(&mut self, outer: &Self) {
+    pub fn inherit_settings(&mut self, outer: &Self) {
         self.directives.inherit_unset_from(&outer.directives);
         self.purges = self.purges.or(outer.purges);
         self.reports_status = self.reports_status.or(outer.reports_status);
@@ -160,7 +164,7 @@ impl ParsedSettings {
 
     /// Creates the settings of requests from these and the `core` settings, which are resolved from
     /// [`directives`](Self::directives).
-    pub fn for_requests(&self, core: RouteConfig) -> Arc<RequestSettings> {
+    pub fn create_request_settings(&self, core: RouteConfig) -> Arc<RequestSettings> {
         Arc::new(RequestSettings {
             core: Arc::new(core),
             purges: self.purges.unwrap_or(false),
@@ -170,7 +174,7 @@ impl ParsedSettings {
 }
 
 /// Formats a message about a setting.
-pub fn setting_message(name: &str, message: &dyn Display) -> String {
+pub fn format_setting_message(name: &str, message: &dyn Display) -> String {
     format!("\"{name}\" {message}")
 }
 
@@ -180,7 +184,7 @@ pub struct ClusterCapabilities(RwLock<HashMap<Vec<u8>, NodeCapabilities>>);
 
 impl ClusterCapabilities {
     /// Returns the capabilities of a cluster's nodes.
-    pub fn get(&self, cluster: &[u8]) -> NodeCapabilities {
+    pub fn capabilities_of_cluster(&self, cluster: &[u8]) -> NodeCapabilities {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(capabilities) = known.get(cluster) {
             return capabilities.clone();
@@ -195,7 +199,7 @@ impl ClusterCapabilities {
 mod tests {
     use sszip_core::cache::process::ProcessHandle;
 
-    use super::{setting_message, HostSettings, ParsedSettings, RequestSettings};
+    use super::{format_setting_message, HostSettings, ParsedSettings, RequestSettings};
 
     /// A host of a test, which has the setting `own`.
     #[derive(Default)]
@@ -208,10 +212,10 @@ mod tests {
         const LOCATION: &'static str = "here";
         const HAS_STATUS_REQUESTS: bool = STATUS;
 
-        fn set(&mut self, name: &str, values: &[&[u8]]) -> Option<Result<(), String>> {
+        fn set_host_setting(&mut self, name: &str, values: &[&[u8]]) -> Option<Result<(), String>> {
             let value = String::from_utf8_lossy(values.first()?).into_owned();
             match name {
-                "own" if value == "wrong" => Some(Err(setting_message(name, &"is wrong"))),
+                "own" if value == "wrong" => Some(Err(format_setting_message(name, &"is wrong"))),
                 "own" => {
                     self.own.push(value);
                     Some(Ok(()))
@@ -224,20 +228,24 @@ mod tests {
             self.is_prepared = true;
         }
 
-        fn warn(&mut self, text: String) {
+        fn report_warning(&mut self, text: String) {
             panic!("{text}");
         }
     }
 
     fn settings(parsed: &ParsedSettings) -> std::sync::Arc<RequestSettings> {
-        parsed.for_requests(parsed.directives().resolve_route(ProcessHandle::default()))
+        parsed.create_request_settings(
+            parsed
+                .directives()
+                .resolve_route_config(ProcessHandle::default()),
+        )
     }
 
     #[test]
     fn settings_of_the_host_are_not_directives() {
         let mut host = Host::<false>::default();
         let json = br#"{"own": "a", "min_length": 7, "cache_purge": true}"#;
-        let parsed = ParsedSettings::read("it", json, &mut host).expect("valid");
+        let parsed = ParsedSettings::parse_json_settings("it", json, &mut host).expect("valid");
         assert_eq!(host.own, ["a"]);
         let settings = settings(&parsed);
         assert_eq!(settings.core.min_length, 7);
@@ -246,7 +254,7 @@ mod tests {
             (&br#"{"own": "wrong"}"#[..], "\"own\" is wrong"),
             (b"[]", "it must be a JSON object of settings"),
         ] {
-            let read = ParsedSettings::read("it", json, &mut host);
+            let read = ParsedSettings::parse_json_settings("it", json, &mut host);
             assert_eq!(read.map(|_| ()), Err(error.to_owned()));
         }
     }
@@ -255,26 +263,27 @@ mod tests {
     fn status_is_a_setting_only_of_hosts_that_have_status_requests() {
         let json = br#"{"status": true}"#;
         let mut host = Host::<false>::default();
-        assert!(ParsedSettings::read("it", json, &mut host).is_err());
+        assert!(ParsedSettings::parse_json_settings("it", json, &mut host).is_err());
         let mut host = Host::<true>::default();
-        let parsed = ParsedSettings::read("it", json, &mut host).expect("valid");
+        let parsed = ParsedSettings::parse_json_settings("it", json, &mut host).expect("valid");
         assert!(host.is_prepared);
         let settings = settings(&parsed);
-        assert!(settings.reports_status && settings.is_active());
-        assert!(!settings.declaration("a route").answers);
+        assert!(settings.reports_status && settings.is_filter_active());
+        assert!(!settings.route_declaration("a route").answers);
     }
 
     #[test]
     fn filter_is_enabled_by_default_and_routes_inherit_its_settings() {
         let host = &mut Host::<false>::default();
-        let mut filter = ParsedSettings::read("it", br#"{"min_length": 7}"#, host).expect("valid");
-        assert!(!settings(&filter).is_active());
+        let mut filter = ParsedSettings::parse_json_settings("it", br#"{"min_length": 7}"#, host)
+            .expect("valid");
+        assert!(!settings(&filter).is_filter_active());
         filter.enable_by_default();
-        assert!(settings(&filter).is_active());
+        assert!(settings(&filter).is_filter_active());
         let json = br#"{"enable": false, "cache_purge": true}"#;
-        let mut route = ParsedSettings::read("it", json, host).expect("valid");
+        let mut route = ParsedSettings::parse_json_settings("it", json, host).expect("valid");
         route.enable_by_default();
-        route.inherit(&filter);
+        route.inherit_settings(&filter);
         let settings = settings(&route);
         assert!(!settings.core.enable && settings.purges);
         assert_eq!(settings.core.min_length, 7);

@@ -179,7 +179,7 @@ pub enum TrailersStatus {
 /// (`type_on_http_filter_local_reply_status`).
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LocalReplyStatus {
+pub enum LocalReplyHookStatus {
     /// Send the local reply.
     Continue = 0,
 }

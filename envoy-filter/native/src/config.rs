@@ -9,12 +9,12 @@ use sszip_core::config::node_capabilities::NodeCapabilities;
 use sszip_core::config::validated::ValidatedConfig;
 use sszip_core::config::RouteConfig;
 use sszip_envoy_carrier::settings::{
-    setting_message, ClusterCapabilities, HostSettings, ParsedSettings, RequestSettings,
+    format_setting_message, ClusterCapabilities, HostSettings, ParsedSettings, RequestSettings,
 };
 
 use crate::abi::LogLevel;
 use crate::background::BackgroundRequests;
-use crate::envoy::{self, FilterConfig};
+use crate::envoy::{self, EnvoyFilterConfig};
 use crate::metrics::EnvoyMetrics;
 use crate::process::PROCESS;
 use crate::status;
@@ -27,7 +27,7 @@ static WORKERS: LazyLock<Option<usize>> =
 
 /// The settings that only the dynamic module has: the store of the process, status requests, and
 /// file names.
-struct ModuleSettings<'p> {
+struct DynamicModuleSettings<'p> {
     /// The configuration to which settings of the process are added; without one they are
     /// rejected.
     plan: Option<&'p mut ValidatedConfig>,
@@ -42,7 +42,7 @@ pub struct FilterSettings {
     settings: Arc<RequestSettings>,
     /// Owner in use. It is dropped before `life` ends, so that the last filter
     /// does not restart an owner.
-    _uses: Option<store::OwnerGuard>,
+    _uses: Option<store::OwnerUseGuard>,
     /// Identity by which routes recognize the filter.
     life: Arc<ConfigInstance>,
     /// Metrics of the filter's requests.
@@ -68,13 +68,13 @@ impl FilterSettings {
     ///
     /// # Errors
     /// Text of the error, with the accepted values.
-    pub fn new(json: &[u8], envoy: FilterConfig) -> Result<Self, String> {
+    pub fn new(json: &[u8], envoy: EnvoyFilterConfig) -> Result<Self, String> {
         let mut plan = ValidatedConfig::default();
-        let mut parsed = read(json, Some(&mut plan))?;
+        let mut parsed = parse_module_settings(json, Some(&mut plan))?;
         parsed.enable_by_default();
-        let settings = resolve(&parsed);
-        add_route(&mut plan, &settings)?;
-        plan.check_all_routes()?;
+        let settings = resolve_request_settings(&parsed);
+        add_validated_route(&mut plan, &settings)?;
+        plan.check_across_routes()?;
         // without a namespace of the filter, its routes have their own, with
         // their own head sources
         if settings.core.cache.namespace.is_some() {
@@ -85,7 +85,7 @@ impl FilterSettings {
         store::validate_store(&plan)?;
         let life = Arc::<ConfigInstance>::default();
         let uses = match *WORKERS {
-            Some(_) => store::use_store(&plan, &life)?,
+            Some(_) => store::attach_store(&plan, &life)?,
             None => None,
         };
         start_hot_tier(&settings.core);
@@ -102,12 +102,12 @@ impl FilterSettings {
 
     /// Returns the node capabilities of a cluster.
     pub fn node_capabilities(&self, cluster: &[u8]) -> NodeCapabilities {
-        self.nodes.get(cluster)
+        self.nodes.capabilities_of_cluster(cluster)
     }
 
     /// Returns the effective settings of a request of this filter and, if it has a configuration,
     /// its route.
-    pub fn for_request(&self, route: Option<&RouteOverrides>) -> Arc<RequestSettings> {
+    pub fn settings_for_request(&self, route: Option<&RouteOverrides>) -> Arc<RequestSettings> {
         let Some(route) = route else {
             return Arc::clone(&self.settings);
         };
@@ -120,8 +120,8 @@ impl FilterSettings {
         // listeners are removed while their routes remain
         known.retain(|(life, _)| life.strong_count() > 0);
         let mut parsed = route.parsed.clone();
-        parsed.inherit(&self.parsed);
-        let settings = resolve(&parsed);
+        parsed.inherit_settings(&self.parsed);
+        let settings = resolve_request_settings(&parsed);
         claim_head_sources(&settings, &[&self.life, &route.life]);
         start_hot_tier(&settings.core);
         known.push((Arc::downgrade(&self.life), Arc::clone(&settings)));
@@ -135,8 +135,8 @@ impl RouteOverrides {
     /// # Errors
     /// Text of the error, with the accepted values.
     pub fn new(json: &[u8]) -> Result<Self, String> {
-        let parsed = read(json, None)?;
-        let settings = resolve(&parsed);
+        let parsed = parse_module_settings(json, None)?;
+        let settings = resolve_request_settings(&parsed);
         // Head sources of a namespace that the route sets are followed before
         // the first request; for other routes the namespace depends on a filter
         // that is not known yet.
@@ -145,7 +145,7 @@ impl RouteOverrides {
         let follows = &settings.core.cache.follows;
         if plan
             .follows
-            .add_route_sources(follows, settings.namespace_source())
+            .add_route_head_sources(follows, settings.namespace_source())
             .is_ok()
         {
             store::claim_store_settings(&plan, &[&life]);
@@ -159,8 +159,11 @@ impl RouteOverrides {
 }
 
 /// Adds the configuration of a route to the validated configuration, as requests use it.
-fn add_route(plan: &mut ValidatedConfig, settings: &RequestSettings) -> Result<(), String> {
-    let place = settings.declaration("a filter or route");
+fn add_validated_route(
+    plan: &mut ValidatedConfig,
+    settings: &RequestSettings,
+) -> Result<(), String> {
+    let place = settings.route_declaration("a filter or route");
     if let Some(warning) = plan.add_route(&settings.core, place)? {
         envoy::write_envoy_log(LogLevel::Warn, &warning);
     }
@@ -171,7 +174,7 @@ fn add_route(plan: &mut ValidatedConfig, settings: &RequestSettings) -> Result<(
 /// known.
 fn claim_head_sources(settings: &RequestSettings, of: &[&ConfigInstance]) {
     let mut plan = ValidatedConfig::default();
-    if let Err(error) = add_route(&mut plan, settings) {
+    if let Err(error) = add_validated_route(&mut plan, settings) {
         envoy::write_envoy_log(LogLevel::Error, &error);
     }
     let has_some = plan.follows.iter().next().is_some();
@@ -194,43 +197,48 @@ fn start_hot_tier(config: &RouteConfig) {
 }
 
 /// Parses JSON settings. Settings of the process are added to `plan`, or rejected without one.
-fn read(json: &[u8], plan: Option<&mut ValidatedConfig>) -> Result<ParsedSettings, String> {
-    ParsedSettings::read("filter_config", json, &mut ModuleSettings { plan })
+fn parse_module_settings(
+    json: &[u8],
+    plan: Option<&mut ValidatedConfig>,
+) -> Result<ParsedSettings, String> {
+    ParsedSettings::parse_json_settings("filter_config", json, &mut DynamicModuleSettings { plan })
 }
 
-fn resolve(parsed: &ParsedSettings) -> Arc<RequestSettings> {
-    parsed.for_requests(parsed.directives().resolve_route(PROCESS.clone()))
+fn resolve_request_settings(parsed: &ParsedSettings) -> Arc<RequestSettings> {
+    parsed.create_request_settings(parsed.directives().resolve_route_config(PROCESS.clone()))
 }
 
-impl HostSettings for ModuleSettings<'_> {
+impl HostSettings for DynamicModuleSettings<'_> {
     const LOCATION: &'static str = "filter_config";
     const HAS_STATUS_REQUESTS: bool = true;
 
-    fn set(&mut self, name: &str, values: &[&[u8]]) -> Option<Result<(), String>> {
+    fn set_host_setting(&mut self, name: &str, values: &[&[u8]]) -> Option<Result<(), String>> {
         if !matches!(name, "cache_path" | "cache_owner" | "cache_lookup_timeout") {
             return None;
         }
         let Some(plan) = &mut self.plan else {
             let error = "is a setting of the process: move it to the filter_config";
-            return Some(Err(setting_message(name, &error)));
+            return Some(Err(format_setting_message(name, &error)));
         };
-        let set = plan.set_directive(name, values, "").unwrap_or(Ok(()));
-        Some(set.map_err(|error| setting_message(name, &error)))
+        let set = plan
+            .set_global_directive(name, values, "")
+            .unwrap_or(Ok(()));
+        Some(set.map_err(|error| format_setting_message(name, &error)))
     }
 
     fn prepare_status_requests(&mut self) {
-        status::start_counting();
+        status::create_metrics_board();
     }
 
-    fn resolve_files<'v>(
+    fn resolve_setting_files<'v>(
         &self,
         name: &str,
         values: &[&'v [u8]],
     ) -> Result<Vec<Cow<'v, [u8]>>, String> {
-        files::resolve_files(name, values, b"")
+        files::resolve_ca_files(name, values, b"")
     }
 
-    fn warn(&mut self, text: String) {
+    fn report_warning(&mut self, text: String) {
         envoy::write_envoy_log(LogLevel::Warn, &text);
     }
 }
@@ -239,19 +247,22 @@ impl HostSettings for ModuleSettings<'_> {
 mod tests {
     use std::sync::Arc;
 
-    use super::{FilterConfig, FilterSettings, RouteOverrides};
+    use super::{EnvoyFilterConfig, FilterSettings, RouteOverrides};
 
-    fn filter(json: &[u8]) -> Result<FilterSettings, String> {
-        FilterSettings::new(json, FilterConfig::new(std::ptr::null_mut()))
+    fn create_test_filter(json: &[u8]) -> Result<FilterSettings, String> {
+        FilterSettings::new(json, EnvoyFilterConfig::new(std::ptr::null_mut()))
     }
 
     #[test]
     fn json_settings_are_parsed_like_directives() {
         let json = br#"{"min_length": 2048.0, "types": ["text/*", "application/json"],
             "hold": "32k 10ms", "comp_level": "9", "ssz": true}"#;
-        let config = filter(json).map(|filter| Arc::clone(&filter.for_request(None).core));
+        let config = create_test_filter(json)
+            .map(|filter| Arc::clone(&filter.settings_for_request(None).core));
         let config = config.expect("it is right");
-        assert!(config.enable && config.ssz.enable && config.types.contains_type(b"text/css"));
+        assert!(
+            config.enable && config.ssz.enable && config.types.contains_media_type(b"text/css")
+        );
         assert_eq!((config.min_length, config.comp_level), (2048, 9));
         assert_eq!((config.hold, config.hold_ms), (32 << 10, 10));
     }
@@ -262,7 +273,9 @@ mod tests {
             &br#"{"cache_valid": ["tip 3s", "immutable 2h"]}"#[..],
             br#"{"cache_valid": [["tip", "3s"], ["immutable", "2h"]]}"#,
         ] {
-            let settings = filter(json).expect("right").for_request(None);
+            let settings = create_test_filter(json)
+                .expect("right")
+                .settings_for_request(None);
             let valid = format!("{:?}", settings.core.cache.valid);
             assert!(
                 valid.contains("3000") && valid.contains("7200000"),
@@ -273,26 +286,32 @@ mod tests {
 
     #[test]
     fn route_settings_override_filter_settings() {
-        let filter = filter(br#"{"min_length": 7, "comp_level": 3}"#).expect("right");
+        let filter = create_test_filter(br#"{"min_length": 7, "comp_level": 3}"#).expect("right");
         let route = RouteOverrides::new(br#"{"enable": false, "min_length": 9}"#).expect("right");
-        let config = &filter.for_request(Some(&route)).core;
+        let config = &filter.settings_for_request(Some(&route)).core;
         assert!(!config.enable);
         assert_eq!((config.min_length, config.comp_level), (9, 3));
-        assert_eq!(filter.for_request(None).core.min_length, 7);
-        assert!(Arc::ptr_eq(config, &filter.for_request(Some(&route)).core));
+        assert_eq!(filter.settings_for_request(None).core.min_length, 7);
+        assert!(Arc::ptr_eq(
+            config,
+            &filter.settings_for_request(Some(&route)).core
+        ));
     }
 
     #[test]
     fn route_drops_settings_of_destroyed_filters() {
         let route = RouteOverrides::new(br#"{"comp_level": 9}"#).expect("right");
-        let stays = filter(b"{}").expect("right");
-        let merged = stays.for_request(Some(&route));
+        let stays = create_test_filter(b"{}").expect("right");
+        let merged = stays.settings_for_request(Some(&route));
         for _ in 0..10 {
-            let filter = filter(br#"{"min_length": 7}"#).expect("right");
-            assert_eq!(filter.for_request(Some(&route)).core.min_length, 7);
+            let filter = create_test_filter(br#"{"min_length": 7}"#).expect("right");
+            assert_eq!(filter.settings_for_request(Some(&route)).core.min_length, 7);
         }
         assert_eq!(route.settings.lock().expect("nobody has panicked").len(), 2);
-        assert!(Arc::ptr_eq(&merged, &stays.for_request(Some(&route))));
+        assert!(Arc::ptr_eq(
+            &merged,
+            &stays.settings_for_request(Some(&route))
+        ));
     }
 
     #[test]
@@ -324,10 +343,11 @@ mod tests {
             ),
             (b"[]", "filter_config must be a JSON object of settings"),
         ] {
-            assert_eq!(filter(json).map(|_| ()), Err(error.to_owned()));
+            assert_eq!(create_test_filter(json).map(|_| ()), Err(error.to_owned()));
             assert_eq!(RouteOverrides::new(json).map(|_| ()), Err(error.to_owned()));
         }
-        assert!(filter(b"{").is_err_and(|error| error.starts_with("filter_config is not JSON")));
-        assert!(filter(b" ").is_ok());
+        assert!(create_test_filter(b"{")
+            .is_err_and(|error| error.starts_with("filter_config is not JSON")));
+        assert!(create_test_filter(b" ").is_ok());
     }
 }

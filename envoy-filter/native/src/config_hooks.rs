@@ -78,7 +78,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_
     id: u64,
 ) {
     // SAFETY: the function's contract.
-    unsafe { with_background_requests(config, |background| background.finish_response(id)) };
+    unsafe { with_background_requests(config, |background| background.store_response(id)) };
 }
 
 /// Ends a background request that was reset.
@@ -93,5 +93,5 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_
     _reason: u32,
 ) {
     // SAFETY: the function's contract.
-    unsafe { with_background_requests(config, |background| background.drop_request(id)) };
+    unsafe { with_background_requests(config, |background| background.drop_reset_request(id)) };
 }

@@ -39,7 +39,7 @@ impl EnvoyHead {
 
     /// Returns the edits that restore the present values of the headers that `edits` changes, in
     /// one line each.
-    pub fn inverse_edits(&self, edits: &[HeadEdit]) -> Vec<HeadEdit> {
+    pub fn restoring_edits(&self, edits: &[HeadEdit]) -> Vec<HeadEdit> {
         let of = |name: &str| {
             let is_it = |known: &[u8]| known.eq_ignore_ascii_case(name.as_bytes());
             let lines = self.all_headers().filter(|(known, _)| is_it(known));
@@ -66,7 +66,7 @@ impl MessageHead for EnvoyHead {
 impl HeaderMap for StreamHeaders {
     type Head = EnvoyHead;
 
-    fn read(&self) -> EnvoyHead {
+    fn read_head(&self) -> EnvoyHead {
         self.0.copy_head(self.1)
     }
 
@@ -122,13 +122,13 @@ impl EnvoyStream {
     }
 
     /// Returns access to the headers of a message of the stream.
-    pub fn headers(self, kind: HeaderType) -> StreamHeaders {
+    pub fn header_map(self, kind: HeaderType) -> StreamHeaders {
         StreamHeaders(self, kind)
     }
 
     /// Applies edits to a head.
-    pub fn edit_head(self, kind: HeaderType, edits: &[HeadEdit]) {
-        self.headers(kind).edit(edits);
+    pub fn apply_head_edits(self, kind: HeaderType, edits: &[HeadEdit]) {
+        self.header_map(kind).apply_edits(edits);
     }
 
     /// Sets a header to one line, or removes it.
@@ -158,7 +158,7 @@ impl EnvoyStream {
 
     /// Returns the buffered part of the request body, without the part `has` that the hook
     /// received: the two may be the same bytes.
-    pub fn buffered_body(self, has: &EnvoyBodySlices) -> EnvoyBodySlices {
+    pub fn buffered_request_body(self, has: &EnvoyBodySlices) -> EnvoyBodySlices {
         // SAFETY: within a hook.
         let is_same = !has.0.is_empty()
             && unsafe { envoy_dynamic_module_callback_http_received_buffered_request_body(self.0) };
@@ -333,7 +333,7 @@ impl EnvoyStream {
 
     /// Starts a response with its head. May end the stream's filter, and calls
     /// its hooks.
-    pub fn respond_head(self, status: u16, edits: &[HeadEdit], is_all: bool) {
+    pub fn send_response_head(self, status: u16, edits: &[HeadEdit], is_all: bool) {
         let status = status.to_string();
         let set = edits.iter().filter_map(|edit| {
             let value = edit.value.as_deref()?;
@@ -360,7 +360,7 @@ impl EnvoyStream {
 
     /// Sends a piece of the response body. May end the stream's filter, and
     /// calls its hooks.
-    pub fn respond_body(self, bytes: &[u8], is_last: bool) {
+    pub fn send_response_piece(self, bytes: &[u8], is_last: bool) {
         let bytes = ModuleBuffer::new(bytes);
         // SAFETY: within a hook.
         unsafe { envoy_dynamic_module_callback_http_send_response_data(self.0, bytes, is_last) };
@@ -406,11 +406,11 @@ impl EnvoyStream {
 /// A filter's configuration in Envoy, as the pointer that Envoy passed to a hook; valid while the
 /// hook runs.
 #[derive(Clone, Copy)]
-pub struct FilterConfig(FilterConfigPtr);
+pub struct EnvoyFilterConfig(FilterConfigPtr);
 
 const NO_LABELS: *const ModuleBuffer<'_> = std::ptr::null();
 
-impl FilterConfig {
+impl EnvoyFilterConfig {
     /// Wraps the pointer that Envoy passed to a hook, for the time of the hook.
     pub fn new(config: FilterConfigPtr) -> Self {
         Self(config)

@@ -12,13 +12,13 @@ use sszip_core::cache::use_stale::UpstreamFailure;
 
 use crate::abi::{
     BodyStatus, EnvoyBuffer, EnvoyHeader, FilterConfigPtr, FilterPtr, HeadersStatus,
-    LocalReplyStatus, LogLevel, TrailersStatus, VERSION,
+    LocalReplyHookStatus, LogLevel, TrailersStatus, VERSION,
 };
 use crate::background::{BEGIN_EVENT, YIELD_EVENT};
 use crate::config::{FilterSettings as FilterConfig, RouteOverrides};
 use crate::envoy::{self, write_envoy_log, EnvoyStream};
 use crate::metrics::UPDATE_GAUGES_EVENT;
-use crate::stream::{ActionOutcome, StreamAction, StreamExchange};
+use crate::stream::{HookAction, HookOutcome, StreamExchange};
 
 /// The filter's state of one stream, to which Envoy has a pointer. Envoy may destroy it while one
 /// of its hooks runs; the hook then still holds a reference.
@@ -34,7 +34,7 @@ struct StreamFilter {
 }
 
 /// A reference to the filter's state of a stream.
-type FilterHandle = Rc<StreamFilter>;
+type StreamFilterHandle = Rc<StreamFilter>;
 
 /// Runs the body of a hook, and returns `otherwise` if the body panics.
 pub fn catch_hook_panic<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
@@ -47,7 +47,7 @@ pub fn catch_hook_panic<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
 }
 
 /// The reason why a hook has no access to the stream's exchange.
-enum HookError {
+enum ExchangeAccessError {
     /// The exchange does not exist, or an outer hook uses it, whose call to Envoy led
     /// to this hook.
     InUse,
@@ -61,7 +61,7 @@ enum HookError {
 /// # Safety
 /// `filter` is NULL or from `envoy_dynamic_module_on_http_filter_new`, and not
 /// destroyed.
-unsafe fn borrow_filter(filter: *const c_void) -> Option<FilterHandle> {
+unsafe fn borrow_filter(filter: *const c_void) -> Option<StreamFilterHandle> {
     let filter: *const StreamFilter = filter.cast();
     if filter.is_null() {
         return None;
@@ -79,23 +79,23 @@ impl StreamFilter {
         &self,
         stream: EnvoyStream,
         call: impl FnOnce(&mut StreamExchange) -> T,
-    ) -> Result<T, HookError> {
+    ) -> Result<T, ExchangeAccessError> {
         if self.has_failed.get() {
-            return Err(HookError::Failed);
+            return Err(ExchangeAccessError::Failed);
         }
         let Ok(mut exchange) = self.exchange.try_borrow_mut() else {
-            return Err(HookError::InUse);
+            return Err(ExchangeAccessError::InUse);
         };
         let done = catch_unwind(AssertUnwindSafe(|| call(&mut exchange)));
         drop(exchange);
         done.map_err(|_| {
-            self.fail_stream(stream);
-            HookError::Failed
+            self.reset_panicked_stream(stream);
+            ExchangeAccessError::Failed
         })
     }
 
     /// Logs that a hook has panicked, and resets the stream.
-    fn fail_stream(&self, stream: EnvoyStream) {
+    fn reset_panicked_stream(&self, stream: EnvoyStream) {
         self.has_failed.set(true);
         catch_hook_panic((), || {
             write_envoy_log(
@@ -108,29 +108,29 @@ impl StreamFilter {
 
     /// Runs `call` with the stream's exchange, and performs the returned action after the exchange
     /// is released.
-    fn perform_action(
+    fn run_hook_action(
         &self,
         stream: EnvoyStream,
-        call: impl FnOnce(&mut StreamExchange) -> StreamAction,
-    ) -> ActionOutcome {
+        call: impl FnOnce(&mut StreamExchange) -> HookAction,
+    ) -> HookOutcome {
         let act = match self.with_exchange(stream, call) {
             Ok(act) => act,
-            Err(HookError::InUse) => return ActionOutcome::Continue,
-            Err(HookError::Failed) => return ActionOutcome::Ended(None),
+            Err(ExchangeAccessError::InUse) => return HookOutcome::Continue,
+            Err(ExchangeAccessError::Failed) => return HookOutcome::Ended(None),
         };
         let done = catch_unwind(AssertUnwindSafe(|| {
             act.perform_action(stream, &self.is_behind)
         }));
         let Ok(outcome) = done else {
-            self.fail_stream(stream);
-            return ActionOutcome::Ended(None);
+            self.reset_panicked_stream(stream);
+            return HookOutcome::Ended(None);
         };
-        let ActionOutcome::Ended(Some(left)) = outcome else {
+        let HookOutcome::Ended(Some(left)) = outcome else {
             return outcome;
         };
         // the stream is over if the rest cannot be stored
-        let _ = self.with_exchange(stream, |exchange| exchange.wait_for_client(left));
-        ActionOutcome::Ended(None)
+        let _ = self.with_exchange(stream, |exchange| exchange.keep_unsent_response(left));
+        HookOutcome::Ended(None)
     }
 }
 
@@ -141,41 +141,39 @@ impl StreamFilter {
 unsafe fn run_stream_hook(
     stream: FilterPtr,
     filter: *const c_void,
-    call: impl FnOnce(&mut StreamExchange, EnvoyStream, &StreamFilter) -> StreamAction,
-) -> ActionOutcome {
+    call: impl FnOnce(&mut StreamExchange, EnvoyStream, &StreamFilter) -> HookAction,
+) -> HookOutcome {
     let stream = EnvoyStream::new(stream);
     // SAFETY: the function's contract.
     let Some(filter) = (unsafe { borrow_filter(filter) }) else {
-        return ActionOutcome::Continue;
+        return HookOutcome::Continue;
     };
-    let outcome = filter.perform_action(stream, |exchange| call(exchange, stream, &filter));
-    filter
-        .goes_on
-        .set(matches!(outcome, ActionOutcome::Continue));
+    let outcome = filter.run_hook_action(stream, |exchange| call(exchange, stream, &filter));
+    filter.goes_on.set(matches!(outcome, HookOutcome::Continue));
     outcome
 }
 
-fn headers_status(outcome: &ActionOutcome) -> HeadersStatus {
+fn headers_status(outcome: &HookOutcome) -> HeadersStatus {
     match outcome {
-        ActionOutcome::Continue => HeadersStatus::Continue,
-        ActionOutcome::Wait | ActionOutcome::Keep | ActionOutcome::Ended(_) => {
+        HookOutcome::Continue => HeadersStatus::Continue,
+        HookOutcome::Wait | HookOutcome::Keep | HookOutcome::Ended(_) => {
             HeadersStatus::StopIteration
         }
     }
 }
 
-fn body_status(outcome: &ActionOutcome) -> BodyStatus {
+fn body_status(outcome: &HookOutcome) -> BodyStatus {
     match outcome {
-        ActionOutcome::Continue => BodyStatus::Continue,
-        ActionOutcome::Keep => BodyStatus::StopIterationAndBuffer,
-        ActionOutcome::Wait | ActionOutcome::Ended(_) => BodyStatus::StopIterationNoBuffer,
+        HookOutcome::Continue => BodyStatus::Continue,
+        HookOutcome::Keep => BodyStatus::StopIterationAndBuffer,
+        HookOutcome::Wait | HookOutcome::Ended(_) => BodyStatus::StopIterationNoBuffer,
     }
 }
 
-fn trailers_status(outcome: &ActionOutcome) -> TrailersStatus {
+fn trailers_status(outcome: &HookOutcome) -> TrailersStatus {
     match outcome {
-        ActionOutcome::Continue => TrailersStatus::Continue,
-        ActionOutcome::Wait | ActionOutcome::Keep | ActionOutcome::Ended(_) => {
+        HookOutcome::Continue => TrailersStatus::Continue,
+        HookOutcome::Wait | HookOutcome::Keep | HookOutcome::Ended(_) => {
             TrailersStatus::StopIteration
         }
     }
@@ -217,7 +215,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_new(
     _name: EnvoyBuffer,
     config: EnvoyBuffer,
 ) -> *const c_void {
-    let envoy = envoy::FilterConfig::new(envoy);
+    let envoy = envoy::EnvoyFilterConfig::new(envoy);
     // SAFETY: the function's contract.
     unsafe { parse_configuration(config, |json| FilterConfig::new(json, envoy)) }
 }
@@ -236,11 +234,11 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_scheduled(
     catch_hook_panic((), || {
         // SAFETY: the function's contract.
         let config = unsafe { config.cast::<FilterConfig>().as_ref() };
-        let envoy = envoy::FilterConfig::new(envoy);
+        let envoy = envoy::EnvoyFilterConfig::new(envoy);
         match (config, event) {
-            (Some(config), UPDATE_GAUGES_EVENT) => config.metrics.set_gauges(envoy),
-            (Some(config), BEGIN_EVENT) => config.background.start_pending(envoy),
-            (Some(config), YIELD_EVENT) => config.background.yield_to_streams(envoy),
+            (Some(config), UPDATE_GAUGES_EVENT) => config.metrics.update_gauges(envoy),
+            (Some(config), BEGIN_EVENT) => config.background.send_queued_requests(envoy),
+            (Some(config), YIELD_EVENT) => config.background.drop_all_requests(envoy),
             _ => {}
         }
     });
@@ -257,7 +255,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_destroy(conf
         let config = config.cast::<FilterConfig>();
         // SAFETY: the function's contract.
         if let Some(config) = unsafe { config.as_ref() } {
-            config.background.shut_down();
+            config.background.wait_for_callouts();
         }
         // SAFETY: the function's contract, and no hook of its requests uses it
         // any more.
@@ -307,7 +305,7 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_new(
             is_behind: Cell::new(false),
             goes_on: Cell::new(false),
         });
-        FilterHandle::into_raw(filter).cast()
+        StreamFilterHandle::into_raw(filter).cast()
     })
 }
 
@@ -322,7 +320,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_destroy(filter: *co
     }
     catch_hook_panic((), || {
         // SAFETY: the function's contract.
-        let filter = unsafe { FilterHandle::from_raw(filter.cast()) };
+        let filter = unsafe { StreamFilterHandle::from_raw(filter.cast()) };
         let exchange = filter.exchange.try_borrow_mut();
         if let Ok(mut exchange) = exchange {
             exchange.release_stream();
@@ -346,10 +344,11 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
             match filter.config.as_ref() {
                 Some(config) => {
                     exchange.set_metrics(&config.metrics);
-                    let settings = config.for_request(stream.route_config::<RouteOverrides>());
-                    exchange.request_head(stream, &settings, config, is_all)
+                    let settings =
+                        config.settings_for_request(stream.route_config::<RouteOverrides>());
+                    exchange.handle_request_head(stream, &settings, config, is_all)
                 }
-                None => StreamAction::Continue,
+                None => HookAction::Continue,
             }
         })
     };
@@ -369,12 +368,12 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_body(
     // SAFETY: the function's contract.
     let outcome = unsafe {
         run_stream_hook(stream, filter, |exchange, stream, _| {
-            exchange.request_body(stream, is_last)
+            exchange.handle_request_body(stream, is_last)
         })
     };
     match outcome {
         // while a job runs, Envoy also keeps the bytes that are buffered
-        ActionOutcome::Wait => BodyStatus::StopIterationAndBuffer,
+        HookOutcome::Wait => BodyStatus::StopIterationAndBuffer,
         outcome => body_status(&outcome),
     }
 }
@@ -391,7 +390,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_trailers(
     // SAFETY: the function's contract.
     let outcome = unsafe {
         run_stream_hook(stream, filter, |exchange, stream, _| {
-            exchange.request_trailers(stream)
+            exchange.handle_request_trailers(stream)
         })
     };
     trailers_status(&outcome)
@@ -410,7 +409,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_response_headers(
     // SAFETY: the function's contract.
     let outcome = unsafe {
         run_stream_hook(stream, filter, |exchange, stream, _| {
-            exchange.response_head(stream, is_all)
+            exchange.handle_response_head(stream, is_all)
         })
     };
     headers_status(&outcome)
@@ -429,7 +428,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_response_body(
     // SAFETY: the function's contract.
     let outcome = unsafe {
         run_stream_hook(stream, filter, |exchange, stream, _| {
-            exchange.response_body(stream, is_last)
+            exchange.handle_response_body(stream, is_last)
         })
     };
     body_status(&outcome)
@@ -447,7 +446,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_response_trailers(
     // SAFETY: the function's contract.
     let outcome = unsafe {
         run_stream_hook(stream, filter, |exchange, stream, _| {
-            exchange.response_trailers(stream)
+            exchange.handle_response_trailers(stream)
         })
     };
     trailers_status(&outcome)
@@ -469,11 +468,11 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_scheduled(
         return;
     };
     let mut is_request = false;
-    let outcome = filter.perform_action(stream, |exchange| {
-        is_request = exchange.is_request();
+    let outcome = filter.run_hook_action(stream, |exchange| {
+        is_request = exchange.is_request_stopped();
         exchange.handle_scheduled_event(stream, event, !filter.goes_on.get())
     });
-    if let ActionOutcome::Continue = outcome {
+    if let HookOutcome::Continue = outcome {
         filter.goes_on.set(true);
         match is_request {
             true => stream.continue_decoding(),
@@ -493,16 +492,16 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_local_reply(
     status: u32,
     details: EnvoyBuffer,
     _is_reset: bool,
-) -> LocalReplyStatus {
+) -> LocalReplyHookStatus {
     // SAFETY: the function's contract.
     if let Some(filter) = unsafe { borrow_filter(filter) } {
         let stream = EnvoyStream::new(stream);
         // an exchange in use does not need the notification
         // SAFETY: Envoy's bytes, valid during the call.
-        let failure = UpstreamFailure::from_envoy(status, unsafe { details.as_slice() });
+        let failure = UpstreamFailure::from_envoy_reply(status, unsafe { details.as_slice() });
         let _ = filter.with_exchange(stream, |exchange| exchange.local_reply(stream, failure));
     }
-    LocalReplyStatus::Continue
+    LocalReplyHookStatus::Continue
 }
 
 /// Ends the exchange of a complete stream, which Envoy destroys next.
@@ -518,7 +517,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_stream_complete(
     if let Some(filter) = unsafe { borrow_filter(filter) } {
         let stream = EnvoyStream::new(stream);
         // an exchange in use does not need the notification
-        let _ = filter.with_exchange(stream, |exchange| exchange.complete_stream(stream));
+        let _ = filter.with_exchange(stream, |exchange| exchange.finish_stream_exchange(stream));
     }
 }
 
@@ -620,6 +619,6 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_downstream_below_wr
         filter.is_behind.set(false);
         let stream = EnvoyStream::new(stream);
         // an exchange in use resumes by itself
-        let _ = filter.with_exchange(stream, |exchange| exchange.writable_again(stream));
+        let _ = filter.with_exchange(stream, |exchange| exchange.schedule_unsent_response(stream));
     }
 }

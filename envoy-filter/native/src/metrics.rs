@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use sszip_core::metrics::{self, ExchangeTally, GAUGES, HISTOGRAMS};
+use sszip_core::metrics::{self, ExchangeMetricsTally, GAUGES, HISTOGRAMS};
 
-use crate::envoy::{EnvoyStream, EventScheduler, FilterConfig};
+use crate::envoy::{EnvoyFilterConfig, EnvoyStream, EventScheduler};
 use crate::process::PROCESS;
 use crate::{thread_pool, timers};
 
@@ -29,7 +29,7 @@ pub const UPDATE_GAUGES_EVENT: u64 = 1;
 impl EnvoyMetrics {
     /// Defines the metrics while a filter's configuration is read; none can be
     /// defined later. The gauges are updated only if the filter `is_used`.
-    pub fn new(filter: FilterConfig, is_used: bool) -> Self {
+    pub fn new(filter: EnvoyFilterConfig, is_used: bool) -> Self {
         let counters = metrics::exported_counter_names();
         let id = |name: Option<String>| name.map_or(0, |name| filter.define_counter(&name));
         let made = Self {
@@ -38,12 +38,12 @@ impl EnvoyMetrics {
             gauges: GAUGES.map(|name| filter.define_gauge(name)),
             scheduler: is_used.then(|| filter.create_config_scheduler()),
         };
-        made.schedule_update();
+        made.schedule_gauge_update();
         made
     }
 
     /// Adds a finished exchange to the counters and histograms.
-    pub fn count_exchange(&self, stream: EnvoyStream, tally: &ExchangeTally) {
+    pub fn count_exchange(&self, stream: EnvoyStream, tally: &ExchangeMetricsTally) {
         for (counter, count) in tally.counter_increments() {
             stream.increment_counter(self.counters[counter], count);
         }
@@ -55,15 +55,15 @@ impl EnvoyMetrics {
     }
 
     /// Sets the gauges to their present values. On the main thread.
-    pub fn set_gauges(&self, filter: FilterConfig) {
+    pub fn update_gauges(&self, filter: EnvoyFilterConfig) {
         let now = metrics::gauge_values(&PROCESS, thread_pool::queued_job_count());
         for (gauge, value) in self.gauges.iter().zip(now) {
             filter.set_gauge(*gauge, value);
         }
-        self.schedule_update();
+        self.schedule_gauge_update();
     }
 
-    fn schedule_update(&self) {
+    fn schedule_gauge_update(&self) {
         if let Some(scheduler) = &self.scheduler {
             timers::set_stream_timer(scheduler, UPDATE_GAUGES_EVENT, GAUGE_INTERVAL_MS);
         }

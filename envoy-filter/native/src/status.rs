@@ -13,14 +13,14 @@ use crate::clock;
 static BOARD: OnceLock<MetricsBoard> = OnceLock::new();
 
 /// Creates the metrics board of the process, because a route accepts status requests.
-pub fn start_counting() {
+pub fn create_metrics_board() {
     if BOARD.get().is_some() {
         return;
     }
     let numbers: Vec<_> = (0..MetricsBoard::LENGTH)
         .map(|_| Default::default())
         .collect();
-    if let Some(board) = MetricsBoard::init_shared(
+    if let Some(board) = MetricsBoard::init_shared_board(
         Vec::leak(numbers),
         clock::unix_seconds(),
         clock::monotonic_ms(),
@@ -30,7 +30,7 @@ pub fn start_counting() {
 }
 
 /// Returns whether the process has a metrics board, in which exchanges are counted.
-pub fn is_counted() -> bool {
+pub fn is_counting_exchanges() -> bool {
     BOARD.get().is_some()
 }
 
@@ -39,7 +39,7 @@ pub fn is_counted() -> bool {
 pub fn count_finished_exchange(
     driver: &mut ExchangeDriver,
     since: Option<Instant>,
-    also: impl FnOnce(&metrics::ExchangeTally),
+    also: impl FnOnce(&metrics::ExchangeMetricsTally),
 ) {
     static THREADS: AtomicUsize = AtomicUsize::new(0);
     thread_local! { static THREAD: usize = THREADS.fetch_add(1, Ordering::Relaxed); }
@@ -55,7 +55,7 @@ pub fn count_finished_exchange(
 }
 
 /// Returns the metrics board, if there is one, after setting these gauges in it.
-pub fn updated_board(gauges: [u64; metrics::GAUGES.len()]) -> Option<MetricsBoard> {
+pub fn update_metrics_board(gauges: [u64; metrics::GAUGES.len()]) -> Option<MetricsBoard> {
     let board = BOARD.get().copied()?;
     // the gauges are the sum over all workers
     board.set_gauges(0, gauges);

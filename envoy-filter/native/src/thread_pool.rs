@@ -12,11 +12,11 @@ use crate::clock;
 use crate::envoy::{write_envoy_log, EventScheduler};
 use crate::process::PROCESS;
 
-static THREAD_POOL: LazyLock<ThreadPool> = LazyLock::new(ThreadPool::start_threads);
+static THREAD_POOL: LazyLock<ThreadPool> = LazyLock::new(ThreadPool::start_pool_threads);
 static QUEUED_JOBS: AtomicUsize = AtomicUsize::new(0);
 
 /// The slot of a stream into which the thread pool returns a job that has run.
-pub type CompletionTarget = Arc<Mutex<Option<OffLoopJob>>>;
+pub type FinishedJobSlot = Arc<Mutex<Option<OffLoopJob>>>;
 
 /// The pool of threads that run jobs from one queue.
 struct ThreadPool {
@@ -28,27 +28,27 @@ struct ThreadPool {
 struct QueuedJob {
     job: OffLoopJob,
     /// Stream that waits for the job; `None`: no stream.
-    reply: Option<(CompletionTarget, Arc<EventScheduler>, u64)>,
+    reply: Option<(FinishedJobSlot, Arc<EventScheduler>, u64)>,
 }
 
 /// Enqueues a job; when it has run, it is put into `place`, and the stream is sent `event`. Without
 /// pool threads the job runs at once.
-pub fn run_on_pool(
+pub fn run_job_on_pool(
     job: OffLoopJob,
-    place: &CompletionTarget,
+    place: &FinishedJobSlot,
     scheduler: &Arc<EventScheduler>,
     event: u64,
 ) {
     let reply = (Arc::clone(place), Arc::clone(scheduler), event);
-    THREAD_POOL.enqueue(QueuedJob {
+    THREAD_POOL.enqueue_job(QueuedJob {
         job,
         reply: Some(reply),
     });
 }
 
 /// Enqueues a job that no stream waits for; the pool stores its result.
-pub fn run_detached(job: OffLoopJob) {
-    THREAD_POOL.enqueue(QueuedJob { job, reply: None });
+pub fn run_detached_job(job: OffLoopJob) {
+    THREAD_POOL.enqueue_job(QueuedJob { job, reply: None });
 }
 
 /// Returns the number of jobs that wait for a thread.
@@ -57,10 +57,10 @@ pub fn queued_job_count() -> usize {
 }
 
 impl ThreadPool {
-    fn start_threads() -> Self {
+    fn start_pool_threads() -> Self {
         let (queue, work) = channel();
         let work = Arc::new(Mutex::new(work));
-        let threads = (0..OffLoopJob::max_concurrency()).filter(|_| {
+        let threads = (0..OffLoopJob::max_concurrent_jobs()).filter(|_| {
             let work = Arc::clone(&work);
             let thread = std::thread::Builder::new().name("sszip-coder".into());
             thread.spawn(move || run_queued_jobs(&work)).is_ok()
@@ -72,7 +72,7 @@ impl ThreadPool {
         }
     }
 
-    fn enqueue(&self, work: QueuedJob) {
+    fn enqueue_job(&self, work: QueuedJob) {
         if self.threads == 0 {
             return work.run_on_pool();
         }

@@ -4,16 +4,16 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
-use sszip_core::cache::process::wake::{EventLoop, Waiter, Wake};
+use sszip_core::cache::process::wake::{EventLoopId, EventLoopWaker, RequestWaiter};
 
 use crate::envoy::EventScheduler;
 use crate::process::PROCESS;
 
 /// The process's only event loop: every stream is notified on its own worker.
-static EVENT_LOOP: LazyLock<EventLoop> =
-    LazyLock::new(|| PROCESS.shared.add_event_loop(Arc::new(StreamWakeups)));
+static EVENT_LOOP: LazyLock<EventLoopId> =
+    LazyLock::new(|| PROCESS.shared.add_event_loop(Arc::new(StreamWaker)));
 static NEXT_WAITER_ID: AtomicUsize = AtomicUsize::new(0);
-static WAIT_SHARDS: [Mutex<Option<HashMap<usize, WaitState>>>; 16] =
+static WAIT_SHARDS: [Mutex<Option<HashMap<usize, StreamWaitState>>>; 16] =
     [const { Mutex::new(None) }; 16];
 
 /// Event for a stream whose lookup is to be repeated.
@@ -21,7 +21,7 @@ pub const WOKEN_EVENT: u64 = 1 << 59;
 
 /// The state of a stream whose lookup may wait, by its waiter id.
 #[derive(Debug)]
-enum WaitState {
+enum StreamWaitState {
     /// A lookup is in progress, after which the stream may wait.
     LooksUp,
     /// The wakeup arrived during the lookup.
@@ -41,20 +41,22 @@ impl StreamWaiter {
 
     /// Marks the beginning of a lookup, which may be a repeated one.
     pub fn begin_lookup(&self) {
-        with_shard(self.0, |slots| slots.insert(self.0, WaitState::LooksUp));
+        with_wait_shard(self.0, |slots| {
+            slots.insert(self.0, StreamWaitState::LooksUp)
+        });
     }
 
     /// Returns the waiter that the driver passes to the lookup.
-    pub fn core_waiter(&self) -> Waiter {
+    pub fn core_waiter(&self) -> RequestWaiter {
         EVENT_LOOP.waiter_with_id(self.0)
     }
 
     /// Marks the stream as waiting; if the wakeup arrived during the lookup, schedules its event at
     /// once.
     pub fn mark_waiting(&self, scheduler: &Arc<EventScheduler>) {
-        let waits = WaitState::Waits(Arc::clone(scheduler));
-        let before = with_shard(self.0, |slots| slots.insert(self.0, waits));
-        if let Some(WaitState::Woken) = before {
+        let waits = StreamWaitState::Waits(Arc::clone(scheduler));
+        let before = with_wait_shard(self.0, |slots| slots.insert(self.0, waits));
+        if let Some(StreamWaitState::Woken) = before {
             scheduler.schedule_event(WOKEN_EVENT);
         }
     }
@@ -62,19 +64,19 @@ impl StreamWaiter {
 
 impl Drop for StreamWaiter {
     fn drop(&mut self) {
-        with_shard(self.0, |slots| slots.remove(&self.0));
+        with_wait_shard(self.0, |slots| slots.remove(&self.0));
     }
 }
 
 /// The waker of the process's event loop, which sends each wakeup to the scheduler of its stream.
 #[derive(Debug)]
-struct StreamWakeups;
+struct StreamWaker;
 
-impl Wake for StreamWakeups {
+impl EventLoopWaker for StreamWaker {
     fn wake(&self, id: usize) {
-        with_shard(id, |slots| match slots.get_mut(&id) {
-            Some(WaitState::Waits(scheduler)) => scheduler.schedule_event(WOKEN_EVENT),
-            Some(slot) => *slot = WaitState::Woken,
+        with_wait_shard(id, |slots| match slots.get_mut(&id) {
+            Some(StreamWaitState::Waits(scheduler)) => scheduler.schedule_event(WOKEN_EVENT),
+            Some(slot) => *slot = StreamWaitState::Woken,
             None => {}
         });
     }
@@ -83,7 +85,10 @@ impl Wake for StreamWakeups {
     fn cancel_wakeup(&self, _id: usize) {}
 }
 
-fn with_shard<T>(id: usize, call: impl FnOnce(&mut HashMap<usize, WaitState>) -> T) -> T {
+fn with_wait_shard<T>(
+    id: usize,
+    call: impl FnOnce(&mut HashMap<usize, StreamWaitState>) -> T,
+) -> T {
     let shard = &WAIT_SHARDS[id % WAIT_SHARDS.len()];
     let mut slots: MutexGuard<'_, _> = shard.lock().unwrap_or_else(PoisonError::into_inner);
     call(slots.get_or_insert_default())

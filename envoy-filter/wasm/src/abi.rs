@@ -165,7 +165,7 @@ fn read_clock(clock: u32) -> u64 {
 }
 
 /// Returns a random name that no other sandbox has.
-pub fn random_name() -> String {
+pub fn random_sandbox_name() -> String {
     let mut random = [0; 16];
     // SAFETY: the pointer and the length are the array's.
     unsafe { random_get(random.as_mut_ptr(), random.len()) };
@@ -177,7 +177,7 @@ pub fn random_name() -> String {
 }
 
 /// The result of reading shared data of the proxy, which all sandboxes read and write.
-pub enum SharedValue {
+pub enum SharedDataValue {
     Present(Vec<u8>, u32),
     Absent,
     /// The proxy does not support shared values.
@@ -185,7 +185,7 @@ pub enum SharedValue {
 }
 
 /// Reads the shared data of the proxy under a key.
-pub fn shared_value(key: &str) -> SharedValue {
+pub fn shared_value(key: &str) -> SharedDataValue {
     let (mut value, mut length, mut version) = (null_mut(), 0, 0);
     // SAFETY: the key is a string's, and the results point at memory of their
     // types.
@@ -200,9 +200,9 @@ pub fn shared_value(key: &str) -> SharedValue {
     };
     match status {
         // SAFETY: the proxy allocated the value for this call.
-        STATUS_OK => SharedValue::Present(unsafe { take_allocation(value, length) }, version),
-        NOT_FOUND => SharedValue::Absent,
-        _ => SharedValue::Unsupported,
+        STATUS_OK => SharedDataValue::Present(unsafe { take_allocation(value, length) }, version),
+        NOT_FOUND => SharedDataValue::Absent,
+        _ => SharedDataValue::Unsupported,
     }
 }
 
@@ -234,7 +234,7 @@ pub fn set_effective_context(context: u32) -> bool {
 }
 
 /// Sets the timer of the context's root to call it every `milliseconds`; 0: never.
-pub fn tick_in(milliseconds: u64) {
+pub fn set_tick_period(milliseconds: u64) {
     let period = u32::try_from(milliseconds).unwrap_or(u32::MAX);
     // SAFETY: the argument is a number.
     unsafe { proxy_set_tick_period_milliseconds(period) };
@@ -293,31 +293,31 @@ impl MessageHead for ProxyHead {
     fn all_headers(&self) -> impl Iterator<Item = Header<'_>> + Clone {
         let (number, sizes) = read_u32(&self.0).unwrap_or((0, &[]));
         let (sizes, texts) = sizes.split_at_checked(number * 8).unwrap_or((&[], &[]));
-        HeaderPairs { sizes, texts }
+        SerializedHeaders { sizes, texts }
     }
 }
 
 /// An iterator over the headers of a [`ProxyHead`]. The proxy serializes the number of headers, the
 /// lengths of each name and value, and then the names and values, each followed by a zero.
 #[derive(Clone, Debug)]
-struct HeaderPairs<'a> {
+struct SerializedHeaders<'a> {
     sizes: &'a [u8],
     texts: &'a [u8],
 }
 
-impl<'a> Iterator for HeaderPairs<'a> {
+impl<'a> Iterator for SerializedHeaders<'a> {
     type Item = Header<'a>;
 
     fn next(&mut self) -> Option<Header<'a>> {
         let (name, sizes) = read_u32(self.sizes)?;
         let (value, sizes) = read_u32(sizes)?;
         self.sizes = sizes;
-        Some((self.take_text(name)?, self.take_text(value)?))
+        Some((self.take_header_text(name)?, self.take_header_text(value)?))
     }
 }
 
-impl<'a> HeaderPairs<'a> {
-    fn take_text(&mut self, length: usize) -> Option<&'a [u8]> {
+impl<'a> SerializedHeaders<'a> {
+    fn take_header_text(&mut self, length: usize) -> Option<&'a [u8]> {
         let (text, rest) = self.texts.split_at_checked(length)?;
         self.texts = rest.get(1..)?;
         Some(text)
@@ -353,7 +353,7 @@ pub struct ContextHeaders(pub MapType);
 impl HeaderMap for ContextHeaders {
     type Head = ProxyHead;
 
-    fn read(&self) -> ProxyHead {
+    fn read_head(&self) -> ProxyHead {
         ProxyHead::from_proxy(self.0)
     }
 

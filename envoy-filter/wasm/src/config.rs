@@ -10,7 +10,7 @@ use sszip_core::config::node_capabilities::NodeCapabilities;
 use sszip_core::config::sandbox::SandboxConfig;
 use sszip_core::config::validated::ValidatedConfig;
 use sszip_envoy_carrier::settings::{
-    setting_message, ClusterCapabilities, HostSettings, ParsedSettings, RequestSettings,
+    format_setting_message, ClusterCapabilities, HostSettings, ParsedSettings, RequestSettings,
 };
 
 use crate::abi::{self, LogLevel};
@@ -28,7 +28,7 @@ const MAX_ROUTE_SETTINGS: usize = 1000;
 
 /// The settings that only the Wasm filter has, and the warnings about accepted settings.
 #[derive(Default)]
-struct FilterOnlySettings<'s> {
+struct WasmFilterSettings<'s> {
     /// The settings of the filter; a route has none of these.
     sandbox: Option<&'s mut SandboxConfig>,
     warnings: Vec<String>,
@@ -57,16 +57,16 @@ impl FilterSettings {
     /// Text of the error, with the accepted values.
     pub fn new(json: &[u8], process: &ProcessHandle) -> Result<(Self, Vec<String>), String> {
         let mut sandbox = SandboxConfig::default();
-        let mut host = FilterOnlySettings {
+        let mut host = WasmFilterSettings {
             sandbox: Some(&mut sandbox),
             warnings: Vec::new(),
         };
-        let mut parsed = ParsedSettings::read(CONFIG_ERROR_NAME, json, &mut host)?;
+        let mut parsed = ParsedSettings::parse_json_settings(CONFIG_ERROR_NAME, json, &mut host)?;
         let mut warnings = host.warnings;
         parsed.enable_by_default();
-        let settings = resolve(&parsed, &sandbox, process);
+        let settings = resolve_request_settings(&parsed, &sandbox, process);
         let mut plan = ValidatedConfig::default();
-        let added = plan.add_route(&settings.core, settings.declaration("the filter"))?;
+        let added = plan.add_route(&settings.core, settings.route_declaration("the filter"))?;
         warnings.extend(added);
         let has_no_store = settings.core.is_cache_enabled() && sandbox.owner_cluster().is_none();
         if has_no_store {
@@ -100,12 +100,12 @@ impl FilterSettings {
 
     /// Returns the node capabilities of a cluster.
     pub fn node_capabilities(&self, cluster: &[u8]) -> NodeCapabilities {
-        self.nodes.get(cluster)
+        self.nodes.capabilities_of_cluster(cluster)
     }
 
     /// Returns the effective settings of the effective context's request; `None`: its route's
     /// settings are invalid.
-    pub fn for_request(&self) -> Option<Arc<RequestSettings>> {
+    pub fn settings_for_request(&self) -> Option<Arc<RequestSettings>> {
         let json = abi::proxy_property(ROUTE_CONFIG_PROPERTY);
         if json.is_empty() {
             return Some(Arc::clone(&self.settings));
@@ -113,7 +113,7 @@ impl FilterSettings {
         if let Some(known) = self.routes.borrow().get(&json) {
             return known.clone();
         }
-        let settings = self.for_route(&json);
+        let settings = self.settings_for_route(&json);
         if let Err(error) = &settings {
             abi::write_proxy_log(
                 LogLevel::Error,
@@ -131,17 +131,17 @@ impl FilterSettings {
         settings
     }
 
-    fn for_route(&self, json: &[u8]) -> Result<Arc<RequestSettings>, String> {
-        let mut host = FilterOnlySettings::default();
-        let mut parsed = ParsedSettings::read("config", json, &mut host)?;
+    fn settings_for_route(&self, json: &[u8]) -> Result<Arc<RequestSettings>, String> {
+        let mut host = WasmFilterSettings::default();
+        let mut parsed = ParsedSettings::parse_json_settings("config", json, &mut host)?;
         for warning in host.warnings {
             abi::write_proxy_log(
                 LogLevel::Warn,
                 &format!("sszip: configuration of a route: {warning}"),
             );
         }
-        parsed.inherit(&self.parsed);
-        let settings = resolve(&parsed, &self.sandbox, &self.process);
+        parsed.inherit_settings(&self.parsed);
+        let settings = resolve_request_settings(&parsed, &self.sandbox, &self.process);
         match settings.core.is_cache_enabled() && self.owner_cluster().is_none() {
             true => Err(NO_STORE.into()),
             false => Ok(settings),
@@ -153,35 +153,35 @@ impl FilterSettings {
 const NO_STORE: &str = "\"cache\" needs \"cache_owner\": \"cluster:NAME\" in the filter's \
      configuration, because sszip-cached stores the entries";
 
-fn resolve(
+fn resolve_request_settings(
     parsed: &ParsedSettings,
     sandbox: &SandboxConfig,
     process: &ProcessHandle,
 ) -> Arc<RequestSettings> {
-    let mut core = parsed.directives().resolve_route(process.clone());
-    sandbox.clamp_to_sandbox(&mut core);
-    parsed.for_requests(core)
+    let mut core = parsed.directives().resolve_route_config(process.clone());
+    sandbox.clamp_route_config(&mut core);
+    parsed.create_request_settings(core)
 }
 
-impl HostSettings for FilterOnlySettings<'_> {
+impl HostSettings for WasmFilterSettings<'_> {
     const LOCATION: &'static str = "configuration";
     const HAS_STATUS_REQUESTS: bool = false;
 
-    fn set(&mut self, name: &str, values: &[&[u8]]) -> Option<Result<(), String>> {
+    fn set_host_setting(&mut self, name: &str, values: &[&[u8]]) -> Option<Result<(), String>> {
         let set = match &mut self.sandbox {
-            Some(sandbox) => sandbox.set_setting(name, values)?,
-            None => match SandboxConfig::default().set_setting(name, values)? {
+            Some(sandbox) => sandbox.set_sandbox_setting(name, values)?,
+            None => match SandboxConfig::default().set_sandbox_setting(name, values)? {
                 Ok(()) => {
                     let error = "is a setting of the filter: move it to the filter's configuration";
-                    return Some(Err(setting_message(name, &error)));
+                    return Some(Err(format_setting_message(name, &error)));
                 }
                 rejected => rejected,
             },
         };
-        Some(set.map_err(|error| setting_message(name, &error)))
+        Some(set.map_err(|error| format_setting_message(name, &error)))
     }
 
-    fn warn(&mut self, text: String) {
+    fn report_warning(&mut self, text: String) {
         self.warnings.push(text);
     }
 }

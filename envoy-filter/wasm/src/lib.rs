@@ -31,7 +31,7 @@ mod start {
 
 impl Context for root::SdkRootContext {
     fn on_http_call_response(&mut self, token: u32, fields: usize, length: usize, _: usize) {
-        self.0.set_called(self.0.id, false);
+        self.0.set_called_context(self.0.id, false);
         self.0.handle_callout_response(token, fields, length);
         self.0.finish_call(self.0.id);
     }
@@ -48,7 +48,7 @@ impl RootContext for root::SdkRootContext {
     }
 
     fn on_tick(&mut self) {
-        self.0.handle_tick();
+        self.0.handle_root_timer();
         self.0.finish_call(self.0.id);
     }
 
@@ -63,14 +63,14 @@ impl RootContext for root::SdkRootContext {
 
 impl Context for SdkStreamContext {
     fn on_http_call_response(&mut self, token: u32, fields: usize, length: usize, _: usize) {
-        self.root.set_called(self.id, false);
+        self.root.set_called_context(self.id, false);
         self.root.handle_callout_response(token, fields, length);
         self.root.finish_call(self.id);
     }
 
     fn on_done(&mut self) -> bool {
-        self.root.set_called(self.id, false);
-        self.end_stream();
+        self.root.set_called_context(self.id, false);
+        self.release_stream();
         self.root.finish_call(self.id);
         true
     }
@@ -78,32 +78,32 @@ impl Context for SdkStreamContext {
 
 impl HttpContext for SdkStreamContext {
     fn on_log(&mut self) {
-        self.root.set_called(self.id, false);
-        self.report_stream();
+        self.root.set_called_context(self.id, false);
+        self.report_finished_stream();
         self.root.finish_call(self.id);
     }
 
     fn on_http_request_headers(&mut self, _: usize, is_all: bool) -> Action {
-        self.run_hook(|exchange| exchange.request_head(is_all))
+        self.run_hook(|exchange| exchange.handle_request_head(is_all))
     }
 
     fn on_http_request_body(&mut self, length: usize, is_last: bool) -> Action {
-        self.run_hook(|exchange| exchange.request_body(length, is_last))
+        self.run_hook(|exchange| exchange.handle_request_body(length, is_last))
     }
 
     fn on_http_request_trailers(&mut self, _: usize) -> Action {
-        self.run_hook(stream::StreamExchange::request_trailers)
+        self.run_hook(stream::StreamExchange::handle_request_trailers)
     }
 
     fn on_http_response_headers(&mut self, _: usize, is_all: bool) -> Action {
-        self.run_hook(|exchange| exchange.response_head(is_all))
+        self.run_hook(|exchange| exchange.handle_response_head(is_all))
     }
 
     fn on_http_response_body(&mut self, length: usize, is_last: bool) -> Action {
-        self.run_hook(|exchange| exchange.response_body(length, is_last))
+        self.run_hook(|exchange| exchange.handle_response_body(length, is_last))
     }
 
     fn on_http_response_trailers(&mut self, _: usize) -> Action {
-        self.run_hook(stream::StreamExchange::response_trailers)
+        self.run_hook(stream::StreamExchange::handle_response_trailers)
     }
 }

@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 
-use sszip_core::metrics::{self, ExchangeTally, GAUGES, HISTOGRAMS};
+use sszip_core::metrics::{self, ExchangeMetricsTally, GAUGES, HISTOGRAMS};
 
 use crate::abi::{self, MetricType};
 
@@ -25,7 +25,7 @@ struct MetricIds {
 
 impl ProxyMetrics {
     /// Adds a finished exchange to the counters and histograms.
-    pub fn count_exchange(&self, tally: &ExchangeTally) {
+    pub fn count_exchange(&self, tally: &ExchangeMetricsTally) {
         let known = &mut *self.0.borrow_mut();
         if known.names.is_empty() {
             known.names = metrics::exported_counter_names().collect();

@@ -24,14 +24,14 @@ const PROBE_TIMEOUT_MS: u64 = 60_000;
 /// The probes that a filter's root sends to nodes: those in the queue, and those in flight.
 #[derive(Debug, Default)]
 pub struct ProbeQueue {
-    waiting: RefCell<Vec<PendingProbe>>,
+    waiting: RefCell<Vec<QueuedProbe>>,
     /// Probes in flight, by the proxy's tokens.
     in_flight: RefCell<HashMap<u32, ExchangeDriver>>,
 }
 
 /// A probe in the queue, with the cluster and the headers of its request.
 #[derive(Debug)]
-struct PendingProbe {
+struct QueuedProbe {
     driver: ExchangeDriver,
     cluster: String,
     fields: Vec<(String, String)>,
@@ -39,7 +39,7 @@ struct PendingProbe {
 
 impl ProbeQueue {
     /// Whether the limit of concurrent probes permits another one.
-    pub fn has_room(&self) -> bool {
+    pub fn has_probe_slot(&self) -> bool {
         self.waiting.borrow().len() + self.in_flight.borrow().len() < MAX_PROBES
     }
 
@@ -74,7 +74,7 @@ impl ProbeQueue {
                 fields.push((edit.name.to_ascii_lowercase(), value));
             }
         }
-        self.waiting.borrow_mut().push(PendingProbe {
+        self.waiting.borrow_mut().push(QueuedProbe {
             driver,
             cluster,
             fields,
@@ -82,12 +82,12 @@ impl ProbeQueue {
     }
 
     /// Whether there are probes to send.
-    pub fn has_queued(&self) -> bool {
+    pub fn has_queued_probes(&self) -> bool {
         !self.waiting.borrow().is_empty()
     }
 
     /// Sends all enqueued probes. The root must be the effective context.
-    pub fn send_probe(&self) {
+    pub fn send_queued_probes(&self) {
         for question in self.waiting.take() {
             let fields = question.fields.iter();
             let fields = fields.map(|(name, value)| (&**name, &**value)).collect();
@@ -105,30 +105,30 @@ impl ProbeQueue {
 
     /// Handles the response to a probe; no fields: it failed. Returns whether the token is a
     /// probe's.
-    pub fn handle_response(&self, token: u32, fields: usize, length: usize) -> bool {
+    pub fn handle_probe_response(&self, token: u32, fields: usize, length: usize) -> bool {
         let probe = self.in_flight.borrow_mut().remove(&token);
         let Some(mut driver) = probe else {
             return false;
         };
         if fields > 0 {
-            receive_response(&mut driver, length);
+            read_probe_response(&mut driver, length);
         }
         true
     }
 }
 
-fn receive_response(driver: &mut ExchangeDriver, length: usize) {
+fn read_probe_response(driver: &mut ExchangeDriver, length: usize) {
     let head = ProxyHead::from_proxy(MapType::HttpCallResponseHeaders);
-    let response = response::response_head(&head, true, abi::unix_seconds());
+    let response = response::convert_response_head(&head, true, abi::unix_seconds());
     let failure = UpstreamFailure::Status(response.status);
     let now = abi::monotonic_ms();
-    let judged = driver.upstream_head(response.clone(), failure, now);
-    if judged.is_err() || !matches!(driver.response_head(response), Ok(HostStep::Observe)) {
+    let judged = driver.handle_upstream_head(response.clone(), failure, now);
+    if judged.is_err() || !matches!(driver.handle_response_head(response), Ok(HostStep::Observe)) {
         return;
     }
     let body = abi::copy_buffer(BufferType::HttpCallResponseBody, length).unwrap_or_default();
     if body.len() == length && driver.handle_body_piece(&body).is_ok() {
         // the response is not stored, but its facts are recorded
-        drop(driver.response_sent(now));
+        drop(driver.handle_response_sent(now));
     }
 }

@@ -18,16 +18,16 @@ thread_local! {
 }
 
 /// Offers the driver of a stream that ends to the stream that begins next.
-pub fn offer(stream: u32, driver: ExchangeDriver) {
+pub fn offer_redirected_driver(stream: u32, driver: ExchangeDriver) {
     OFFERED.set(Some((stream, driver)));
 }
 
 /// Takes the driver that the previous stream offered, with that stream's context.
-pub fn take() -> Option<(u32, ExchangeDriver)> {
+pub fn take_redirected_driver() -> Option<(u32, ExchangeDriver)> {
     OFFERED.take()
 }
 
 /// Drops an offered driver that no new stream has taken.
-pub fn forget() {
+pub fn drop_redirected_driver() {
     OFFERED.take();
 }

@@ -6,7 +6,9 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use proxy_wasm::types::BufferType;
-use sszip_core::cache::process::wake::{EventLoop, Waiter, Wake, WakeQueue};
+use sszip_core::cache::process::wake::{
+    EventLoopId, EventLoopWaker, RequestWaiter, WokenRequestQueue,
+};
 use sszip_core::cache::process::ProcessHandle;
 use sszip_core::exchange::drive::OffLoopJob;
 use sszip_core::metrics::{self, GAUGES};
@@ -35,10 +37,10 @@ pub trait ResumableStream {
     fn handle_deadline(&mut self, number: u64) -> bool;
 
     /// Repeats the lookup, after a wakeup.
-    fn woken(&mut self);
+    fn resume_after_wakeup(&mut self);
 
     /// Schedules the repeated lookup of a stream whose hook runs, since the hook must return first.
-    fn has_wakeup_pending(&mut self);
+    fn defer_wakeup(&mut self);
 }
 
 /// The root context that the proxy-wasm SDK owns; it passes the SDK's calls to a [`FilterRoot`].
@@ -58,8 +60,8 @@ pub struct FilterRoot {
     pub questions: ProbeQueue,
     /// Streams that may be woken or have a deadline, by context id.
     streams: RefCell<HashMap<u32, Weak<RefCell<dyn ResumableStream>>>>,
-    woken: Arc<WakeQueue>,
-    event_loop: EventLoop,
+    woken: Arc<WokenRequestQueue>,
+    event_loop: EventLoopId,
     timers: RefCell<RootTimers>,
     /// Time at which the root sends the enqueued callouts, in milliseconds of
     /// the monotonic clock.
@@ -80,10 +82,10 @@ impl SdkRootContext {
     /// Creates the state of a root context.
     pub fn new(id: u32) -> Self {
         let process = ProcessHandle::default();
-        let woken = Arc::<WakeQueue>::default();
+        let woken = Arc::<WokenRequestQueue>::default();
         let event_loop = process
             .shared
-            .add_event_loop(Arc::clone(&woken) as Arc<dyn Wake>);
+            .add_event_loop(Arc::clone(&woken) as Arc<dyn EventLoopWaker>);
         Self(Rc::new(FilterRoot {
             id,
             process,
@@ -122,7 +124,7 @@ impl FilterRoot {
                 }
                 let _ = root.filter_settings.set(filter);
                 abi::declare_request_property();
-                root.set_timer(RootTimerAction::Gauges, GAUGE_INTERVAL_MS);
+                root.set_root_deadline(RootTimerAction::Gauges, GAUGE_INTERVAL_MS);
                 root.schedule_next_callouts();
                 true
             }
@@ -139,7 +141,7 @@ impl FilterRoot {
     }
 
     /// Returns the waiter under which the lookups of a stream wait.
-    pub fn stream_waiter(&self, stream: u32) -> Waiter {
+    pub fn stream_waiter(&self, stream: u32) -> RequestWaiter {
         self.event_loop.waiter_with_id(stream as usize)
     }
 
@@ -152,12 +154,12 @@ impl FilterRoot {
     pub fn remove_stream(&self, id: u32) {
         self.streams.borrow_mut().remove(&id);
         if let Some(store) = self.store.get() {
-            store.drop_context(id, &self.process);
+            store.end_context_callouts(id, &self.process);
         }
     }
 
     /// Sets a timer that is due after `milliseconds`.
-    pub fn set_timer(&self, kind: RootTimerAction, milliseconds: u64) {
+    pub fn set_root_deadline(&self, kind: RootTimerAction, milliseconds: u64) {
         self.timers
             .borrow_mut()
             .add_deadline(kind, milliseconds, abi::monotonic_ms());
@@ -173,7 +175,7 @@ impl FilterRoot {
 
     /// Records the context of the present call, and whether the call is a hook whose result resumes
     /// the stream.
-    pub fn set_called(&self, context: u32, is_hook: bool) {
+    pub fn set_called_context(&self, context: u32, is_hook: bool) {
         self.called.set(context);
         self.hooked.set(is_hook.then_some(context));
     }
@@ -194,13 +196,13 @@ impl FilterRoot {
     /// effective context.
     fn send_callouts(&self) {
         if let Some(store) = self.store.get() {
-            store.send_as_root(self.id, &self.process);
+            store.send_due_as_root(self.id, &self.process);
         }
-        self.questions.send_probe();
+        self.questions.send_queued_probes();
     }
 
     /// Schedules the owner requests that no stream sends itself.
-    pub fn schedule_callouts(&self) {
+    pub fn schedule_owner_requests(&self) {
         if let Some(store) = self.store.get() {
             store.schedule_callouts();
         }
@@ -208,7 +210,7 @@ impl FilterRoot {
 
     /// Handles the response to a callout, or its failure.
     pub fn handle_callout_response(&self, token: u32, fields: usize, length: usize) {
-        if self.questions.handle_response(token, fields, length) {
+        if self.questions.handle_probe_response(token, fields, length) {
             return;
         }
         let Some(store) = self.store.get() else {
@@ -216,24 +218,24 @@ impl FilterRoot {
         };
         // a response that arrived over a connection is not nested in another
         // call
-        if store.handle_response(token, fields, length, &self.process) {
+        if store.handle_owner_response(token, fields, length, &self.process) {
             self.room.set(MAX_RESUMED_PER_CALL);
         }
     }
 
     /// Handles the root's timer: performs the actions that are due.
-    pub fn handle_tick(&self) {
-        self.set_called(self.id, false);
+    pub fn handle_root_timer(&self) {
+        self.set_called_context(self.id, false);
         self.room.set(MAX_RESUMED_PER_CALL);
         self.is_put_off.set(false);
         let now = abi::monotonic_ms();
         while self.room.get() > 0 {
-            let due = self.timers.borrow_mut().take_due(now);
+            let due = self.timers.borrow_mut().take_due_action(now);
             match due {
                 Some(RootTimerAction::Stream(id, number)) => {
                     self.with_stream_exchange(id, |exchange| {
                         if exchange.handle_deadline(number) {
-                            self.take_resumption();
+                            self.take_resumption_permit();
                         }
                     });
                 }
@@ -245,9 +247,9 @@ impl FilterRoot {
                 Some(RootTimerAction::Gauges) => {
                     let now = metrics::gauge_values(&self.process, 0);
                     self.metrics.update_gauges(&now);
-                    self.set_timer(RootTimerAction::Gauges, GAUGE_INTERVAL_MS);
+                    self.set_root_deadline(RootTimerAction::Gauges, GAUGE_INTERVAL_MS);
                 }
-                Some(RootTimerAction::Canceled) => redirect::forget(),
+                Some(RootTimerAction::Canceled) => redirect::drop_redirected_driver(),
                 // these streams are resumed below, after this call
                 Some(RootTimerAction::Woken) => {}
                 None => break,
@@ -279,19 +281,19 @@ impl FilterRoot {
 
     /// Whether the limit of this call permits the resumption of one more stream; otherwise the
     /// timer resumes it.
-    fn take_resumption(&self) -> bool {
+    fn take_resumption_permit(&self) -> bool {
         let room = self.room.get();
         self.room.set(room.saturating_sub(1));
         if room == 0 && !self.is_put_off.replace(true) {
-            self.set_timer(RootTimerAction::Woken, 1);
+            self.set_root_deadline(RootTimerAction::Woken, 1);
         }
         room > 0
     }
 
     /// Returns the next woken stream that may be resumed now.
-    fn next_woken(&self) -> Option<u32> {
-        match self.take_resumption() {
-            true => match self.woken.next_woken() {
+    fn next_woken_stream(&self) -> Option<u32> {
+        match self.take_resumption_permit() {
+            true => match self.woken.next_woken_id() {
                 Some(id) => Some(id as u32),
                 None => {
                     self.room.set(self.room.get() + 1);
@@ -303,7 +305,7 @@ impl FilterRoot {
     }
 
     /// Logs the pending lines about verified hits.
-    pub fn log_lines(&self) {
+    pub fn log_verified_hits(&self) {
         while let Some(line) = self.process.shared.verified.take_log_line() {
             abi::write_proxy_log(LogLevel::Error, &line);
         }
@@ -315,7 +317,7 @@ impl FilterRoot {
         self.resume_woken(context);
         self.hooked.set(None);
         // requests of many streams are sent at each response, not a timer later
-        if context == self.id && self.has_pending_queries() {
+        if context == self.id && self.has_pending_callouts() {
             self.send_callouts();
             self.resume_woken(context);
         }
@@ -323,31 +325,31 @@ impl FilterRoot {
     }
 
     fn resume_woken(&self, context: u32) {
-        while let Some(id) = self.next_woken() {
+        while let Some(id) = self.next_woken_stream() {
             match self.hooked.get() == Some(id) {
-                true => self.with_stream_exchange(id, |stream| stream.has_wakeup_pending()),
-                false => self.with_stream_exchange(id, |stream| stream.woken()),
+                true => self.with_stream_exchange(id, |stream| stream.defer_wakeup()),
+                false => self.with_stream_exchange(id, |stream| stream.resume_after_wakeup()),
             }
             abi::set_effective_context(context);
         }
     }
 
     /// Whether owner requests or probes wait for the root to send them.
-    fn has_pending_queries(&self) -> bool {
-        self.store.get().is_some_and(OwnerCallouts::has_due) || self.questions.has_queued()
+    fn has_pending_callouts(&self) -> bool {
+        self.store.get().is_some_and(OwnerCallouts::has_due) || self.questions.has_queued_probes()
     }
 
     /// Sets the timer for callouts that are due, or that time out.
     fn schedule_next_callouts(&self) {
-        let after = match self.has_pending_queries() {
+        let after = match self.has_pending_callouts() {
             true => Some(1),
-            false => self.store.get().and_then(OwnerCallouts::next_tick),
+            false => self.store.get().and_then(OwnerCallouts::next_callout_delay),
         };
         if let Some(after) = after {
             let at = abi::monotonic_ms().saturating_add(after);
             if at < self.calls_at.get() {
                 self.calls_at.set(at);
-                self.set_timer(RootTimerAction::Calls, after);
+                self.set_root_deadline(RootTimerAction::Calls, after);
             }
         }
     }

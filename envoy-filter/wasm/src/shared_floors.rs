@@ -1,10 +1,10 @@
 //! Tip floors that all sandboxes of a proxy share as values of the proxy, since
 //! sandboxes share no memory.
 
-use sszip_core::cache::tip_floor::{FloorRow, SharedFloors};
-use sszip_core::cache::Namespace;
+use sszip_core::cache::tip_floor::{SharedTipFloors, TipFloorRow};
+use sszip_core::cache::CacheNamespace;
 
-use crate::abi::{self, SharedValue};
+use crate::abi::{self, SharedDataValue};
 
 /// Maximum number of attempts to change a value that other sandboxes change at
 /// the same time.
@@ -16,24 +16,28 @@ const ABSENT_VALUE_VERSION: u32 = u32::MAX;
 
 /// The tip floors of all sandboxes, in shared data of the proxy.
 #[derive(Debug)]
-pub struct SharedDataFloors;
+pub struct SharedDataTipFloors;
 
-impl SharedFloors for SharedDataFloors {
-    fn read_row(&self, namespace: &Namespace) -> Option<FloorRow> {
+impl SharedTipFloors for SharedDataTipFloors {
+    fn read_floor_row(&self, namespace: &CacheNamespace) -> Option<TipFloorRow> {
         match abi::shared_value(&floor_value_key(namespace)) {
-            SharedValue::Present(value, _) => Some(parse_floor_row(&value)),
-            SharedValue::Absent => Some(FloorRow::default()),
-            SharedValue::Unsupported => None,
+            SharedDataValue::Present(value, _) => Some(parse_floor_row(&value)),
+            SharedDataValue::Absent => Some(TipFloorRow::default()),
+            SharedDataValue::Unsupported => None,
         }
     }
 
-    fn update_row(&self, namespace: &Namespace, change: &dyn Fn(&mut FloorRow)) -> bool {
+    fn update_floor_row(
+        &self,
+        namespace: &CacheNamespace,
+        change: &dyn Fn(&mut TipFloorRow),
+    ) -> bool {
         let key = floor_value_key(namespace);
         for _ in 0..MAX_CHANGE_ATTEMPTS {
             let (mut row, version) = match abi::shared_value(&key) {
-                SharedValue::Present(value, version) => (parse_floor_row(&value), version),
-                SharedValue::Absent => (FloorRow::default(), ABSENT_VALUE_VERSION),
-                SharedValue::Unsupported => return false,
+                SharedDataValue::Present(value, version) => (parse_floor_row(&value), version),
+                SharedDataValue::Absent => (TipFloorRow::default(), ABSENT_VALUE_VERSION),
+                SharedDataValue::Unsupported => return false,
             };
             change(&mut row);
             let value: Vec<u8> = row.iter().flat_map(|number| number.to_le_bytes()).collect();
@@ -47,14 +51,14 @@ impl SharedFloors for SharedDataFloors {
     }
 }
 
-fn floor_value_key(namespace: &Namespace) -> String {
+fn floor_value_key(namespace: &CacheNamespace) -> String {
     let digits = namespace.iter().map(|byte| format!("{byte:02x}"));
     format!("sszip.heads.{}", digits.collect::<String>())
 }
 
 /// Parses the numbers of one namespace from a shared value. Missing or malformed numbers are zeros.
-fn parse_floor_row(value: &[u8]) -> FloorRow {
-    let mut row = FloorRow::default();
+fn parse_floor_row(value: &[u8]) -> TipFloorRow {
+    let mut row = TipFloorRow::default();
     for (number, bytes) in row.iter_mut().zip(value.chunks_exact(8)) {
         *number = bytes.try_into().map_or(0, u64::from_le_bytes);
     }

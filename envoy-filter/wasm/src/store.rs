@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use proxy_wasm::hostcalls::dispatch_http_call;
 use proxy_wasm::types::{BufferType, MapType};
-use sszip_core::cache::link::callout::{Callout, CalloutClient, CalloutId, CalloutLimits};
+use sszip_core::cache::link::callout::{CalloutClient, CalloutId, CalloutLimits, OwnerCallout};
 use sszip_core::cache::link::{OwnerHealthChange, OwnerReply};
 use sszip_core::cache::process::owner_client::OwnerClient;
-use sszip_core::cache::process::wake::Waiter;
+use sszip_core::cache::process::wake::RequestWaiter;
 use sszip_core::cache::process::ProcessHandle;
-use sszip_core::cache::tip_floor::FloorSource;
-use sszip_envoy_carrier::head::{parse_number, MessageHead};
+use sszip_core::cache::tip_floor::TipFloorSource;
+use sszip_envoy_carrier::head::{parse_decimal, MessageHead};
 
 use crate::abi::{self, LogLevel, ProxyHead};
-use crate::shared_floors::SharedDataFloors;
+use crate::shared_floors::SharedDataTipFloors;
 
 /// The callouts of a filter to the owner of the store: those that are due, and those in flight.
 #[derive(Debug)]
@@ -39,13 +39,13 @@ impl OwnerCallouts {
             deadline,
             ..CalloutLimits::default()
         };
-        let calls = Arc::new(CalloutClient::new(abi::random_name(), bounds));
+        let calls = Arc::new(CalloutClient::new(abi::random_sandbox_name(), bounds));
         calls
             .followed_chains()
-            .share_tip_floors(FloorSource::Hosted(Arc::new(SharedDataFloors)));
+            .share_tip_floors(TipFloorSource::Hosted(Arc::new(SharedDataTipFloors)));
         process
             .shared
-            .join_owner(Arc::clone(&calls) as Arc<dyn OwnerClient>);
+            .connect_owner(Arc::clone(&calls) as Arc<dyn OwnerClient>);
         calls.query_status_once();
         Self {
             cluster: cluster.to_owned(),
@@ -56,7 +56,7 @@ impl OwnerCallouts {
     }
 
     /// Sends all callouts that are due on behalf of the root, which must be the effective context.
-    pub fn send_as_root(&self, root: u32, process: &ProcessHandle) {
+    pub fn send_due_as_root(&self, root: u32, process: &ProcessHandle) {
         self.has_due.set(false);
         while let Some(call) = self
             .calls
@@ -70,7 +70,7 @@ impl OwnerCallouts {
     /// Sends the callouts that a stream waits for on its behalf. The stream must be the called
     /// context, and its callouts end with it: requests that only other streams wait for are not
     /// sent here.
-    pub fn send_for_stream(&self, stream: u32, waiter: Waiter, process: &ProcessHandle) {
+    pub fn send_for_stream(&self, stream: u32, waiter: RequestWaiter, process: &ProcessHandle) {
         while let Some(call) =
             self.calls
                 .next_for_stream(&process.shared, waiter, abi::monotonic_ms())
@@ -79,7 +79,7 @@ impl OwnerCallouts {
         }
     }
 
-    fn start_callout(&self, call: &Callout, context: u32, process: &ProcessHandle) {
+    fn start_callout(&self, call: &OwnerCallout, context: u32, process: &ProcessHandle) {
         match self.send_callout(call) {
             Some(token) => {
                 let pending = (call.ticket, context);
@@ -95,7 +95,7 @@ impl OwnerCallouts {
         }
     }
 
-    fn send_callout(&self, call: &Callout) -> Option<u32> {
+    fn send_callout(&self, call: &OwnerCallout) -> Option<u32> {
         let message = &call.message;
         let body = match message.has_body() {
             true => Some(message.whole_body()?),
@@ -114,7 +114,7 @@ impl OwnerCallouts {
     /// Handles the response to a callout; no fields: it failed. Returns whether
     /// the response is an owner's, and not a local reply of the proxy, which
     /// may be nested in another call.
-    pub fn handle_response(
+    pub fn handle_owner_response(
         &self,
         token: u32,
         fields: usize,
@@ -143,7 +143,7 @@ impl OwnerCallouts {
 
     /// Ends the callouts of a context, which the proxy cancels when the context
     /// ends.
-    pub fn drop_context(&self, context: u32, process: &ProcessHandle) {
+    pub fn end_context_callouts(&self, context: u32, process: &ProcessHandle) {
         let mut under_way = self.under_way.borrow_mut();
         if under_way.is_empty() {
             return;
@@ -170,7 +170,7 @@ impl OwnerCallouts {
     }
 
     /// Returns the milliseconds after which callouts are due at the latest.
-    pub fn next_tick(&self) -> Option<u64> {
+    pub fn next_callout_delay(&self) -> Option<u64> {
         self.calls.next_tick(abi::monotonic_ms())
     }
 
@@ -181,7 +181,7 @@ impl OwnerCallouts {
         let line = format!(
             "sszip: the cache's owner in the cluster \"{}\" {}",
             self.cluster,
-            news.log_text()
+            news.health_log_text()
         );
         match news {
             OwnerHealthChange::Down | OwnerHealthChange::Replaced => {
@@ -205,10 +205,10 @@ fn is_owner_absent(answer: &OwnerReply) -> bool {
 fn read_owner_reply(length: usize) -> Option<OwnerReply> {
     let head = ProxyHead::from_proxy(MapType::HttpCallResponseHeaders);
     let mut answer = OwnerReply {
-        status: head.get(":status").and_then(parse_number)? as u16,
+        status: head.header_value(":status").and_then(parse_decimal)? as u16,
         ..OwnerReply::default()
     };
-    for (name, value) in head.plain() {
+    for (name, value) in head.regular_headers() {
         let name = std::str::from_utf8(name).ok()?;
         answer.read_header(name, value).ok()?;
     }

@@ -43,7 +43,7 @@ impl RootTimers {
     }
 
     /// Removes and returns the next deadline that has passed.
-    pub fn take_due(&mut self, now: u64) -> Option<RootTimerAction> {
+    pub fn take_due_action(&mut self, now: u64) -> Option<RootTimerAction> {
         let Reverse((at, _)) = self.due.peek()?;
         if *at > now {
             return None;
@@ -55,6 +55,6 @@ impl RootTimers {
     pub fn arm_root_timer(&mut self, now: u64) {
         let first = self.due.peek().map(|Reverse((at, _))| *at);
         self.at = first.unwrap_or(0);
-        abi::tick_in(first.map_or(0, |at| at.saturating_sub(now).max(1)));
+        abi::set_tick_period(first.map_or(0, |at| at.saturating_sub(now).max(1)));
     }
 }

@@ -40,7 +40,7 @@ pub fn remove_white_space(json: &str) -> Vec<u8> {
 
 /// Returns the canonical text of `params`, by which responses are found: no white space, object
 /// members sorted by name, strings with the fewest escapes.
-pub fn params_key(params: Option<&RawValue>) -> Cow<'_, [u8]> {
+pub fn canonical_params_key(params: Option<&RawValue>) -> Cow<'_, [u8]> {
     let Some(params) = params else {
         return Cow::Borrowed(NO_PARAMS);
     };
@@ -112,7 +112,7 @@ mod tests {
 
     fn key(text: &str) -> String {
         let raw: &RawValue = serde_json::from_str(text).unwrap();
-        String::from_utf8(params_key(Some(raw)).into_owned()).unwrap()
+        String::from_utf8(canonical_params_key(Some(raw)).into_owned()).unwrap()
     }
 
     #[test]
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn absent_null_and_empty_params_have_the_same_key() {
-        assert_eq!(params_key(None), key("[]").as_bytes());
+        assert_eq!(canonical_params_key(None), key("[]").as_bytes());
         assert_eq!(key("null"), key("[ ]"));
     }
 

@@ -20,7 +20,7 @@ use crate::witness::WitnessPieces;
 /// hyper sends a body of known length with `Content-Length` and any other one chunked, one chunk
 /// per frame; to an HTTP/1.0 client it sends the latter up to the close of the connection.
 #[derive(Debug)]
-pub struct ResponseDelivery {
+pub struct DeliveredBody {
     slices: VecDeque<Bytes>,
     /// Pieces that follow the slices, generated when they are sent.
     generated: Option<WitnessPieces>,
@@ -32,7 +32,7 @@ pub struct ResponseDelivery {
     in_flight: Option<InFlightRequest>,
 }
 
-impl ResponseDelivery {
+impl DeliveredBody {
     /// Creates the delivery of `payload` in slices of at most `piece` bytes; each one is flushed if
     /// there is a `pause` between them, even one of length 0.
     pub fn new(
@@ -93,7 +93,7 @@ impl ResponseDelivery {
     }
 }
 
-impl Body for ResponseDelivery {
+impl Body for DeliveredBody {
     type Data = Bytes;
     type Error = Infallible;
 

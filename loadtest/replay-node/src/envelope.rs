@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 /// The way in which an option alters the fork that a response declares.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ForkDeclaration {
+pub enum ForkAlteration {
     Nothing,
     /// The actual fork, after the value.
     Late,
@@ -46,17 +46,17 @@ impl<'de> Deserialize<'de> for OrderedMembers<'de> {
 
 /// Returns the object with its `version` omitted, moved or replaced, or `None` if `json` is not an
 /// object.
-pub fn with_version(json: &[u8], declaration: &ForkDeclaration) -> Option<Vec<u8>> {
+pub fn alter_declared_version(json: &[u8], declaration: &ForkAlteration) -> Option<Vec<u8>> {
     let OrderedMembers(mut members) = serde_json::from_slice(json).ok()?;
     let at = members.iter().position(|(name, _)| name == "version");
     let version = at.map(|at| members.remove(at));
     let mut out = b"{".to_vec();
     match (declaration, version) {
-        (ForkDeclaration::Fork(fork), _) => {
+        (ForkAlteration::Fork(fork), _) => {
             write_member(&mut out, "version", &serde_json::to_string(fork).ok()?);
         }
-        (ForkDeclaration::Late, Some(version)) => members.push(version),
-        (ForkDeclaration::Late, None) | (ForkDeclaration::Nothing, _) => (),
+        (ForkAlteration::Late, Some(version)) => members.push(version),
+        (ForkAlteration::Late, None) | (ForkAlteration::Nothing, _) => (),
     }
     for (name, value) in members {
         write_member(&mut out, &name, value.get());
@@ -84,22 +84,25 @@ mod tests {
         let json = r#"{"version":"electra","finalized":true,"data":[{"version":"1"}, 2]}"#;
         let without = r#""finalized":true,"data":[{"version":"1"}, 2]"#;
         for (declaration, expected) in [
-            (ForkDeclaration::Nothing, format!("{{{without}}}")),
+            (ForkAlteration::Nothing, format!("{{{without}}}")),
             (
-                ForkDeclaration::Late,
+                ForkAlteration::Late,
                 format!(r#"{{{without},"version":"electra"}}"#),
             ),
             (
-                ForkDeclaration::Fork("a\"b".into()),
+                ForkAlteration::Fork("a\"b".into()),
                 format!(r#"{{"version":"a\"b",{without}}}"#),
             ),
         ] {
-            let made = with_version(json.as_bytes(), &declaration).unwrap();
+            let made = alter_declared_version(json.as_bytes(), &declaration).unwrap();
             assert_eq!(String::from_utf8(made).unwrap(), expected);
         }
-        let alone = with_version(b"{}", &ForkDeclaration::Fork("x".into())).unwrap();
+        let alone = alter_declared_version(b"{}", &ForkAlteration::Fork("x".into())).unwrap();
         assert_eq!(alone, br#"{"version":"x"}"#);
-        assert_eq!(with_version(b"{}", &ForkDeclaration::Late).unwrap(), b"{}");
-        assert_eq!(with_version(b"[]", &ForkDeclaration::Late), None);
+        assert_eq!(
+            alter_declared_version(b"{}", &ForkAlteration::Late).unwrap(),
+            b"{}"
+        );
+        assert_eq!(alter_declared_version(b"[]", &ForkAlteration::Late), None);
     }
 }

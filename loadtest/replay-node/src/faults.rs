@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::body_slices::BodySlices;
-use crate::options::{DeliveryOptions, Framing};
+use crate::options::{BodyFraming, DeliveryOptions};
 
 /// Time for which a closed connection is still read, so that the bytes sent before the close are
 /// not lost to a reset.
@@ -55,14 +55,14 @@ impl RawResponsePlan {
             plan.add_bytes(garbage_bytes(len).into());
             return plan;
         }
-        let framing = match options.framing.unwrap_or(Framing::Length) {
-            Framing::Chunked if client == Version::HTTP_10 => Framing::Close10,
+        let framing = match options.framing.unwrap_or(BodyFraming::Length) {
+            BodyFraming::Chunked if client == Version::HTTP_10 => BodyFraming::Close10,
             framing => framing,
         };
         let promised = (payload.len() as i64 + options.length_off.unwrap_or(0)).max(0);
         plan.add_bytes(raw_head(parts, framing, promised).into());
         let complete = plan.add_body(payload.to_single_slice(), framing, options);
-        if complete && framing == Framing::Chunked {
+        if complete && framing == BodyFraming::Chunked {
             plan.add_bytes(Bytes::from_static(b"0\r\n\r\n"));
         }
         if options.reset {
@@ -72,7 +72,7 @@ impl RawResponsePlan {
     }
 
     /// Adds the body up to its cut; returns whether it is not cut.
-    fn add_body(&mut self, body: Bytes, framing: Framing, options: &DeliveryOptions) -> bool {
+    fn add_body(&mut self, body: Bytes, framing: BodyFraming, options: &DeliveryOptions) -> bool {
         let cut = options.cut.filter(|cut| *cut < body.len());
         let end = cut.unwrap_or(body.len());
         let stall = options.stall.map(|at| at.min(end));
@@ -83,7 +83,7 @@ impl RawResponsePlan {
                 self.steps.extend(options.pause.map(SocketOperation::Pause));
             }
             let size = piece.min(body.len() - start);
-            if framing == Framing::Chunked {
+            if framing == BodyFraming::Chunked {
                 self.add_bytes(format!("{size:x}\r\n").into());
             }
             // A stall within this piece splits it; a stall at the end of the body follows its
@@ -105,7 +105,7 @@ impl RawResponsePlan {
                 return false;
             }
             start = stop;
-            if framing == Framing::Chunked {
+            if framing == BodyFraming::Chunked {
                 self.add_bytes(Bytes::from_static(b"\r\n"));
             }
         }
@@ -119,7 +119,7 @@ impl RawResponsePlan {
     }
 
     /// Executes the plan and closes the connection.
-    pub async fn run_plan<S: Socket>(self, mut socket: S) -> io::Result<()> {
+    pub async fn execute_plan<S: ClientSocket>(self, mut socket: S) -> io::Result<()> {
         for step in self.steps {
             match step {
                 SocketOperation::Write(bytes) => {
@@ -140,21 +140,21 @@ impl RawResponsePlan {
 }
 
 /// Builds the status line and the headers, with those that belong to the framing.
-fn raw_head(parts: &Parts, framing: Framing, promised: i64) -> Vec<u8> {
+fn raw_head(parts: &Parts, framing: BodyFraming, promised: i64) -> Vec<u8> {
     let version = match framing {
-        Framing::Close10 => "HTTP/1.0",
+        BodyFraming::Close10 => "HTTP/1.0",
         _ => "HTTP/1.1",
     };
     let reason = parts.status.canonical_reason().unwrap_or("Unknown");
     let status = parts.status.as_u16();
     let mut head = format!("{version} {status} {reason}\r\n").into_bytes();
     let own = match framing {
-        Framing::Length => (header::CONTENT_LENGTH, HeaderValue::from(promised)),
-        Framing::Chunked => (
+        BodyFraming::Length => (header::CONTENT_LENGTH, HeaderValue::from(promised)),
+        BodyFraming::Chunked => (
             header::TRANSFER_ENCODING,
             HeaderValue::from_static("chunked"),
         ),
-        Framing::Close | Framing::Close10 => {
+        BodyFraming::Close | BodyFraming::Close10 => {
             (header::CONNECTION, HeaderValue::from_static("close"))
         }
     };
@@ -184,25 +184,25 @@ pub fn error_page(status: StatusCode) -> String {
 }
 
 /// Reads and discards bytes until the peer closes.
-async fn read_to_end<S: Socket>(socket: &mut S) -> io::Result<()> {
+async fn read_to_end<S: ClientSocket>(socket: &mut S) -> io::Result<()> {
     let mut scratch = [0; 4096];
     while socket.read(&mut scratch).await? > 0 {}
     Ok(())
 }
 
 /// A client's socket, which can be closed with a reset.
-pub trait Socket: AsyncRead + AsyncWrite + Unpin + Send + 'static {
+pub trait ClientSocket: AsyncRead + AsyncWrite + Unpin + Send + 'static {
     /// Closes so that the peer receives a reset, if the transport has one.
     fn close_with_reset(self) -> io::Result<()>;
 }
 
-impl Socket for TcpStream {
+impl ClientSocket for TcpStream {
     fn close_with_reset(self) -> io::Result<()> {
         socket2::SockRef::from(&self).set_linger(Some(Duration::ZERO))
     }
 }
 
-impl Socket for UnixStream {
+impl ClientSocket for UnixStream {
     fn close_with_reset(self) -> io::Result<()> {
         Ok(())
     }

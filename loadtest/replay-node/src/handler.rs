@@ -13,10 +13,10 @@ use hyper::http::request;
 use hyper::{Method, Request, Response, StatusCode, Version};
 
 use crate::body_slices::BodySlices;
-use crate::chain::{self, EventStream, GetResponse, OutageMode, Simulation};
-use crate::delivery::ResponseDelivery;
+use crate::chain::{self, BeaconEventStream, BeaconGetResponse, OutageMode, SimulatedNode};
+use crate::delivery::DeliveredBody;
 use crate::faults::{self, RawResponsePlan};
-use crate::options::{DeliveryOptions, OptionError};
+use crate::options::{DeliveryOptionError, DeliveryOptions};
 use crate::page::CONSENSUS_VERSION;
 use crate::respond::{build_response, ResponseContent, UndeliveredResponse, HTML, JSON, TEXT};
 use crate::responses::ResponseTable;
@@ -36,13 +36,13 @@ const PUBLISH_OPTIONS: &str = "publish";
 const REQUEST_LIMIT: usize = 64 << 20;
 
 /// The body of any response of the node: a delivery or an event stream.
-pub type ResponseBody = Either<ResponseDelivery, EventStream>;
+pub type NodeResponseBody = Either<DeliveredBody, BeaconEventStream>;
 
 /// The source of the node's responses: a table of recorded ones, or a simulated chain.
 #[derive(Debug)]
 pub enum ResponseSource {
     Answers(ResponseTable),
-    Chain(Arc<Simulation>),
+    Chain(Arc<SimulatedNode>),
 }
 
 impl ResponseSource {
@@ -87,7 +87,7 @@ pub async fn handle_request(
     node: Arc<ReplayNode>,
     request: Request<Incoming>,
     upgraded: Arc<AtomicBool>,
-) -> Result<Response<ResponseBody>, RawResponse> {
+) -> Result<Response<NodeResponseBody>, RawResponse> {
     let (head, body) = request.into_parts();
     if matches!(head.method, Method::GET | Method::HEAD) {
         match head.uri.path() {
@@ -108,10 +108,10 @@ pub async fn handle_request(
     }
     let body = Limited::new(body, REQUEST_LIMIT);
     if let ResponseSource::Chain(simulation) = &node.source {
-        if chain::is_control(head.uri.path()) {
+        if chain::is_chain_control(head.uri.path()) {
             let body = match body.collect().await {
                 Ok(collected) => collected.to_bytes(),
-                Err(error) => return Ok(too_large(&*error)),
+                Err(error) => return Ok(body_too_large_response(&*error)),
             };
             let (status, json) = chain::respond_to_control(simulation, &head, &body);
             return Ok(plain_response(status, JSON, json));
@@ -120,19 +120,21 @@ pub async fn handle_request(
     let in_flight = InFlightRequest::new(node.stats.clone());
     let body = match body.collect().await {
         Ok(collected) => collected.to_bytes(),
-        Err(error) => return Ok(too_large(&*error)),
+        Err(error) => return Ok(body_too_large_response(&*error)),
     };
     node.stats.count_received_bytes(body.len());
     let answered = match &node.source {
-        ResponseSource::Answers(answers) => from_answers(&node, answers, &head, &body),
+        ResponseSource::Answers(answers) => respond_from_table(&node, answers, &head, &body),
         ResponseSource::Chain(simulation) => match simulation.outage_mode() {
             OutageMode::No if head.method == Method::GET && chain::is_websocket(&head.headers) => {
                 return Ok(accept_upgrade(&head, &upgraded));
             }
-            OutageMode::No => match from_chain(&node, simulation, &head, &body) {
+            OutageMode::No => match respond_from_chain(&node, simulation, &head, &body) {
                 Ok(answered) => answered,
                 Err((events, topics)) => {
-                    return Ok(event_stream(EventStream::new(events, topics, in_flight)));
+                    return Ok(event_stream_response(BeaconEventStream::new(
+                        events, topics, in_flight,
+                    )));
                 }
             },
             OutageMode::Unavailable => {
@@ -172,13 +174,13 @@ pub async fn handle_request(
     }
     let mut answered = answered;
     if let Some(hold) = answered.hold.take() {
-        hold.wait().await;
+        hold.wait_for_end().await;
     }
     let response = build_response(&node, &head, answered, options, in_flight)?;
     Ok(response.map(Either::Left))
 }
 
-fn from_answers<'a>(
+fn respond_from_table<'a>(
     node: &'a ReplayNode,
     answers: &'a ResponseTable,
     head: &request::Parts,
@@ -186,7 +188,7 @@ fn from_answers<'a>(
 ) -> UndeliveredResponse<'a> {
     let path = head.uri.path();
     match head.method {
-        Method::POST if submissions::is_route(path) => match answers.find_page(path) {
+        Method::POST if submissions::is_publish_route(path) => match answers.find_page(path) {
             // A query whose parameters are in the body of the POST.
             Some(page) => {
                 node.stats.count_page();
@@ -198,24 +200,26 @@ fn from_answers<'a>(
                 ResponseContent::Publish(body),
             ),
         },
-        Method::POST if witness_submissions::is_route(path) => match answers.witness_generator() {
-            Some(witness) => {
-                let content = ResponseContent::Submission(body, witness);
-                UndeliveredResponse::new(
-                    witness_submissions::SUBMISSION_OPTIONS,
-                    StatusCode::OK,
-                    content,
-                )
+        Method::POST if witness_submissions::is_witness_route(path) => {
+            match answers.witness_generator() {
+                Some(witness) => {
+                    let content = ResponseContent::Submission(body, witness);
+                    UndeliveredResponse::new(
+                        witness_submissions::SUBMISSION_OPTIONS,
+                        StatusCode::OK,
+                        content,
+                    )
+                }
+                None => {
+                    let status = StatusCode::NOT_FOUND;
+                    UndeliveredResponse::new(
+                        witness_submissions::SUBMISSION_OPTIONS,
+                        status,
+                        ResponseContent::engine_problem("method-not-found"),
+                    )
+                }
             }
-            None => {
-                let status = StatusCode::NOT_FOUND;
-                UndeliveredResponse::new(
-                    witness_submissions::SUBMISSION_OPTIONS,
-                    status,
-                    ResponseContent::engine_problem("method-not-found"),
-                )
-            }
-        },
+        }
         Method::POST => {
             let exchange = rpc::respond_to_body(body, answers, &node.stats);
             let content = ResponseContent::Rpc(exchange.reply);
@@ -227,24 +231,24 @@ fn from_answers<'a>(
                     node.stats.count_page();
                     (StatusCode::OK, ResponseContent::Page(page))
                 }
-                None => no_page(path),
+                None => unknown_page(path),
             };
             UndeliveredResponse::new("GET", status, content)
         }
-        _ => not_allowed(),
+        _ => method_not_allowed(),
     }
 }
 
 /// Responds from the chain, or returns the event stream that was requested.
-fn from_chain(
+fn respond_from_chain(
     node: &ReplayNode,
-    simulation: &Simulation,
+    simulation: &SimulatedNode,
     head: &request::Parts,
     body: &[u8],
 ) -> Result<UndeliveredResponse<'static>, (chain::ChainEventReceiver, HashSet<String>)> {
     match head.method {
         Method::POST => {
-            let answered = simulation.answer(body, &node.stats);
+            let answered = simulation.respond_to_body(body, &node.stats);
             let content = ResponseContent::Rpc(CallReply::Generated(answered.payload));
             Ok(UndeliveredResponse {
                 hold: answered.hold,
@@ -254,7 +258,7 @@ fn from_chain(
         Method::GET | Method::HEAD => {
             let path = head.uri.path();
             match chain::respond_to_get(simulation, path, head.uri.query().unwrap_or_default()) {
-                GetResponse::Page {
+                BeaconGetResponse::Page {
                     status,
                     json,
                     fork,
@@ -272,30 +276,30 @@ fn from_chain(
                         ..UndeliveredResponse::new("GET", status, content)
                     })
                 }
-                GetResponse::Events { events, topics } => Err((events, topics)),
-                GetResponse::Nothing => {
-                    let (status, content) = no_page(path);
+                BeaconGetResponse::Events { events, topics } => Err((events, topics)),
+                BeaconGetResponse::Nothing => {
+                    let (status, content) = unknown_page(path);
                     Ok(UndeliveredResponse::new("GET", status, content))
                 }
             }
         }
-        _ => Ok(not_allowed()),
+        _ => Ok(method_not_allowed()),
     }
 }
 
-fn not_allowed() -> UndeliveredResponse<'static> {
+fn method_not_allowed() -> UndeliveredResponse<'static> {
     let text = ResponseContent::Text(TEXT, "method not allowed\n".to_owned());
     UndeliveredResponse::new("", StatusCode::METHOD_NOT_ALLOWED, text)
 }
 
-fn accept_upgrade(head: &request::Parts, upgraded: &AtomicBool) -> Response<ResponseBody> {
+fn accept_upgrade(head: &request::Parts, upgraded: &AtomicBool) -> Response<NodeResponseBody> {
     let Some(response) = chain::accept_websocket(head) else {
         let text = "expected a WebSocket of version 13\n".to_owned();
         return plain_response(StatusCode::BAD_REQUEST, TEXT, text);
     };
     upgraded.store(true, Ordering::Relaxed);
     response.map(|()| {
-        Either::Left(ResponseDelivery::new(
+        Either::Left(DeliveredBody::new(
             BodySlices::default(),
             true,
             None,
@@ -305,7 +309,7 @@ fn accept_upgrade(head: &request::Parts, upgraded: &AtomicBool) -> Response<Resp
     })
 }
 
-fn event_stream(events: EventStream) -> Response<ResponseBody> {
+fn event_stream_response(events: BeaconEventStream) -> Response<NodeResponseBody> {
     let mut response = Response::new(Either::Right(events));
     let media_type = HeaderValue::from_static("text/event-stream");
     let headers = response.headers_mut();
@@ -314,11 +318,11 @@ fn event_stream(events: EventStream) -> Response<ResponseBody> {
     response
 }
 
-fn too_large(error: &dyn std::error::Error) -> Response<ResponseBody> {
+fn body_too_large_response(error: &dyn std::error::Error) -> Response<NodeResponseBody> {
     plain_response(StatusCode::PAYLOAD_TOO_LARGE, TEXT, format!("{error}\n"))
 }
 
-fn no_page(path: &str) -> (StatusCode, ResponseContent<'static>) {
+fn unknown_page(path: &str) -> (StatusCode, ResponseContent<'static>) {
     // geth responds to probes of its root with an empty 200.
     if path == "/" {
         let nothing = ResponseContent::Rpc(CallReply::Generated(BodySlices::default()));
@@ -329,7 +333,7 @@ fn no_page(path: &str) -> (StatusCode, ResponseContent<'static>) {
 }
 
 /// Returns the last accepted publish of a path, unchanged.
-fn published_response(node: &ReplayNode, path: &str) -> Response<ResponseBody> {
+fn published_response(node: &ReplayNode, path: &str) -> Response<NodeResponseBody> {
     let Some(last) = node.publishes.last_accepted(path) else {
         return plain_response(
             StatusCode::NOT_FOUND,
@@ -337,7 +341,7 @@ fn published_response(node: &ReplayNode, path: &str) -> Response<ResponseBody> {
             "nothing was taken there\n".to_owned(),
         );
     };
-    let delivery = ResponseDelivery::new(BodySlices::from(last.body), true, None, None, None);
+    let delivery = DeliveredBody::new(BodySlices::from(last.body), true, None, None, None);
     let mut response = Response::new(Either::Left(delivery));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, last.media_type);
@@ -351,13 +355,13 @@ fn published_response(node: &ReplayNode, path: &str) -> Response<ResponseBody> {
 fn merge_options(
     base: &DeliveryOptions,
     head: &request::Parts,
-) -> Result<DeliveryOptions, OptionError> {
+) -> Result<DeliveryOptions, DeliveryOptionError> {
     let mut options = base.clone();
     let query = head.uri.query().unwrap_or_default();
     if head.method == Method::POST {
         options.parse_options(query)?;
     } else {
-        options.apply_known(query)?;
+        options.parse_known_options(query)?;
     }
     for value in head.headers.get_all(OPTIONS_HEADER) {
         options.parse_options(&String::from_utf8_lossy(value.as_bytes()))?;
@@ -370,8 +374,8 @@ fn plain_response(
     status: StatusCode,
     media_type: HeaderValue,
     text: String,
-) -> Response<ResponseBody> {
-    let delivery = ResponseDelivery::new(BodySlices::from(text), true, None, None, None);
+) -> Response<NodeResponseBody> {
+    let delivery = DeliveredBody::new(BodySlices::from(text), true, None, None, None);
     let mut response = Response::new(Either::Left(delivery));
     *response.status_mut() = status;
     *response.version_mut() = Version::HTTP_11;

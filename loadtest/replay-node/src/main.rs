@@ -34,9 +34,9 @@ use sszip_core::ssz::Preset;
 use tokio::signal::unix::{signal, SignalKind};
 use tokio::sync::watch;
 
-use chain::{ChainArgs, Simulation};
+use chain::{ChainArgs, SimulatedNode};
 use handler::{ReplayNode, ResponseSource};
-use options::{DeliveryOptions, OptionError};
+use options::{DeliveryOptionError, DeliveryOptions};
 use responses::ResponseTable;
 use served_formats::ServedFormats;
 use server::{ListenAddress, Listener};
@@ -131,7 +131,7 @@ impl NodeArguments {
     /// Returns the default options, and the options by method that override them.
     fn delivery_options(
         &self,
-    ) -> Result<(DeliveryOptions, HashMap<String, DeliveryOptions>), OptionError> {
+    ) -> Result<(DeliveryOptions, HashMap<String, DeliveryOptions>), DeliveryOptionError> {
         let mut defaults = DeliveryOptions::default();
         if self.gzip {
             defaults.parse_options("gzip=on")?;
@@ -167,7 +167,7 @@ impl NodeArguments {
         for layer in &self.for_methods {
             let (methods, options) = layer
                 .split_once(':')
-                .ok_or_else(|| OptionError::UnknownName(layer.clone()))?;
+                .ok_or_else(|| DeliveryOptionError::UnknownName(layer.clone()))?;
             add(methods, options)?;
         }
         Ok((defaults, by_method))
@@ -238,7 +238,7 @@ fn run_node(args: &NodeArguments) -> Result<(), Box<dyn std::error::Error>> {
     let simulation = args
         .chain
         .chain
-        .then(|| Arc::new(Simulation::new(&args.chain, args.seed)));
+        .then(|| Arc::new(SimulatedNode::new(&args.chain, args.seed)));
     let source = match &simulation {
         Some(simulation) => ResponseSource::Chain(simulation.clone()),
         None => {
@@ -290,7 +290,7 @@ fn run_node(args: &NodeArguments) -> Result<(), Box<dyn std::error::Error>> {
         }
         stop.send_replace(true);
         if let Some(simulation) = &simulation {
-            simulation.close();
+            simulation.close_streams();
         }
         // The exit closes connections that are still busy by then.
         let _ = tokio::time::timeout(STOP_LIMIT, stop.closed()).await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::StatusCode;
 
-use crate::envelope::ForkDeclaration;
+use crate::envelope::ForkAlteration;
 use crate::page::BodyFormat;
 use crate::witness::WitnessSize;
 
@@ -18,7 +18,7 @@ const MOST_OFFSET: i64 = 1 << 40;
 
 /// The way in which the end of a response body is marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Framing {
+pub enum BodyFraming {
     /// `Content-Length`.
     Length,
     /// `Transfer-Encoding: chunked`; the connection's close for HTTP/1.0.
@@ -31,7 +31,7 @@ pub enum Framing {
 
 /// The condition under which a response is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gzip {
+pub enum GzipCondition {
     Never,
     /// If Accept-Encoding contains `gzip`: geth does not parse the rest, so `gzip;q=0` counts
     /// too.
@@ -44,11 +44,11 @@ pub enum Gzip {
 /// layer below: the method's, then the node's options.
 #[derive(Clone, Debug, Default)]
 pub struct DeliveryOptions {
-    pub framing: Option<Framing>,
+    pub framing: Option<BodyFraming>,
     pub piece: Option<usize>,
     pub pause: Option<Duration>,
     pub latency: Option<Duration>,
-    pub gzip: Option<Gzip>,
+    pub gzip: Option<GzipCondition>,
     pub status: Option<StatusCode>,
     pub content_type: Option<HeaderValue>,
     pub headers: Vec<(HeaderName, HeaderValue)>,
@@ -57,8 +57,8 @@ pub struct DeliveryOptions {
     /// Format of a page, whatever the request accepts.
     pub form: Option<BodyFormat>,
     /// Values of `Eth-Consensus-Version` and of the body's `version`.
-    pub fork: Option<ForkDeclaration>,
-    pub version: Option<ForkDeclaration>,
+    pub fork: Option<ForkAlteration>,
+    pub version: Option<ForkAlteration>,
     pub corrupt: Option<usize>,
     /// Size of generated witnesses.
     pub witness: Option<WitnessSize>,
@@ -77,7 +77,7 @@ pub struct DeliveryOptions {
 
 /// The reason why options are invalid.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum OptionError {
+pub enum DeliveryOptionError {
     #[error("unknown option {0:?}")]
     UnknownName(String),
     #[error("option {name}={value:?}: expected {expected}")]
@@ -90,13 +90,13 @@ pub enum OptionError {
 
 impl DeliveryOptions {
     /// Parses options from the text of a query, over those already set.
-    pub fn parse_options(&mut self, text: &str) -> Result<(), OptionError> {
+    pub fn parse_options(&mut self, text: &str) -> Result<(), DeliveryOptionError> {
         for (name, value) in form_urlencoded::parse(text.as_bytes()) {
             match self.set_option(&name, &value) {
                 Ok(true) => (),
-                Ok(false) => return Err(OptionError::UnknownName(name.into_owned())),
+                Ok(false) => return Err(DeliveryOptionError::UnknownName(name.into_owned())),
                 Err(expected) => {
-                    return Err(OptionError::BadValue {
+                    return Err(DeliveryOptionError::BadValue {
                         name: name.into_owned(),
                         value: value.into_owned(),
                         expected,
@@ -109,10 +109,10 @@ impl DeliveryOptions {
 
     /// Parses options like [`parse_options`](Self::parse_options), but ignores unknown names, since
     /// query strings also belong to the requested path.
-    pub fn apply_known(&mut self, text: &str) -> Result<(), OptionError> {
+    pub fn parse_known_options(&mut self, text: &str) -> Result<(), DeliveryOptionError> {
         for (name, value) in form_urlencoded::parse(text.as_bytes()) {
             self.set_option(&name, &value)
-                .map_err(|expected| OptionError::BadValue {
+                .map_err(|expected| DeliveryOptionError::BadValue {
                     name: name.into_owned(),
                     value: value.into_owned(),
                     expected,
@@ -155,20 +155,22 @@ impl DeliveryOptions {
     }
 
     /// Whether the body differs from the recorded one before its content coding.
-    pub fn changes_bytes(&self) -> bool {
+    pub fn changes_plain_body(&self) -> bool {
         self.newline || self.version.is_some() || self.corrupt.is_some()
     }
 
     /// Whether the body differs from the recorded one in any way.
     pub fn changes_body(&self) -> bool {
-        self.changes_bytes() || self.truncate.is_some()
+        self.changes_plain_body() || self.truncate.is_some()
     }
 
     /// Whether the response violates HTTP or its own head, so that it has to be written past the
     /// HTTP library.
     pub fn is_raw(&self) -> bool {
-        matches!(self.framing, Some(Framing::Close | Framing::Close10))
-            || self.cut.is_some()
+        matches!(
+            self.framing,
+            Some(BodyFraming::Close | BodyFraming::Close10)
+        ) || self.cut.is_some()
             || self.reset
             || self.stall.is_some()
             || self.length_off.is_some()
@@ -177,21 +179,21 @@ impl DeliveryOptions {
     }
 }
 
-fn parse_framing(value: &str) -> Result<Framing, &'static str> {
+fn parse_framing(value: &str) -> Result<BodyFraming, &'static str> {
     match value {
-        "length" => Ok(Framing::Length),
-        "chunked" => Ok(Framing::Chunked),
-        "close" => Ok(Framing::Close),
-        "close10" => Ok(Framing::Close10),
+        "length" => Ok(BodyFraming::Length),
+        "chunked" => Ok(BodyFraming::Chunked),
+        "close" => Ok(BodyFraming::Close),
+        "close10" => Ok(BodyFraming::Close10),
         _ => Err("length, chunked, close or close10"),
     }
 }
 
-fn parse_gzip(value: &str) -> Result<Gzip, &'static str> {
+fn parse_gzip(value: &str) -> Result<GzipCondition, &'static str> {
     match value {
-        "off" => Ok(Gzip::Never),
-        "on" => Ok(Gzip::Accepted),
-        "always" => Ok(Gzip::Always),
+        "off" => Ok(GzipCondition::Never),
+        "on" => Ok(GzipCondition::Accepted),
+        "always" => Ok(GzipCondition::Always),
         _ => Err("off, on or always"),
     }
 }
@@ -204,17 +206,17 @@ fn parse_format(value: &str) -> Result<BodyFormat, &'static str> {
     }
 }
 
-fn parse_fork(value: &str) -> Result<ForkDeclaration, &'static str> {
+fn parse_fork(value: &str) -> Result<ForkAlteration, &'static str> {
     match value {
         "" => Err("off, or the name of a fork"),
-        "off" => Ok(ForkDeclaration::Nothing),
-        name => Ok(ForkDeclaration::Fork(name.to_owned())),
+        "off" => Ok(ForkAlteration::Nothing),
+        name => Ok(ForkAlteration::Fork(name.to_owned())),
     }
 }
 
-fn parse_version(value: &str) -> Result<ForkDeclaration, &'static str> {
+fn parse_version(value: &str) -> Result<ForkAlteration, &'static str> {
     match value {
-        "last" => Ok(ForkDeclaration::Late),
+        "last" => Ok(ForkAlteration::Late),
         value => parse_fork(value).map_err(|_| "off, last, or the name of a fork"),
     }
 }
@@ -291,7 +293,7 @@ mod tests {
         options
             .parse_options("piece=1&header=ETag:%22a%22&header=X:+y")
             .unwrap();
-        assert_eq!(options.framing, Some(Framing::Chunked));
+        assert_eq!(options.framing, Some(BodyFraming::Chunked));
         assert_eq!(options.piece, Some(1));
         assert_eq!(options.pause, Some(Duration::from_millis(5)));
         assert_eq!(options.headers.len(), 2);
@@ -355,18 +357,25 @@ mod tests {
             let name = text.split_once('=').unwrap().0;
             let error = DeliveryOptions::default().parse_options(text).unwrap_err();
             assert!(
-                matches!(&error, OptionError::BadValue { name: n, .. } if n == name),
+                matches!(&error, DeliveryOptionError::BadValue { name: n, .. } if n == name),
                 "{text}: {error}"
             );
             assert_eq!(
-                DeliveryOptions::default().apply_known(text).unwrap_err(),
+                DeliveryOptions::default()
+                    .parse_known_options(text)
+                    .unwrap_err(),
                 error
             );
         }
         let unknown = DeliveryOptions::default()
             .parse_options("piece=1&peice=2")
             .unwrap_err();
-        assert_eq!(unknown, OptionError::UnknownName("peice".to_owned()));
-        DeliveryOptions::default().apply_known("peice=2").unwrap();
+        assert_eq!(
+            unknown,
+            DeliveryOptionError::UnknownName("peice".to_owned())
+        );
+        DeliveryOptions::default()
+            .parse_known_options("peice=2")
+            .unwrap();
     }
 }

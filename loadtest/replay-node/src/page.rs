@@ -46,12 +46,12 @@ impl BodyFormat {
 
 /// The body of a page in one format, with its gzip form once that is used.
 #[derive(Debug)]
-pub struct Representation {
+pub struct PageRepresentation {
     body: Bytes,
     gzipped_body: OnceLock<Bytes>,
 }
 
-impl Representation {
+impl PageRepresentation {
     pub fn body_slices(&self) -> BodySlices {
         BodySlices::from(self.body.clone())
     }
@@ -67,7 +67,7 @@ impl Representation {
     }
 }
 
-impl From<Vec<u8>> for Representation {
+impl From<Vec<u8>> for PageRepresentation {
     fn from(body: Vec<u8>) -> Self {
         Self {
             body: body.into(),
@@ -85,8 +85,8 @@ struct VersionedBody {
 /// The recorded response to a GET of one path, in each format that exists for it.
 #[derive(Debug, Default)]
 pub struct ReplayPage {
-    pub json: Option<Representation>,
-    pub ssz: Option<Representation>,
+    pub json: Option<PageRepresentation>,
+    pub ssz: Option<PageRepresentation>,
     /// Recorded headers; without any, only the JSON's `version` is known.
     response_headers: Option<Vec<(HeaderName, HeaderValue)>>,
 }
@@ -124,7 +124,7 @@ impl ReplayPage {
             .map(|(_, value)| value)
     }
 
-    pub fn find_representation(&self, form: BodyFormat) -> Option<&Representation> {
+    pub fn find_representation(&self, form: BodyFormat) -> Option<&PageRepresentation> {
         match form {
             BodyFormat::Json => self.json.as_ref(),
             BodyFormat::Ssz => self.ssz.as_ref(),
@@ -139,7 +139,7 @@ impl ReplayPage {
 
     /// Returns the format that a request accepts (RFC 9110, 12.5.1), or `None` if it accepts no
     /// available one.
-    pub fn negotiate(&self, headers: &HeaderMap) -> Option<BodyFormat> {
+    pub fn negotiate_page_format(&self, headers: &HeaderMap) -> Option<BodyFormat> {
         let there = [BodyFormat::Json, BodyFormat::Ssz]
             .into_iter()
             .filter(|form| self.find_representation(*form).is_some());
@@ -162,7 +162,7 @@ pub fn negotiate_format(
     let ranges: Vec<MediaRange<'_>> = lines
         .iter()
         .flat_map(|line| line.split(','))
-        .map(MediaRange::read)
+        .map(MediaRange::parse_range)
         .collect();
     let weighed = there.filter_map(|form| Some((format_weight(&ranges, form)?, form)));
     // Among equal weights, the format that Accept names first, then the first available one.
@@ -177,7 +177,7 @@ struct MediaRange<'a> {
 }
 
 impl<'a> MediaRange<'a> {
-    fn read(text: &'a str) -> Self {
+    fn parse_range(text: &'a str) -> Self {
         let mut parts = text.split(';').map(str::trim);
         let name = parts.next().unwrap_or_default();
         let weight = parts.find_map(|part| {
@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     fn page(json: bool, ssz: bool) -> ReplayPage {
-        let one = |there: bool| there.then(|| Representation::from(b"{}".to_vec()));
+        let one = |there: bool| there.then(|| PageRepresentation::from(b"{}".to_vec()));
         ReplayPage {
             json: one(json),
             ssz: one(ssz),
@@ -275,7 +275,7 @@ mod tests {
                 .iter()
                 .map(|line| line.to_string().leak() as &str)
                 .collect();
-            let of = |json, ssz| page(json, ssz).negotiate(&accept(&lines));
+            let of = |json, ssz| page(json, ssz).negotiate_page_format(&accept(&lines));
             assert_eq!(
                 [of(true, true), of(true, false), of(false, true)],
                 expected,

@@ -48,7 +48,7 @@ struct RecordedEntry<'a> {
 
 /// The members of a recorded request by which its response is found.
 #[derive(Deserialize)]
-struct RecordedRequest<'a> {
+struct RecordedCallKey<'a> {
     method: Option<String>,
     #[serde(borrow, default, deserialize_with = "present_member")]
     params: Option<&'a RawValue>,
@@ -69,10 +69,10 @@ pub fn load_folder(
         let path = page_path(folder, &file);
         let warn = &mut |reason| warn(format!("{}: {reason}", file.display()));
         let read = match file_kind(&file) {
-            Some(FileKind::Ssz) => fs::read(&file).map(|ssz| {
+            Some(RecordedFileKind::Ssz) => fs::read(&file).map(|ssz| {
                 answers.page_mut(path).ssz = Some(ssz.into());
             }),
-            Some(FileKind::Fields) => fs::read_to_string(&file).map(|text| {
+            Some(RecordedFileKind::Fields) => fs::read_to_string(&file).map(|text| {
                 let (name, fields) = (path.clone(), parse_headers(&text, warn));
                 answers.page_mut(name).set_fields(fields);
             }),
@@ -93,10 +93,10 @@ pub fn load_page(
     warn: &mut dyn FnMut(String),
 ) -> io::Result<()> {
     match file_kind(file) {
-        Some(FileKind::Ssz) => {
+        Some(RecordedFileKind::Ssz) => {
             answers.page_mut(path.to_owned()).ssz = Some(fs::read(file)?.into());
         }
-        Some(FileKind::Fields) => {
+        Some(RecordedFileKind::Fields) => {
             let fields = parse_headers(&fs::read_to_string(file)?, warn);
             answers.page_mut(path.to_owned()).set_fields(fields);
         }
@@ -111,17 +111,17 @@ pub fn load_page(
 
 /// The kind of a recorded file, by the extension of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FileKind {
+enum RecordedFileKind {
     Json,
     Ssz,
     Fields,
 }
 
-fn file_kind(file: &Path) -> Option<FileKind> {
+fn file_kind(file: &Path) -> Option<RecordedFileKind> {
     match file.extension()?.to_str()? {
-        "json" => Some(FileKind::Json),
-        "ssz" => Some(FileKind::Ssz),
-        "headers" => Some(FileKind::Fields),
+        "json" => Some(RecordedFileKind::Json),
+        "ssz" => Some(RecordedFileKind::Ssz),
+        "headers" => Some(RecordedFileKind::Fields),
         _ => None,
     }
 }
@@ -181,7 +181,7 @@ fn load_file(text: &str, path: &str, answers: &mut ResponseTable, warn: &mut dyn
     } else {
         vec![whole]
     };
-    if !entries.iter().any(|entry| is_exchange(entry)) {
+    if !entries.iter().any(|entry| is_recorded_exchange(entry)) {
         return answers.insert_page(path.to_owned(), whole.get());
     }
     for (index, entry) in entries.into_iter().enumerate() {
@@ -191,7 +191,7 @@ fn load_file(text: &str, path: &str, answers: &mut ResponseTable, warn: &mut dyn
     }
 }
 
-fn is_exchange(entry: &RawValue) -> bool {
+fn is_recorded_exchange(entry: &RawValue) -> bool {
     entry.get().starts_with('{') && serde_json::from_str::<RecordedEntry>(entry.get()).is_ok()
 }
 
@@ -232,10 +232,10 @@ fn load_pair(
     if !request.get().starts_with('{') {
         return Err(RecordingError::NoMethod);
     }
-    let request: RecordedRequest = serde_json::from_str(request.get())?;
+    let request: RecordedCallKey = serde_json::from_str(request.get())?;
     let method = request.method.ok_or(RecordingError::NoMethod)?;
     let answer = RecordedResponse::from_response(response.get())?;
-    answers.insert(&method, request.params, Arc::new(answer));
+    answers.insert_response(&method, request.params, Arc::new(answer));
     Ok(())
 }
 
@@ -283,7 +283,7 @@ mod tests {
     fn unusable_entry_is_named_in_a_warning_and_the_rest_is_loaded() {
         let good = r#"{"request":{"method":"m"},"response":{"id":1,"result":1}}"#;
         let cases = [
-            ("{\"request\":", "not JSON"),
+            ("{\"request\":", "the file is not JSON"),
             (
                 r#"[GOOD,{"request":{"method":"m"}}]"#,
                 "entry 1: the entry has no response",
@@ -307,7 +307,7 @@ mod tests {
             (r#"[GOOD,[1]]"#, "entry 1: the entry is not an object"),
             (
                 r#"[GOOD,{"response":1}]"#,
-                "entry 1: the entry is not an exchange",
+                "entry 1: the entry is not a request with its response",
             ),
         ];
         for (text, warning) in cases {

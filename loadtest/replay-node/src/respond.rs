@@ -11,12 +11,14 @@ use hyper::{HeaderMap, Method, Response, StatusCode};
 
 use crate::body_slices::BodySlices;
 use crate::chain::ResponseDelay;
-use crate::delivery::ResponseDelivery;
-use crate::envelope::{self, ForkDeclaration};
+use crate::delivery::DeliveredBody;
+use crate::envelope::{self, ForkAlteration};
 use crate::faults::{self, RawResponsePlan};
 use crate::handler::{RawResponse, ReplayNode};
-use crate::options::{DeliveryOptions, Framing, Gzip};
-use crate::page::{negotiate_format, BodyFormat, ReplayPage, Representation, CONSENSUS_VERSION};
+use crate::options::{BodyFraming, DeliveryOptions, GzipCondition};
+use crate::page::{
+    negotiate_format, BodyFormat, PageRepresentation, ReplayPage, CONSENSUS_VERSION,
+};
 use crate::rpc::CallReply;
 use crate::stats::InFlightRequest;
 use crate::witness::{WitnessFormat, WitnessGenerator};
@@ -40,7 +42,7 @@ pub enum ResponseContent<'a> {
     Rpc(CallReply<'a>),
     /// A page in the format that the request accepts.
     Page(&'a ReplayPage),
-    Form(&'a Representation, BodyFormat),
+    Form(&'a PageRepresentation, BodyFormat),
     /// An accepted publish.
     Publish(&'a Bytes),
     /// A payload submitted over REST, for which a witness is generated.
@@ -162,13 +164,17 @@ impl<'a> UndeliveredResponse<'a> {
         }
         if let Some(status) = options.refuse {
             return match is_submission {
-                true => self.into_engine_problem(status, witness_submissions::error_type(status)),
+                true => self
+                    .into_engine_problem(status, witness_submissions::problem_type_suffix(status)),
                 false => self.into_beacon_error(status, "refused"),
             };
         }
         match self.content {
             ResponseContent::Page(page) => {
-                match options.form.or_else(|| page.negotiate(&head.headers)) {
+                match options
+                    .form
+                    .or_else(|| page.negotiate_page_format(&head.headers))
+                {
                     Some(form) => match page.find_representation(form) {
                         Some(body) => Self {
                             content: ResponseContent::Form(body, form),
@@ -196,8 +202,10 @@ impl<'a> UndeliveredResponse<'a> {
                     .or_else(|| negotiate_format(&head.headers, there))
                 else {
                     let status = StatusCode::NOT_ACCEPTABLE;
-                    return self
-                        .into_engine_problem(status, witness_submissions::error_type(status));
+                    return self.into_engine_problem(
+                        status,
+                        witness_submissions::problem_type_suffix(status),
+                    );
                 };
                 let reply = CallReply::Witness {
                     witness: resized_witness(Cow::Borrowed(witness), options),
@@ -218,9 +226,9 @@ impl<'a> UndeliveredResponse<'a> {
     }
 
     /// Omits `Eth-Consensus-Version`, or replaces its value.
-    fn set_fork_header(&mut self, declaration: &ForkDeclaration) {
+    fn set_fork_header(&mut self, declaration: &ForkAlteration) {
         self.fields.retain(|(name, _)| *name != CONSENSUS_VERSION);
-        if let ForkDeclaration::Fork(name) = declaration {
+        if let ForkAlteration::Fork(name) = declaration {
             if let Ok(value) = HeaderValue::from_str(name) {
                 self.fields.push((CONSENSUS_VERSION, value));
             }
@@ -245,7 +253,7 @@ pub fn build_response(
     answered: UndeliveredResponse<'_>,
     options: &DeliveryOptions,
     in_flight: InFlightRequest,
-) -> Result<Response<ResponseDelivery>, RawResponse> {
+) -> Result<Response<DeliveredBody>, RawResponse> {
     let mut answered = answered.apply_options(node, head, options);
     if let Some(declaration) = &options.fork {
         answered.set_fork_header(declaration);
@@ -253,8 +261,8 @@ pub fn build_response(
     let replaced = options.status.filter(|_| answered.status == StatusCode::OK);
     let (status, content) = (replaced.unwrap_or(answered.status), answered.content);
     let has_body = !matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-    let gzip = options.gzip.unwrap_or(Gzip::Never);
-    let encode = has_body && wants_gzip(gzip, &head.headers);
+    let gzip = options.gzip.unwrap_or(GzipCondition::Never);
+    let encode = has_body && is_gzip_applied(gzip, &head.headers);
 
     let mut response = Response::new(());
     *response.status_mut() = status;
@@ -274,7 +282,7 @@ pub fn build_response(
     if encode {
         headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
-    if gzip == Gzip::Accepted {
+    if gzip == GzipCondition::Accepted {
         headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
     }
     for name in &options.echo {
@@ -287,12 +295,12 @@ pub fn build_response(
     }
 
     let is_plain = has_body && !encode && !options.is_raw() && !options.changes_body();
-    let exact = !has_body || options.framing != Some(Framing::Chunked);
+    let exact = !has_body || options.framing != Some(BodyFraming::Chunked);
     if let (true, ResponseContent::Rpc(CallReply::Witness { witness, shape, id })) =
         (is_plain, &content)
     {
         let pieces = witness.response_pieces(*shape, id, options.piece.unwrap_or(WITNESS_PIECE));
-        let body = ResponseDelivery::from_generated(pieces, exact, options.pause, Some(in_flight));
+        let body = DeliveredBody::from_generated(pieces, exact, options.pause, Some(in_flight));
         return Ok(response.map(|()| body));
     }
     let payload = build_body(&content, has_body, encode, options);
@@ -309,7 +317,7 @@ pub fn build_response(
         let in_flight = Arc::new(in_flight);
         return Err(RawResponse { plan, in_flight });
     }
-    let body = ResponseDelivery::new(
+    let body = DeliveredBody::new(
         payload,
         exact,
         options.piece,
@@ -328,11 +336,11 @@ fn build_body(
     if !has_body {
         return BodySlices::default();
     }
-    let mut payload = match (encode, options.changes_bytes()) {
+    let mut payload = match (encode, options.changes_plain_body()) {
         (false, false) => content.body_slices(),
         (true, false) => BodySlices::from(content.gzipped_body()),
         (encode, true) => {
-            let payload = changed_body(content.body_slices(), options);
+            let payload = apply_body_options(content.body_slices(), options);
             if encode {
                 BodySlices::from(payload.compress_to_gzip())
             } else {
@@ -347,10 +355,10 @@ fn build_body(
 }
 
 /// Applies the options that change the body before it is encoded.
-fn changed_body(mut payload: BodySlices, options: &DeliveryOptions) -> BodySlices {
+fn apply_body_options(mut payload: BodySlices, options: &DeliveryOptions) -> BodySlices {
     let version = options.version.as_ref();
     if let Some(changed) =
-        version.and_then(|v| envelope::with_version(&payload.to_single_slice(), v))
+        version.and_then(|v| envelope::alter_declared_version(&payload.to_single_slice(), v))
     {
         payload = BodySlices::from(Bytes::from(changed));
     }
@@ -365,12 +373,12 @@ fn changed_body(mut payload: BodySlices, options: &DeliveryOptions) -> BodySlice
     payload
 }
 
-fn wants_gzip(gzip: Gzip, headers: &HeaderMap) -> bool {
+fn is_gzip_applied(gzip: GzipCondition, headers: &HeaderMap) -> bool {
     let names_gzip = |value: &HeaderValue| value.as_bytes().windows(4).any(|word| word == b"gzip");
     match gzip {
-        Gzip::Never => false,
-        Gzip::Always => true,
-        Gzip::Accepted => headers
+        GzipCondition::Never => false,
+        GzipCondition::Always => true,
+        GzipCondition::Accepted => headers
             .get_all(header::ACCEPT_ENCODING)
             .iter()
             .any(names_gzip),

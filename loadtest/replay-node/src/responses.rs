@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use crate::body_slices::BodySlices;
 use crate::canonical;
 use crate::page::ReplayPage;
-use crate::rpc::{CallResult, CallSource};
+use crate::rpc::{CallLookupResult, CallSource};
 use crate::witness::{WitnessFormat, WitnessGenerator};
 
 /// A recorded JSON-RPC response, and the position of the id in it.
@@ -154,7 +154,7 @@ impl ResponseTable {
 
     /// Adds a response. The first one that was recorded for a call stays, unless it has neither
     /// result nor error and this one has.
-    pub fn insert(
+    pub fn insert_response(
         &mut self,
         method: &str,
         params: Option<&RawValue>,
@@ -164,7 +164,7 @@ impl ResponseTable {
         if method.first.as_ref().is_none_or(|first| first.void) {
             method.first = Some(answer.clone());
         }
-        let key = canonical::params_key(params).into_owned().into();
+        let key = canonical::canonical_params_key(params).into_owned().into();
         let slot = method
             .by_params
             .entry(key)
@@ -242,7 +242,7 @@ impl ResponseTable {
 }
 
 impl CallSource for ResponseTable {
-    fn find_response(&self, method: &str, params: Option<&RawValue>) -> CallResult<'_> {
+    fn find_response(&self, method: &str, params: Option<&RawValue>) -> CallLookupResult<'_> {
         let made = self
             .witness_generator
             .as_ref()
@@ -251,18 +251,20 @@ impl CallSource for ResponseTable {
             return match made {
                 Some((witness, shape)) => {
                     witness.count_call(method);
-                    CallResult::Witness(witness, shape)
+                    CallLookupResult::Witness(witness, shape)
                 }
-                None => CallResult::UnknownMethod,
+                None => CallLookupResult::UnknownMethod,
             };
         };
         method.calls.fetch_add(1, Ordering::Relaxed);
-        let exact = method.by_params.get(canonical::params_key(params).as_ref());
+        let exact = method
+            .by_params
+            .get(canonical::canonical_params_key(params).as_ref());
         let lenient = || method.first.as_ref().filter(|_| self.lenient);
         match (exact.or_else(lenient), made) {
-            (Some(answer), _) => CallResult::Answer(answer),
-            (None, Some((witness, shape))) => CallResult::Witness(witness, shape),
-            (None, None) => CallResult::UnknownParams,
+            (Some(answer), _) => CallLookupResult::Answer(answer),
+            (None, Some((witness, shape))) => CallLookupResult::Witness(witness, shape),
+            (None, None) => CallLookupResult::UnknownParams,
         }
     }
 }
@@ -329,11 +331,11 @@ mod tests {
             r#"{"id":1,"result":"second"}"#,
         ] {
             let answer = Arc::new(RecordedResponse::from_response(response).unwrap());
-            answers.insert("m", None, answer);
+            answers.insert_response("m", None, answer);
         }
         let unknown: &RawValue = serde_json::from_str("[5]").unwrap();
         for params in [None, Some(unknown)] {
-            let CallResult::Answer(answer) = answers.find_response("m", params) else {
+            let CallLookupResult::Answer(answer) = answers.find_response("m", params) else {
                 panic!("no answer");
             };
             assert_eq!(

@@ -57,7 +57,7 @@ impl RpcError {
 
 /// The result of the search for the response to one call.
 #[derive(Debug)]
-pub enum CallResult<'a> {
+pub enum CallLookupResult<'a> {
     Answer(&'a RecordedResponse),
     /// A result that was generated for this call, as JSON.
     Result(String),
@@ -71,7 +71,7 @@ pub enum CallResult<'a> {
 /// A source of responses to JSON-RPC calls: the table or the simulated chain.
 pub trait CallSource {
     /// Finds the response to a call, and counts the call unless the method is unknown.
-    fn find_response(&self, method: &str, params: Option<&RawValue>) -> CallResult<'_>;
+    fn find_response(&self, method: &str, params: Option<&RawValue>) -> CallLookupResult<'_>;
 }
 
 /// The reply to one JSON-RPC request body, a call or a batch, with the name of its options.
@@ -149,7 +149,7 @@ pub fn respond_to_body<'a>(
 ) -> BodyReplies<'a> {
     let Ok(text) = serde_json::from_slice::<&RawValue>(body) else {
         stats.count_invalid();
-        return no_call(CallReply::error_reply("null", PARSE_ERROR, "parse error"));
+        return invalid_body_reply(CallReply::error_reply("null", PARSE_ERROR, "parse error"));
     };
     if text.get().starts_with('[') {
         return respond_to_batch(text.get(), answers, stats);
@@ -170,7 +170,7 @@ fn respond_to_batch<'a>(
     let members: Vec<&RawValue> = serde_json::from_str(text).unwrap_or_default();
     if members.is_empty() {
         stats.count_invalid();
-        return no_call(CallReply::error_reply(
+        return invalid_body_reply(CallReply::error_reply(
             "null",
             INVALID_REQUEST,
             "empty batch",
@@ -211,37 +211,37 @@ fn respond_to_call<'a>(
     };
     let id = call.id.map(RawValue::get);
     let method = match (call.method, call.jsonrpc.as_deref()) {
-        (Some(method), Some("2.0")) if !method.is_empty() && !id.is_some_and(is_container) => {
+        (Some(method), Some("2.0")) if !method.is_empty() && !id.is_some_and(is_json_container) => {
             method
         }
         _ => {
             stats.count_invalid();
-            return invalid_request_reply(id.filter(|id| !is_container(id)).unwrap_or("null"));
+            return invalid_request_reply(id.filter(|id| !is_json_container(id)).unwrap_or("null"));
         }
     };
     let found = answers.find_response(&method, call.params);
-    if matches!(found, CallResult::UnknownMethod) {
+    if matches!(found, CallLookupResult::UnknownMethod) {
         stats.count_unknown_method(&method);
     }
     let Some(id) = id else {
         return (method, None);
     };
     let reply = match found {
-        CallResult::Answer(answer) => CallReply::Recorded { answer, id },
-        CallResult::Witness(witness, shape) => CallReply::Witness {
+        CallLookupResult::Answer(answer) => CallReply::Recorded { answer, id },
+        CallLookupResult::Witness(witness, shape) => CallReply::Witness {
             witness: Cow::Borrowed(witness),
             shape,
             id,
         },
-        CallResult::Result(json) => CallReply::Generated(BodySlices::from(format!(
+        CallLookupResult::Result(json) => CallReply::Generated(BodySlices::from(format!(
             r#"{{"jsonrpc":"2.0","id":{id},"result":{json}}}"#
         ))),
-        CallResult::Failure(failure) => CallReply::failure_reply(id, &failure),
-        CallResult::UnknownParams => {
+        CallLookupResult::Failure(failure) => CallReply::failure_reply(id, &failure),
+        CallLookupResult::UnknownParams => {
             let message = format!("the method {method} is not available with these params");
             CallReply::error_reply(id, METHOD_NOT_FOUND, &message)
         }
-        CallResult::UnknownMethod => {
+        CallLookupResult::UnknownMethod => {
             let message = format!("the method {method} does not exist/is not available");
             CallReply::error_reply(id, METHOD_NOT_FOUND, &message)
         }
@@ -250,7 +250,7 @@ fn respond_to_call<'a>(
 }
 
 /// Whether an id is an object or an array; geth accepts any scalar.
-fn is_container(id: &str) -> bool {
+fn is_json_container(id: &str) -> bool {
     id.starts_with(['{', '['])
 }
 
@@ -259,7 +259,7 @@ fn invalid_request_reply(id: &str) -> (Cow<'static, str>, Option<CallReply<'stat
     (Cow::Borrowed(""), Some(reply))
 }
 
-fn no_call(reply: CallReply<'_>) -> BodyReplies<'_> {
+fn invalid_body_reply(reply: CallReply<'_>) -> BodyReplies<'_> {
     BodyReplies {
         method: Cow::Borrowed(""),
         reply,
@@ -281,7 +281,7 @@ mod tests {
         ];
         for (method, params, response) in recorded {
             let answer = Arc::new(RecordedResponse::from_response(response).unwrap());
-            answers.insert(method, Some(serde_json::from_str(params).unwrap()), answer);
+            answers.insert_response(method, Some(serde_json::from_str(params).unwrap()), answer);
         }
         answers
     }
@@ -354,11 +354,13 @@ mod tests {
     struct GeneratingSource;
 
     impl CallSource for GeneratingSource {
-        fn find_response(&self, method: &str, _: Option<&RawValue>) -> CallResult<'_> {
+        fn find_response(&self, method: &str, _: Option<&RawValue>) -> CallLookupResult<'_> {
             match method {
-                "result" => CallResult::Result("[1]".to_owned()),
-                "failure" => CallResult::Failure(RpcError::server_error("no \"x\"")),
-                _ => CallResult::Failure(RpcError::new(3, "reverted").with_data("0x01".to_owned())),
+                "result" => CallLookupResult::Result("[1]".to_owned()),
+                "failure" => CallLookupResult::Failure(RpcError::server_error("no \"x\"")),
+                _ => CallLookupResult::Failure(
+                    RpcError::new(3, "reverted").with_data("0x01".to_owned()),
+                ),
             }
         }
     }

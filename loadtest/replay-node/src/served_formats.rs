@@ -3,9 +3,9 @@
 
 use hyper::header::HeaderValue;
 use sszip_core::ssz::{
-    to_json, Fork, InputForm as Enveloped, JsonToSsz, Preset, Schema, SszError, TypeId,
+    ssz_to_json, Fork, JsonInputForm as Enveloped, JsonToSsz, Preset, Schema, SszError, TypeId,
 };
-use sszip_core::transcode::ssz_routes::{ssz_response_type, ResponseType};
+use sszip_core::transcode::ssz_routes::{ssz_response_type, SszResponseType};
 
 use crate::page::{BodyFormat, ReplayPage, CONSENSUS_VERSION};
 use crate::responses::ResponseTable;
@@ -70,7 +70,7 @@ fn convert_page(
         .find_header(&CONSENSUS_VERSION)
         .map(HeaderValue::to_str);
     let fork = match (gives, version) {
-        (ResponseType::Same(_, since), _) => since,
+        (SszResponseType::Same(_, since), _) => since,
         (_, Some(Ok(fork))) => fork.parse().map_err(|unknown| format!("{unknown}"))?,
         _ => return Err("no Eth-Consensus-Version header names its fork".to_owned()),
     };
@@ -96,13 +96,13 @@ fn convert_page(
     Ok(())
 }
 
-fn path_route(path: &str) -> Option<ResponseType> {
+fn path_route(path: &str) -> Option<SszResponseType> {
     let of = |method: &[u8]| ssz_response_type(method, path.as_bytes()).copied();
     of(b"GET").or_else(|| of(b"POST"))
 }
 
 fn type_in_schema(
-    gives: ResponseType,
+    gives: SszResponseType,
     fork: Fork,
     kind: Option<bool>,
     preset: Preset,
@@ -120,15 +120,15 @@ fn json_to_ssz(schema: &Schema, ty: TypeId, json: &[u8]) -> Result<Vec<u8>, SszE
 
 /// Builds the JSON, with the envelope members that nodes add to the value.
 fn ssz_to_enveloped_json(
-    gives: ResponseType,
+    gives: SszResponseType,
     fork: Fork,
     schema: &Schema,
     ty: TypeId,
     ssz: &[u8],
 ) -> Result<Vec<u8>, SszError> {
-    let value = to_json(schema, ty, ssz)?;
+    let value = ssz_to_json(schema, ty, ssz)?;
     let version = match gives {
-        ResponseType::Same(..) => String::new(),
+        SszResponseType::Same(..) => String::new(),
         _ => format!("\"version\":\"{fork}\","),
     };
     let begin = format!("{{{version}\"execution_optimistic\":false,\"finalized\":false,\"data\":");

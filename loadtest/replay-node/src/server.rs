@@ -23,7 +23,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 
 use crate::chain;
-use crate::faults::Socket;
+use crate::faults::ClientSocket;
 use crate::handler::{self, RawResponse, ReplayNode, ResponseSource};
 use crate::stats::OpenConnection;
 
@@ -162,7 +162,7 @@ async fn accept_tcp(listener: TcpListener, node: Arc<ReplayNode>, mut stop: watc
                 let _ = stream.set_nodelay(true);
                 tokio::spawn(serve_until_closed(stream, node.clone(), stop.clone()));
             }
-            Err(error) => accept_failed(&error).await,
+            Err(error) => pause_after_accept_error(&error).await,
         }
     }
 }
@@ -181,12 +181,12 @@ async fn accept_unix(
             Ok((stream, _)) => {
                 tokio::spawn(serve_until_closed(stream, node.clone(), stop.clone()));
             }
-            Err(error) => accept_failed(&error).await,
+            Err(error) => pause_after_accept_error(&error).await,
         }
     }
 }
 
-async fn accept_failed(error: &io::Error) {
+async fn pause_after_accept_error(error: &io::Error) {
     if error.kind() != ErrorKind::ConnectionAborted {
         eprintln!("replay-node: accept: {error}");
         tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -194,7 +194,7 @@ async fn accept_failed(error: &io::Error) {
 }
 
 /// Serves one connection until it ends.
-async fn serve_until_closed<S: Socket>(
+async fn serve_until_closed<S: ClientSocket>(
     socket: S,
     node: Arc<ReplayNode>,
     mut stop: watch::Receiver<bool>,
@@ -236,7 +236,7 @@ async fn serve_until_closed<S: Socket>(
     if let Some(raw) = raw.cloned() {
         tokio::select! {
             // Faults make peers close the connection: an error is expected.
-            _ = raw.plan.run_plan(socket) => (),
+            _ = raw.plan.execute_plan(socket) => (),
             _ = stop.wait_for(|stop| *stop) => (),
         }
         drop(raw.in_flight);

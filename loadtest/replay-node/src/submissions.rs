@@ -39,7 +39,7 @@ pub struct LastSubmission {
 
 /// The recorded submissions to one path.
 #[derive(Debug, Default)]
-struct SubmissionResult {
+struct PathSubmissions {
     counts: SubmissionCounts,
     digests: HashSet<blake3::Hash>,
     last: Option<LastSubmission>,
@@ -49,7 +49,7 @@ struct SubmissionResult {
 #[derive(Debug)]
 pub struct Submissions {
     takes: ServedFormats,
-    taken: Mutex<BTreeMap<String, SubmissionResult>>,
+    taken: Mutex<BTreeMap<String, PathSubmissions>>,
 }
 
 /// The decision on a submission: accepted, or refused with a status and the text or type of the
@@ -58,7 +58,7 @@ pub type SubmissionVerdict = Result<(), (StatusCode, &'static str)>;
 
 /// Whether a path belongs to the Beacon API or to a builder's API, so that bodies may be published
 /// there.
-pub fn is_route(path: &str) -> bool {
+pub fn is_publish_route(path: &str) -> bool {
     let version = path
         .strip_prefix("/eth/v")
         .and_then(|rest| rest.split_once('/'));
@@ -77,7 +77,7 @@ impl Submissions {
     /// Accepts a body, or returns the reason of its refusal. An accepted one is counted even if
     /// its response is lost.
     pub fn accept_body(&self, head: &request::Parts, body: &Bytes) -> SubmissionVerdict {
-        let form = match witness_submissions::is_route(head.uri.path()) {
+        let form = match witness_submissions::is_witness_route(head.uri.path()) {
             true => witness_submissions::check_payload(head, body),
             false => self.check_submission(head, body),
         };
@@ -145,7 +145,7 @@ impl Submissions {
 
     /// Returns the counters by path.
     pub fn counts_by_path(&self) -> BTreeMap<String, SubmissionCounts> {
-        let of = |(path, taken): (&String, &SubmissionResult)| (path.clone(), taken.counts.clone());
+        let of = |(path, taken): (&String, &PathSubmissions)| (path.clone(), taken.counts.clone());
         self.lock_results().iter().map(of).collect()
     }
 
@@ -154,12 +154,12 @@ impl Submissions {
         self.lock_results().get(path)?.last.clone()
     }
 
-    fn lock_results(&self) -> MutexGuard<'_, BTreeMap<String, SubmissionResult>> {
+    fn lock_results(&self) -> MutexGuard<'_, BTreeMap<String, PathSubmissions>> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn counter_path(all: &BTreeMap<String, SubmissionResult>, head: &request::Parts) -> String {
+fn counter_path(all: &BTreeMap<String, PathSubmissions>, head: &request::Parts) -> String {
     let path = head.uri.path();
     let known = all.len() < MAX_PATHS || all.contains_key(path);
     if known { path } else { OTHER_PATHS }.to_owned()

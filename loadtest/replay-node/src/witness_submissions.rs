@@ -19,7 +19,7 @@ const VERSION: &str = "eth-execution-version";
 pub const PROBLEM_MEDIA_TYPE: header::HeaderValue =
     header::HeaderValue::from_static("application/problem+json");
 
-pub fn is_route(path: &str) -> bool {
+pub fn is_witness_route(path: &str) -> bool {
     path.ends_with(WITNESS_ROUTE)
 }
 
@@ -48,7 +48,7 @@ pub fn check_payload(
 }
 
 /// Returns the suffix of an error's `type` for a status.
-pub fn error_type(status: StatusCode) -> &'static str {
+pub fn problem_type_suffix(status: StatusCode) -> &'static str {
     match status.as_u16() {
         404 => "method-not-found",
         406 => "not-acceptable",

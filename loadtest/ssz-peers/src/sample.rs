@@ -20,7 +20,7 @@ struct RandomValues<'r> {
 impl RandomValues<'_> {
     fn append_value(&mut self, ty: TypeId, out: &mut Vec<u8>) {
         let schema = self.schema;
-        match &schema.get(ty).kind {
+        match &schema.type_by_id(ty).kind {
             TypeKind::Uint(size) | TypeKind::Quantity(size) | TypeKind::ByteVector(size) => {
                 self.append_bytes(*size, out);
             }
@@ -71,10 +71,10 @@ impl RandomValues<'_> {
     fn append_sequence(&mut self, types: &[TypeId], out: &mut Vec<u8>) {
         let mut fixed = Vec::new();
         let mut variable = Vec::new();
-        let sizes = types.iter().map(|ty| self.schema.get(*ty).size);
+        let sizes = types.iter().map(|ty| self.schema.type_by_id(*ty).size);
         let fixed_size: usize = sizes.map(|size| size.unwrap_or(4)).sum();
         for ty in types {
-            if self.schema.get(*ty).size.is_some() {
+            if self.schema.type_by_id(*ty).size.is_some() {
                 self.append_value(*ty, &mut fixed);
             } else {
                 let offset = (fixed_size + variable.len()) as u32;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{json, Value};
 use ssz_peers::peers::{all_peers, JsonLibrary, TypeCodec};
 use ssz_peers::{has_root, table_of};
-use sszip_core::ssz::{check_ssz, hash_tree_root, to_json, to_ssz};
+use sszip_core::ssz::{check_ssz, hash_tree_root, json_to_ssz, ssz_to_json};
 
 fn recorded(name: &str) -> Option<PathBuf> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
@@ -41,8 +41,8 @@ fn same_ssz(name: &str, ssz: &[u8]) {
 /// Asserts that all peers convert `json` to the core's SSZ and back; returns the SSZ.
 fn same_json(name: &str, json: &[u8]) -> Vec<u8> {
     let (schema, ty) = table_of(name);
-    let ours = to_ssz(schema, ty, json).expect(name);
-    let back = to_json(schema, ty, &ours).expect(name);
+    let ours = json_to_ssz(schema, ty, json).expect(name);
+    let back = ssz_to_json(schema, ty, &ours).expect(name);
     for (peer, codec) in codecs(name) {
         let Some(typed) = codec.json else { continue };
         for serde in JsonLibrary::ALL {
@@ -79,7 +79,7 @@ fn sepolia_genesis_has_the_same_ssz_and_json_in_all_peers() {
     let ssz = fs::read(path).unwrap();
     same_ssz("BeaconStatePhase0", &ssz);
     let (schema, ty) = table_of("BeaconStatePhase0");
-    let json = to_json(schema, ty, &ssz).unwrap();
+    let json = ssz_to_json(schema, ty, &ssz).unwrap();
     assert!(same_json("BeaconStatePhase0", &json) == ssz);
 }
 

@@ -5,7 +5,7 @@ mod mutate;
 use fastrand::Rng;
 use ssz_peers::peers::{all_peers, JsonLibrary};
 use ssz_peers::{sample, table_of};
-use sszip_core::ssz::{to_json, to_ssz, SszError};
+use sszip_core::ssz::{json_to_ssz, ssz_to_json, SszError};
 
 #[test]
 fn random_values_have_the_same_json() {
@@ -17,8 +17,8 @@ fn random_values_have_the_same_json() {
             for seed in 0..if is_state { 1 } else { 40 } {
                 let ssz = sample::random_value_ssz(schema, ty, &mut Rng::with_seed(seed));
                 let context = format!("{}, seed {seed}, {peer}", codec.name);
-                let ours = to_json(schema, ty, &ssz).expect(&context);
-                let back = to_ssz(schema, ty, &ours);
+                let ours = ssz_to_json(schema, ty, &ssz).expect(&context);
+                let back = json_to_ssz(schema, ty, &ours);
                 assert!(back.as_ref() == Ok(&ssz), "{context}: our SSZ");
                 for serde in JsonLibrary::ALL {
                     let theirs = (json.from_ssz)(&ssz, serde);
@@ -44,14 +44,14 @@ fn mutated_json_is_accepted_by_the_core_and_the_peers_alike() {
             for seed in 0..20 {
                 let mut rng = Rng::with_seed(seed);
                 let ssz = sample::random_value_ssz(schema, ty, &mut rng);
-                let good = to_json(schema, ty, &ssz).expect(codec.name);
+                let good = ssz_to_json(schema, ty, &ssz).expect(codec.name);
                 for n in 0..30 {
                     let mut text = good.clone();
                     mutate::json(&mut text, &mut rng);
                     let context = format!("{}, seed {seed}, {n}, {peer}", codec.name);
                     all += 1;
                     match (
-                        to_ssz(schema, ty, &text),
+                        json_to_ssz(schema, ty, &text),
                         (json.to_ssz)(&text, JsonLibrary::SerdeJson),
                     ) {
                         (Ok(ours), Ok(theirs)) => {

@@ -86,7 +86,7 @@ fn look_up(body: &[u8]) -> Option<(block_reference::BlockReference, key::CallCac
     };
     let block =
         block_reference::call_block_reference(methods::method_row(call.method), call.params);
-    let key = key::call_key(b"http://127.0.0.1:8545/", call.method, call.params).ok()?;
+    let key = key::call_cache_key(b"http://127.0.0.1:8545/", call.method, call.params).ok()?;
     Some((block, key))
 }
 

@@ -12,11 +12,13 @@ mod engines;
 
 use rustix::time::{clock_gettime, ClockId};
 use serde_json::{json, Value};
-use sszip_core::cache::entry::{CacheEntry, EntryMeta, EntryPayload, EnvelopeBytes, IdPosition};
+use sszip_core::cache::entry::{
+    CacheEntry, EntryMetadata, EntryPayload, EnvelopeBytes, ResponseIdPosition,
+};
 use sszip_core::cache::process::hot::HotTier;
 use sszip_core::gzip::oneshot;
-use sszip_core::gzip::open_stream::{compress_open, open_finished_stream, OpenStream};
-use sszip_core::gzip::splice::{assemble_gzip_member, MemberPart};
+use sszip_core::gzip::open_stream::{compress_to_open_stream, convert_to_open_stream, OpenStream};
+use sszip_core::gzip::splice::{assemble_gzip_member, SplicedMemberPart};
 use std::error::Error;
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
@@ -134,7 +136,7 @@ fn coding(body: &[u8]) -> Result<Vec<Task<'_>>, Box<dyn Error>> {
         tasks.push(Task {
             name: format!("open {level}"),
             run: Box::new(move || {
-                compress_open(black_box(body), level).map(|open| open.bytes.len())
+                compress_to_open_stream(black_box(body), level).map(|open| open.bytes.len())
             }),
         });
     }
@@ -146,7 +148,7 @@ fn coding(body: &[u8]) -> Result<Vec<Task<'_>>, Box<dyn Error>> {
             tasks.push(Task {
                 name: format!("reopen libdeflate's {level}"),
                 run: Box::new(move || {
-                    open_finished_stream(black_box(stream.clone())).map(|open| open.len())
+                    convert_to_open_stream(black_box(stream.clone())).map(|open| open.len())
                 }),
             });
         }
@@ -180,11 +182,11 @@ const AFTER: &[u8] = b"}";
 
 /// Tasks that send the compressed body repeatedly.
 fn sending(body: &[u8]) -> Result<Vec<Task<'_>>, Box<dyn Error>> {
-    let coded = compress_open(body, 1).ok_or("not coded")?;
+    let coded = compress_to_open_stream(body, 1).ok_or("not coded")?;
     if coded.inflate().as_deref() != Some(body) {
         return Err("what was coded does not decode".into());
     }
-    let tenth = compress_open(&body[..body.len() / 10], 1).ok_or("not coded")?;
+    let tenth = compress_to_open_stream(&body[..body.len() / 10], 1).ok_or("not coded")?;
     let mut id = 1_000_000u64;
     let mut next_id = move || {
         id += 1;
@@ -196,14 +198,14 @@ fn sending(body: &[u8]) -> Result<Vec<Task<'_>>, Box<dyn Error>> {
     };
     let hot = HotTier::new(64 << 20, 32 << 20, 1);
     let envelope = EnvelopeBytes {
-        id: IdPosition::BeforeResult,
+        id: ResponseIdPosition::BeforeResult,
         before: BEFORE.into(),
         between: BETWEEN.into(),
         after: AFTER.into(),
     };
-    let meta = EntryMeta {
+    let meta = EntryMetadata {
         expires_at: u64::MAX,
-        ..EntryMeta::default()
+        ..EntryMetadata::default()
     };
     let entry = CacheEntry::new(envelope, EntryPayload::Open(coded.clone()), meta);
     hot.insert([7; 32], Arc::new(entry));
@@ -218,11 +220,11 @@ fn sending(body: &[u8]) -> Result<Vec<Task<'_>>, Box<dyn Error>> {
     let batch = move || {
         let elements = ids.iter().flat_map(|id| {
             let start: &[u8] = if id == "0" { b"[" } else { b"," };
-            [MemberPart::Text(start)]
+            [SplicedMemberPart::Text(start)]
                 .into_iter()
                 .chain(parts(&tenth, id))
         });
-        let member = assemble_gzip_member(elements.chain([MemberPart::Text(b"]")]));
+        let member = assemble_gzip_member(elements.chain([SplicedMemberPart::Text(b"]")]));
         Some(member?.byte_length() as usize)
     };
     let inflate = move || coded.inflate().map(|plain| plain.len());
@@ -250,13 +252,13 @@ fn answer(coded: &OpenStream, id: &str) -> sszip_core::gzip::splice::SlicedBody 
     assemble_gzip_member(parts(coded, id)).expect("memory")
 }
 
-fn parts<'a>(coded: &'a OpenStream, id: &'a str) -> [MemberPart<'a>; 5] {
+fn parts<'a>(coded: &'a OpenStream, id: &'a str) -> [SplicedMemberPart<'a>; 5] {
     [
-        MemberPart::Text(BEFORE),
-        MemberPart::Text(id.as_bytes()),
-        MemberPart::Text(BETWEEN),
-        MemberPart::Open(coded),
-        MemberPart::Text(AFTER),
+        SplicedMemberPart::Text(BEFORE),
+        SplicedMemberPart::Text(id.as_bytes()),
+        SplicedMemberPart::Text(BETWEEN),
+        SplicedMemberPart::Open(coded),
+        SplicedMemberPart::Text(AFTER),
     ]
 }
 

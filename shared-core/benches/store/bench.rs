@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::{json, Value};
-use sszip_core::cache::class::Class;
+use sszip_core::cache::class::LifetimeClass;
 use sszip_core::cache::entry::store_attributes::StoreAttributes;
-use sszip_core::cache::store::{RecordHeader, Store, StoreConfig, StoreError};
-use sszip_core::cache::Key;
+use sszip_core::cache::store::{EntryRecordAttributes, EntryStore, StoreConfig, StoreError};
+use sszip_core::cache::CacheKey;
 
 struct Options {
     json: Option<PathBuf>,
@@ -115,7 +115,7 @@ fn load(options: &Options, length: usize, log: bool) -> Result<Load, Box<dyn Err
         log_entries: log,
         ..StoreConfig::new(folder.path().join("store"), 4 << 30)
     };
-    let (store, _) = Store::open_store(&config, 1)?;
+    let (store, _) = EntryStore::open_store(&config, 1)?;
     let values = Values::new(length);
     let count = (options.megabytes << 20) / length as u64;
     let before = kernel_writes()?;
@@ -143,7 +143,7 @@ fn full(options: &Options) -> Result<Value, Box<dyn Error>> {
     let folder = tempfile::TempDir::with_prefix_in("sszip-bench-", &options.folder)?;
     let max_size = (options.megabytes << 20).max(64 << 20);
     let config = StoreConfig::new(folder.path().join("store"), max_size);
-    let (store, _) = Store::open_store(&config, 1)?;
+    let (store, _) = EntryStore::open_store(&config, 1)?;
     let values = Values::new(20_000);
     let count = 3 * max_size / 20_000;
     let (mut most, start) = (0, Instant::now());
@@ -197,7 +197,7 @@ fn full(options: &Options) -> Result<Value, Box<dyn Error>> {
     }))
 }
 
-fn key(n: u64) -> Key {
+fn key(n: u64) -> CacheKey {
     *blake3::hash(&n.to_le_bytes()).as_bytes()
 }
 
@@ -219,10 +219,10 @@ impl Values {
     }
 }
 
-fn put(store: &Store, n: u64, body: &[u8]) -> Result<(), Box<dyn Error>> {
-    let header = RecordHeader {
+fn put(store: &EntryStore, n: u64, body: &[u8]) -> Result<(), Box<dyn Error>> {
+    let header = EntryRecordAttributes {
         about: StoreAttributes {
-            class: Class::Immutable,
+            class: LifetimeClass::Immutable,
             namespace: [1; 16],
             method: Some("eth_getBlockByNumber".into()),
             block: Some(n),

@@ -15,7 +15,7 @@ use arbitrary::Arbitrary;
 use flate2::read::GzDecoder;
 use libfuzzer_sys::fuzz_target;
 use serde::Deserialize;
-use sszip_core::cache::process::wake::{EventLoop, WakeQueue};
+use sszip_core::cache::process::wake::{EventLoopId, WokenRequestQueue};
 use sszip_core::cache::process::ProcessHandle;
 use sszip_core::config::{ConfigBlock, RouteConfig};
 use sszip_core::exchange::drive::{
@@ -25,7 +25,7 @@ use sszip_core::exchange::{LookupRequest, RequestHead, ResponseHead};
 
 #[path = "../../tests/support/driven.rs"]
 mod driven;
-use driven::{client_body, run_job, sent, stored, End};
+use driven::{body_to_send, client_body, run_job, store_sent_response, BodyEnd};
 
 /// Number of the first call that depends on the tip. Its responses are fresh for `TIP_VALID`
 /// milliseconds.
@@ -109,7 +109,7 @@ struct OpenRequest {
 
 struct CacheModel {
     process: ProcessHandle,
-    woken: Arc<WakeQueue>,
+    woken: Arc<WokenRequestQueue>,
     config: Arc<RouteConfig>,
     now: u64,
     count: usize,
@@ -140,12 +140,12 @@ impl CacheModel {
             directives.set_directive(name, values).unwrap();
         }
         let process = ProcessHandle::default();
-        let woken = Arc::new(WakeQueue::default());
+        let woken = Arc::new(WokenRequestQueue::default());
         process.shared.add_event_loop(woken.clone());
         // capacity for a few entries: some are evicted
         process.shared.start_hot_tier(30_000, 30_000, 1);
         Self {
-            config: Arc::new(directives.resolve_route(process.clone())),
+            config: Arc::new(directives.resolve_route_config(process.clone())),
             process,
             woken,
             now: 10_000,
@@ -183,7 +183,7 @@ impl CacheModel {
             HostStep::Sent(n) => {
                 if !self.unsent.is_empty() {
                     let mut driver = self.unsent.remove(of(*n, self.unsent.len()));
-                    stored(&mut driver, self.now);
+                    store_sent_response(&mut driver, self.now);
                 }
             }
             HostStep::Leave(n) => {
@@ -211,7 +211,7 @@ impl CacheModel {
         }
         let mut driver = ExchangeDriver::new(Arc::clone(&self.config));
         driver
-            .request_head(RequestHead {
+            .handle_request_head(RequestHead {
                 method: b"POST",
                 target: b"/",
                 fields: fields.into_iter(),
@@ -234,7 +234,7 @@ impl CacheModel {
             namespace: Some(if other_chain { b"1" } else { b"0" }),
             now: self.now,
             coding_allowed: true,
-            waiter: waiter.map(|id| EventLoop::default().waiter_with_id(id)),
+            waiter: waiter.map(|id| EventLoopId::default().waiter_with_id(id)),
             bypass,
             ..LookupRequest::default()
         }
@@ -284,7 +284,7 @@ impl CacheModel {
             Do::Respond => {
                 let exchange = open.driver.available_exchange().expect("no job has it");
                 assert_eq!(exchange.stored_response_status(), 200);
-                self.check(&open, &sent(&open.driver), oldest);
+                self.check(&open, &body_to_send(&open.driver), oldest);
             }
             Do::Wait => {
                 assert!(waiter.is_some());
@@ -293,7 +293,7 @@ impl CacheModel {
             found => {
                 if let Do::ForwardRewritten = found {
                     let exchange = open.driver.available_exchange().expect("no job has it");
-                    open.forwarded = exchange.request_body().to_vec();
+                    open.forwarded = exchange.upstream_request_body().to_vec();
                 }
                 open.requested_at = self.now;
                 self.open.push(open);
@@ -383,7 +383,7 @@ impl CacheModel {
         let cut = how.outcome == Outcome::Cut;
         let step = open
             .driver
-            .response_head(ResponseHead {
+            .handle_response_head(ResponseHead {
                 status: 200,
                 content_length: how.declared.then_some(body.len() as u64),
                 fields: fields.into_iter(),
@@ -400,7 +400,7 @@ impl CacheModel {
         } else {
             &body[..]
         };
-        let end = if cut { End::Cut } else { End::Whole };
+        let end = if cut { BodyEnd::Cut } else { BodyEnd::Whole };
         let pieces = arriving.chunks(usize::from(how.piece) + 1);
         let received = client_body(&mut open.driver, step, pieces, end).unwrap();
         let Some(received) = received else {
@@ -419,7 +419,7 @@ impl CacheModel {
     }
 
     fn wake(&mut self) {
-        while let Some(waiter) = self.woken.next_woken() {
+        while let Some(waiter) = self.woken.next_woken_id() {
             let at = self.open.iter().position(|open| open.number == waiter);
             let open = self.open.remove(at.expect("who is woken is there"));
             assert!(open.waits);

@@ -8,7 +8,7 @@ use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use sszip_core::exchange::transitions::ExchangeState;
 use sszip_core::exchange::{BodyStreamError, Exchange, Header, RequestHead, ResponseHead};
-use sszip_core::gzip::stream::Flush;
+use sszip_core::gzip::stream::FlushMode;
 use sszip_core::memory::MemoryBudget;
 use sszip_core::response_mode::ResponseMode;
 use sszip_fuzz::{Piece, RouteSettings};
@@ -106,7 +106,7 @@ fuzz_target!(|input: Input| {
 fn begin(exchange: &mut Exchange, content_length: Option<u64>) {
     let accept = (&b"Accept-Encoding"[..], &b"gzip"[..]);
     exchange
-        .request_head(RequestHead {
+        .read_request_head(RequestHead {
             method: b"GET",
             target: b"/",
             fields: [accept].into_iter(),
@@ -133,7 +133,7 @@ fn apply_event(exchange: &mut Exchange, event: &Event) -> (bool, bool) {
     match event {
         Event::RequestHead(method, list) => (
             exchange
-                .request_head(RequestHead {
+                .read_request_head(RequestHead {
                     method,
                     target: b"/",
                     fields: fields(list),
@@ -143,14 +143,17 @@ fn apply_event(exchange: &mut Exchange, event: &Event) -> (bool, bool) {
         ),
         Event::ResponseHead(head) => (response_head(exchange, head), state == AwaitingHead),
         Event::Piece(piece) => (
-            exchange.body_piece(&piece.body()).is_ok(),
+            exchange.buffer_body_piece(&piece.body()).is_ok(),
             state == Buffering,
         ),
-        Event::End => (exchange.body_end().is_ok(), state == Buffering),
+        Event::End => (
+            exchange.complete_withheld_body().is_ok(),
+            state == Buffering,
+        ),
         Event::Release => (exchange.end_buffering().is_ok(), state == Buffering),
         Event::Stream(piece, finish) => {
             let flush = if *finish {
-                Flush::Finish
+                FlushMode::Finish
             } else {
                 piece.flush()
             };
@@ -170,9 +173,11 @@ fn apply_event(exchange: &mut Exchange, event: &Event) -> (bool, bool) {
             exchange.abort_response().is_ok(),
             matches!(state, Buffering | Compressing | Streaming),
         ),
-        Event::Code => (exchange.run_body_stages().is_ok(), state == Compressing),
+        Event::Code => (exchange.run_pending_stages().is_ok(), state == Compressing),
         Event::GiveUp => (
-            exchange.send_original(ResponseMode::Failed).is_ok(),
+            exchange
+                .send_original_response(ResponseMode::Failed)
+                .is_ok(),
             matches!(state, AwaitingHead | Buffering | Compressing),
         ),
     }
@@ -181,7 +186,7 @@ fn apply_event(exchange: &mut Exchange, event: &Event) -> (bool, bool) {
 fn response_head(exchange: &mut Exchange, head: &Head) -> bool {
     let json = (&b"Content-Type"[..], &b"application/json"[..]);
     exchange
-        .response_head(ResponseHead {
+        .evaluate_response_head(ResponseHead {
             status: head.status.unwrap_or(200),
             content_length: head.content_length,
             fields: head

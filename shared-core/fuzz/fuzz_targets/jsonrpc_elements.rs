@@ -7,7 +7,7 @@
 use libfuzzer_sys::fuzz_target;
 use serde_json::value::RawValue;
 use sszip_core::jsonrpc::batch_elements::{
-    read_batch_elements, BatchElements, BatchShape, RawElement,
+    read_batch_elements, BatchElements, BatchShape, RawBatchElement,
 };
 
 /// Returns the texts of all elements.
@@ -17,7 +17,7 @@ fn texts<'a>(text: &'a [u8], elements: &BatchElements) -> Vec<&'a [u8]> {
 }
 
 /// Checks that spans lie in the text in their order, and values in their elements.
-fn assert_spans(text: &[u8], all: &[RawElement]) {
+fn assert_spans(text: &[u8], all: &[RawBatchElement]) {
     let mut end = 0;
     for one in all {
         assert!(end <= one.span.start && one.span.start < one.span.end);

@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use sszip_core::jsonrpc::request::{self, JsonRpcRequest};
-use sszip_core::jsonrpc::response::{self, OutcomeSpan};
+use sszip_core::jsonrpc::response::{self, CallOutcomeSpan};
 use sszip_core::jsonrpc::response_ends::locate_result;
 use sszip_core::jsonrpc::{block_reference, key, methods};
 use sszip_fuzz::oracle::{agree_on_text, Node, Parts};
@@ -28,8 +28,8 @@ fuzz_target!(|body: &[u8]| {
             assert_eq!((&found.id, &found.outcome), (&answer.id, &answer.outcome));
         }
         let (name, span) = match answer.outcome {
-            OutcomeSpan::Result(span) => ("result", span),
-            OutcomeSpan::Error(span) => ("error", span),
+            CallOutcomeSpan::Result(span) => ("result", span),
+            CallOutcomeSpan::Error(span) => ("error", span),
         };
         assert_eq!(member(body, name), Some(&body[span]));
     }
@@ -41,7 +41,7 @@ fuzz_target!(|body: &[u8]| {
     }
 });
 
-fn check(body: &[u8], call: &request::Call<'_>) {
+fn check(body: &[u8], call: &request::JsonRpcCall<'_>) {
     let own = &body[call.span.clone()];
     assert_eq!(member(own, "id"), call.id);
     assert_eq!(member(own, "params"), call.params);
@@ -50,7 +50,7 @@ fn check(body: &[u8], call: &request::Call<'_>) {
         Some(&[b"\"", call.method, b"\""].concat()[..])
     );
     block_reference::call_block_reference(methods::method_row(call.method), call.params);
-    let _ = key::call_key(b"", call.method, call.params);
+    let _ = key::call_cache_key(b"", call.method, call.params);
 }
 
 /// Returns the value of a member, on which serde_json and the core agree.

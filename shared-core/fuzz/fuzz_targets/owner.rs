@@ -10,13 +10,14 @@ use hyper::http::request::Builder;
 use libfuzzer_sys::fuzz_target;
 use sszip_core::cache::entry::store_attributes::{PurgeScope, StoreAttributes};
 use sszip_core::cache::owner::disk::{
-    DiskEntry, EntryBytes, OwnerStore, RecordHeader, StoreError, StoreStatus, WouldBlock,
+    DiskEntry, EntryBytes, EntryRecordAttributes, OwnerStore, ReadWouldBlock, StoreError,
+    StoreStatus,
 };
-use sszip_core::cache::owner::processes::StreamAction;
-use sszip_core::cache::owner::state::OwnerLookup;
+use sszip_core::cache::owner::processes::EventStreamAction;
+use sszip_core::cache::owner::state::OwnerLookupResult;
 use sszip_core::cache::owner::tracker::{ChainIdentity, ChainRecord, FinalityMark};
-use sszip_core::cache::owner::{CallTime, Owner};
-use sszip_core::cache::{Key, Namespace};
+use sszip_core::cache::owner::{ClockReading, Owner};
+use sszip_core::cache::{CacheKey, CacheNamespace};
 use sszip_owner::request::PutRequest;
 use sszip_owner::request::{self, OwnerHttpRequest};
 
@@ -70,7 +71,7 @@ enum Step {
 /// A store without limits.
 #[derive(Default)]
 struct UnlimitedStore {
-    entries: Mutex<HashMap<Key, DiskEntry>>,
+    entries: Mutex<HashMap<CacheKey, DiskEntry>>,
     purges: Mutex<Vec<(u64, PurgeScope)>>,
 }
 
@@ -79,25 +80,34 @@ impl OwnerStore for UnlimitedStore {
         self.purges.lock().unwrap().len() as u64
     }
 
-    fn get(&self, key: &Key, _: CallTime) -> Option<DiskEntry> {
+    fn read_entry(&self, key: &CacheKey, _: ClockReading) -> Option<DiskEntry> {
         let stored = self.entries.lock().unwrap().get(key).cloned()?;
-        (!self.is_purged(key, &stored.header.about)).then_some(stored)
+        (!self.is_entry_purged(key, &stored.header.about)).then_some(stored)
     }
 
-    fn get_ready(&self, key: &Key, now: CallTime) -> Result<Option<DiskEntry>, WouldBlock> {
+    fn read_entry_nonblocking(
+        &self,
+        key: &CacheKey,
+        now: ClockReading,
+    ) -> Result<Option<DiskEntry>, ReadWouldBlock> {
         // some are in the page cache
-        match self.may_have(key) && key[0] & 1 == 0 {
-            true => Err(WouldBlock),
-            false => Ok(self.get(key, now)),
+        match self.may_contain_key(key) && key[0] & 1 == 0 {
+            true => Err(ReadWouldBlock),
+            false => Ok(self.read_entry(key, now)),
         }
     }
 
-    fn may_have(&self, key: &Key) -> bool {
+    fn may_contain_key(&self, key: &CacheKey) -> bool {
         self.entries.lock().unwrap().contains_key(key)
     }
 
-    fn put_entry(&self, key: &Key, header: &RecordHeader, body: &[u8]) -> Result<(), StoreError> {
-        assert!(header.about.class.may_be_on_disk());
+    fn put_entry(
+        &self,
+        key: &CacheKey,
+        header: &EntryRecordAttributes,
+        body: &[u8],
+    ) -> Result<(), StoreError> {
+        assert!(header.about.class.is_storable_on_disk());
         let stored = DiskEntry {
             header: header.clone(),
             body: EntryBytes::Pinned(Arc::new(body.to_vec())),
@@ -114,34 +124,42 @@ impl OwnerStore for UnlimitedStore {
         Ok(generation)
     }
 
-    fn read_chain_record(&self, _: &Namespace) -> Result<ChainRecord, StoreError> {
+    fn read_chain_record(&self, _: &CacheNamespace) -> Result<ChainRecord, StoreError> {
         Ok(ChainRecord::default())
     }
 
-    fn record_identity(&self, _: &Namespace, _: &ChainIdentity) -> Result<(), StoreError> {
+    fn record_chain_identity(
+        &self,
+        _: &CacheNamespace,
+        _: &ChainIdentity,
+    ) -> Result<(), StoreError> {
         Ok(())
     }
 
-    fn record_mark(&self, _: &Namespace, _: Option<&FinalityMark>) -> Result<(), StoreError> {
+    fn record_finality_mark(
+        &self,
+        _: &CacheNamespace,
+        _: Option<&FinalityMark>,
+    ) -> Result<(), StoreError> {
         Ok(())
     }
 
-    fn is_purged(&self, key: &Key, about: &StoreAttributes) -> bool {
+    fn is_entry_purged(&self, key: &CacheKey, about: &StoreAttributes) -> bool {
         let purges = self.purges.lock().unwrap();
         purges.iter().any(|(generation, scope)| {
             about.generation < *generation && scope.covers_entry(key, about)
         })
     }
 
-    fn record_fill(&self, _: &Key, _: CallTime) -> bool {
+    fn record_fill(&self, _: &CacheKey, _: ClockReading) -> bool {
         true
     }
 
-    fn flush(&self) -> Result<(), StoreError> {
+    fn flush_memtables(&self) -> Result<(), StoreError> {
         Ok(())
     }
 
-    fn drop_older_than(&self, _: u64, _: u64, _: CallTime) {}
+    fn drop_entries_older_than(&self, _: u64, _: u64, _: ClockReading) {}
 
     fn next_log_line(&self) -> Option<String> {
         None
@@ -175,8 +193,8 @@ fn read(method: &str, path: &str, fields: &[(&str, String)]) -> Option<OwnerHttp
         builder.header(*name, value)
     });
     let (head, ()) = builder.body(()).ok()?.into_parts();
-    let about = request::chain_query(&head.headers);
-    match about.and_then(|_| request::decode_head(&head)) {
+    let about = request::decode_chain_query(&head.headers);
+    match about.and_then(|_| request::decode_owner_request(&head)) {
         Ok(request) => Some(request),
         Err(problem) => {
             assert!(problem.status.is_client_error());
@@ -187,7 +205,7 @@ fn read(method: &str, path: &str, fields: &[(&str, String)]) -> Option<OwnerHttp
 
 struct OwnerModel {
     owner: Owner,
-    now: CallTime,
+    now: ClockReading,
     streams: Vec<sszip_core::cache::owner::processes::EventStreamId>,
     /// Purges that are not complete, with their times.
     purges: Vec<(u64, u64)>,
@@ -199,9 +217,9 @@ impl OwnerModel {
         match request {
             OwnerHttpRequest::LookUp { key, lease } => {
                 let found = match self.owner.lookup_without_waiting(&key, now) {
-                    OwnerLookup::Found(found) => Some(found),
-                    OwnerLookup::Missing => None,
-                    OwnerLookup::QueryStore => self.owner.lookup_store(&key, now),
+                    OwnerLookupResult::Found(found) => Some(found),
+                    OwnerLookupResult::Missing => None,
+                    OwnerLookupResult::QueryStore => self.owner.lookup_in_store(&key, now),
                 };
                 if let Some(found) = found {
                     assert!(found.kept.remaining_ttl(now) > 0);
@@ -225,8 +243,12 @@ impl OwnerModel {
                 process,
                 ..
             }) => {
-                let entry = Arc::new(self.owner.prepare_entry(about, key.to_vec(), fresh, now));
-                if self.owner.put_entry(&key, &entry, process.as_ref(), now) == Ok(true) {
+                let entry = Arc::new(self.owner.new_memory_entry(about, key.to_vec(), fresh, now));
+                if self
+                    .owner
+                    .put_fetched_entry(&key, &entry, process.as_ref(), now)
+                    == Ok(true)
+                {
                     self.owner.write_to_store(&key, &entry, now).unwrap();
                 }
             }
@@ -259,14 +281,14 @@ impl OwnerModel {
                 }
             }
             OwnerHttpRequest::Status(format) => {
-                drop(format.write_owner_report(self.owner.status_json()))
+                drop(format.format_owner_report(self.owner.owner_status_json()))
             }
         }
     }
 }
 
 fuzz_target!(|steps: Vec<Step>| {
-    let now = CallTime {
+    let now = ClockReading {
         monotonic: 10_000,
         unix: 1_000_000,
     };
@@ -371,7 +393,7 @@ fuzz_target!(|steps: Vec<Step>| {
             ),
             Step::Read { stream } => {
                 if let Some(stream) = world.streams.get(usize::from(stream)) {
-                    if let StreamAction::Idle(until) =
+                    if let EventStreamAction::Idle(until) =
                         world.owner.next_stream_action(*stream, world.now)
                     {
                         assert!(until > world.now.monotonic);
@@ -391,7 +413,7 @@ fuzz_target!(|steps: Vec<Step>| {
             Step::Pass { time } => {
                 world.now.monotonic += u64::from(time);
                 world.now.unix += u64::from(time);
-                for over in world.owner.expire_due(world.now) {
+                for over in world.owner.expire_leases_and_purges(world.now) {
                     world.purges.retain(|(generation, _)| *generation != over);
                 }
                 for (_, since) in &world.purges {
@@ -405,7 +427,7 @@ fuzz_target!(|steps: Vec<Step>| {
             world.act(request, &body);
         }
         // the owner's memory stays within its capacity
-        let memory = &world.owner.status_json()["memory"];
+        let memory = &world.owner.owner_status_json()["memory"];
         assert!(memory["bytes"].as_u64() <= memory["capacity"].as_u64());
         world.owner.take_notifications();
     }

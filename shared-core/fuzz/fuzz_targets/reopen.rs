@@ -7,7 +7,7 @@ use std::io::Read;
 use flate2::bufread::DeflateDecoder;
 use libfuzzer_sys::fuzz_target;
 use sszip_core::gzip::oneshot::{compressed_bound, gzip_oneshot};
-use sszip_core::gzip::open_stream::open_finished_stream;
+use sszip_core::gzip::open_stream::convert_to_open_stream;
 
 const MOST: u64 = 1 << 20;
 
@@ -21,7 +21,7 @@ fuzz_target!(|input: (Option<u8>, &[u8])| {
             let member =
                 gzip_oneshot(bytes, level % 13, compressed_bound(bytes.len())).expect("it codes");
             let stream = &member[10..member.len() - 8];
-            assert!(open_finished_stream(stream.to_vec()).is_some());
+            assert!(convert_to_open_stream(stream.to_vec()).is_some());
             check(stream);
         }
     }
@@ -35,7 +35,7 @@ fn check(stream: &[u8]) {
         return;
     }
     let is_whole = read.is_ok() && decoder.total_in() == stream.len() as u64;
-    match open_finished_stream(stream.to_vec()) {
+    match convert_to_open_stream(stream.to_vec()) {
         None => assert!(!is_whole, "refused"),
         Some(mut opened) => {
             assert!(is_whole, "taken");

@@ -13,7 +13,7 @@ use sszip_core::exchange::transitions::ExchangeState;
 use sszip_core::exchange::{
     BodyEndAction, BodyPieceAction, Exchange, RequestHead, ResponseHead, ResponseHeadAction,
 };
-use sszip_core::gzip::stream::Flush;
+use sszip_core::gzip::stream::FlushMode;
 use sszip_core::memory::MemoryBudget;
 use sszip_fuzz::{feed, Client, Piece, RouteSettings};
 
@@ -96,8 +96,8 @@ fuzz_target!(|input: Input| {
         exchange.exchange_state(),
         ExchangeState::Ready | ExchangeState::Finished
     ) {
-        assert_eq!(exchange.received_bytes(), wire.len() as u64);
-        assert_eq!(exchange.sent_bytes(), count as u64);
+        assert_eq!(exchange.received_body_bytes(), wire.len() as u64);
+        assert_eq!(exchange.sent_body_bytes(), count as u64);
     }
     if exchange.exchange_state() == ExchangeState::Finished {
         assert!(is_gzip && length.is_none() && sent.bytes.is_empty());
@@ -130,7 +130,7 @@ fn carry(exchange: &mut Exchange, input: &Input, wire: &[u8]) -> Sent {
             way = after(exchange.end_buffering().expect("held"), exchange, &mut sent);
         }
         if way == BodyPath::Buffered {
-            let action = exchange.body_piece(bytes).expect("held");
+            let action = exchange.buffer_body_piece(bytes).expect("held");
             way = after(action, exchange, &mut sent);
             if way == BodyPath::Buffered {
                 continue;
@@ -147,9 +147,9 @@ fn carry(exchange: &mut Exchange, input: &Input, wire: &[u8]) -> Sent {
         }
     }
     if way == BodyPath::Buffered {
-        match exchange.body_end().expect("held") {
+        match exchange.complete_withheld_body().expect("held") {
             BodyEndAction::Code { .. } => {
-                exchange.run_body_stages().expect("whole");
+                exchange.run_pending_stages().expect("whole");
                 sent.bytes.extend(exchange.body_slices().flatten());
             }
             BodyEndAction::Send => sent.bytes.extend(exchange.body_slices().flatten()),
@@ -158,7 +158,7 @@ fn carry(exchange: &mut Exchange, input: &Input, wire: &[u8]) -> Sent {
         }
     }
     if way == BodyPath::Streamed {
-        stream(exchange, b"", Flush::Finish, input.last_room, &mut sent);
+        stream(exchange, b"", FlushMode::Finish, input.last_room, &mut sent);
         assert_eq!(exchange.exchange_state(), ExchangeState::Finished);
     }
     sent
@@ -167,7 +167,7 @@ fn carry(exchange: &mut Exchange, input: &Input, wire: &[u8]) -> Sent {
 fn heads(exchange: &mut Exchange, input: &Input, length: usize) -> BodyPath {
     let accept = (&b"Accept-Encoding"[..], input.accept.value());
     exchange
-        .request_head(RequestHead {
+        .read_request_head(RequestHead {
             method: b"POST",
             target: b"/",
             fields: [accept].into_iter(),
@@ -180,7 +180,7 @@ fn heads(exchange: &mut Exchange, input: &Input, length: usize) -> BodyPath {
     };
     let coding = (&b"Content-Encoding"[..], &b"gzip"[..]);
     let action = exchange
-        .response_head(ResponseHead {
+        .evaluate_response_head(ResponseHead {
             status: 200,
             content_length: input.declared.then_some(length as u64),
             fields: [(&b"Content-Type"[..], content_type)]
@@ -215,7 +215,7 @@ fn after(action: BodyPieceAction, exchange: &Exchange, sent: &mut Sent) -> BodyP
     }
 }
 
-fn stream(exchange: &mut Exchange, piece: &[u8], flush: Flush, room: u16, sent: &mut Sent) {
+fn stream(exchange: &mut Exchange, piece: &[u8], flush: FlushMode, room: u16, sent: &mut Sent) {
     feed(
         piece,
         flush,

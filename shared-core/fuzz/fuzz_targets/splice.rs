@@ -8,8 +8,12 @@ use std::sync::Arc;
 use arbitrary::Arbitrary;
 use flate2::read::GzDecoder;
 use libfuzzer_sys::fuzz_target;
-use sszip_core::cache::entry::batch::{batch_gzip, batch_identity, BatchElement};
-use sszip_core::cache::entry::{CacheEntry, CompressionGate, EntryMeta, EnvelopeBytes, IdPosition};
+use sszip_core::cache::entry::batch::{
+    assemble_gzip_batch, assemble_identity_batch, BatchResponseElement,
+};
+use sszip_core::cache::entry::{
+    CacheEntry, CompressionGate, EntryMetadata, EnvelopeBytes, ResponseIdPosition,
+};
 use sszip_core::gzip::splice::SlicedBody;
 use sszip_fuzz::Piece;
 
@@ -34,15 +38,15 @@ impl Answer<'_> {
     fn entry(&self, result: &[u8]) -> CacheEntry {
         let envelope = EnvelopeBytes {
             id: match self.place % 3 {
-                0 => IdPosition::BeforeResult,
-                1 => IdPosition::AfterResult,
-                _ => IdPosition::None,
+                0 => ResponseIdPosition::BeforeResult,
+                1 => ResponseIdPosition::AfterResult,
+                _ => ResponseIdPosition::None,
             },
             before: self.texts[0].into(),
             between: self.texts[1].into(),
             after: self.texts[2].into(),
         };
-        CacheEntry::compress_payload(envelope, result, gate(self.gate), EntryMeta::default())
+        CacheEntry::from_fetched_result(envelope, result, gate(self.gate), EntryMetadata::default())
             .expect("it codes")
     }
 
@@ -92,21 +96,24 @@ fuzz_target!(|input: Input| {
             }
         })
         .collect();
-    let elements: Vec<BatchElement> = stored
+    let elements: Vec<BatchResponseElement> = stored
         .iter()
         .zip(&texts)
         .map(|((answer, entry, _), text)| {
             if answer.is_fresh {
-                BatchElement::RawJson(text)
+                BatchResponseElement::RawJson(text)
             } else {
                 (entry, answer.ids[0]).into()
             }
         })
         .collect();
     let expected = [b"[", &texts.join(&b","[..])[..], b"]"].concat();
-    check(&batch_identity(&elements).expect("it decodes"), &expected);
     check(
-        &batch_gzip(&elements, gate(input.gate)).expect("it codes"),
+        &assemble_identity_batch(&elements).expect("it decodes"),
+        &expected,
+    );
+    check(
+        &assemble_gzip_batch(&elements, gate(input.gate)).expect("it codes"),
         &expected,
     );
 });

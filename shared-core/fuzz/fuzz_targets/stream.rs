@@ -5,7 +5,7 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use sszip_core::gzip::stream::{new_fastest_encoder, Flush};
+use sszip_core::gzip::stream::{new_fastest_encoder, FlushMode};
 use sszip_fuzz::{feed, Client, Piece};
 
 /// The encoder to test, if `scripts/fuzz` names one.
@@ -35,6 +35,6 @@ fuzz_target!(|input: (u8, Vec<Piece>, u16)| {
             assert!(client.decoded == body, "after a flush");
         }
     }
-    feed(b"", Flush::Finish, last_room, &mut client, &mut encode);
+    feed(b"", FlushMode::Finish, last_room, &mut client, &mut encode);
     assert!(client.is_whole() && client.decoded == body);
 });

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use arbitrary::Arbitrary;
 use flate2::{Decompress, FlushDecompress, Status};
 use sszip_core::config::{ConfigBlock, RouteConfig, UpstreamEncoding};
-use sszip_core::gzip::stream::{EncodeProgress, Flush};
+use sszip_core::gzip::stream::{EncodeProgress, FlushMode};
 use sszip_core::memory::MemoryBudget;
 
 /// Settings in the ranges of the directives, and small enough for a fuzzer to reach each limit.
@@ -48,7 +48,7 @@ impl RouteSettings {
             } else {
                 UpstreamEncoding::Identity
             },
-            ..ConfigBlock::default().resolve_route(budget.clone())
+            ..ConfigBlock::default().resolve_route_config(budget.clone())
         })
     }
 }
@@ -97,11 +97,11 @@ impl Piece<'_> {
     }
 
     /// Flush after the piece, as the node does it.
-    pub fn flush(&self) -> Flush {
+    pub fn flush(&self) -> FlushMode {
         if self.flush {
-            Flush::Sync
+            FlushMode::Sync
         } else {
-            Flush::None
+            FlushMode::None
         }
     }
 }
@@ -113,10 +113,10 @@ const LEAST_ROOM: usize = 16;
 /// complete. `room` is the length of the first buffer and may be 0.
 pub fn feed(
     piece: &[u8],
-    flush: Flush,
+    flush: FlushMode,
     room: u16,
     client: &mut Client,
-    mut encode: impl FnMut(&[u8], Flush, &mut [u8]) -> EncodeProgress,
+    mut encode: impl FnMut(&[u8], FlushMode, &mut [u8]) -> EncodeProgress,
 ) {
     let mut rest = piece;
     let mut room = usize::from(room);

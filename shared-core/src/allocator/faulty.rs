@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::ops::AddAssign;
 use std::ptr::null_mut;
 
-use crate::memory::SMALL;
+use crate::memory::MAX_RESERVE_ALLOCATION;
 
 thread_local! {
     static ALLOCATED_BYTES: Cell<usize> = const { Cell::new(0) };
@@ -19,7 +19,7 @@ thread_local! {
 pub struct RefusedAllocations {
     /// Refusals of any length.
     pub all: usize,
-    /// Refusals of at most [`SMALL`] bytes.
+    /// Refusals of at most [`MAX_RESERVE_ALLOCATION`] bytes.
     pub small: usize,
 }
 
@@ -44,7 +44,7 @@ unsafe impl GlobalAlloc for FaultInjectingAllocator {
                 let mut refusals = REFUSALS.get();
                 refusals += RefusedAllocations {
                     all: 1,
-                    small: usize::from(layout.size() <= SMALL),
+                    small: usize::from(layout.size() <= MAX_RESERVE_ALLOCATION),
                 };
                 REFUSALS.set(refusals);
                 return null_mut();

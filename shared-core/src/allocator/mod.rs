@@ -3,8 +3,8 @@
 //! A Rust program whose allocation is refused terminates, and aborts all requests of an nginx
 //! worker. Allocations as long as a body are therefore made in ways that report a refusal. For the
 //! rest there is a reserve that the process owns since it was loaded: if the system refuses up to
-//! [`SMALL`] bytes, they are taken from the reserve. [`memory::is_memory_short`] is `true` from
-//! then on, and no new work is begun until [`can_begin_work`]. nginx's own allocations are made by
+//! [`MAX_RESERVE_ALLOCATION`] bytes, they are taken from the reserve. [`memory::is_memory_short`] is `true` from
+//! then on, and no new work is begun until [`can_begin_new_work`]. nginx's own allocations are made by
 //! the C library, and can't use up the reserve.
 //!
 //! The reserve is in the library's zeroed data: it takes address space and commit charge from
@@ -26,7 +26,7 @@ use linked_list_allocator::Heap;
 use crate::lock::lock_ignoring_poison;
 use crate::memory;
 
-pub use crate::memory::SMALL;
+pub use crate::memory::MAX_RESERVE_ALLOCATION;
 
 #[cfg(not(feature = "faults"))]
 use std::alloc::System;
@@ -180,10 +180,10 @@ impl ReserveAllocator {
 }
 
 /// Allocates from the reserve what the system has refused, and records the shortage; an allocation
-/// longer than [`SMALL`] gets a spare of the thread. NULL if there is none.
+/// longer than [`MAX_RESERVE_ALLOCATION`] gets a spare of the thread. NULL if there is none.
 #[cold]
 fn allocate_refused(layout: Layout) -> *mut u8 {
-    if layout.size() <= SMALL {
+    if layout.size() <= MAX_RESERVE_ALLOCATION {
         memory::set_memory_short(true);
         return allocate_from_reserve(layout);
     }
@@ -258,7 +258,7 @@ pub fn reserve_bytes_in_use() -> usize {
 ///
 /// `make_room` must free memory that was kept for later: some of it may be in the reserve, which
 /// must be free for the next shortage.
-pub fn can_begin_work(make_room: impl FnOnce()) -> bool {
+pub fn can_begin_new_work(make_room: impl FnOnce()) -> bool {
     if !memory::is_memory_short() {
         return true;
     }
@@ -302,14 +302,17 @@ extern "C" {
 /// Runs `run`, which may allocate each of `lengths` bytes at most once without a refusal.
 /// `None`, without running it, if memory is refused. For libraries that allocate long tables.
 pub fn with_spare_allocations<T>(lengths: [usize; 2], run: impl FnOnce() -> T) -> Option<T> {
-    if lengths.iter().all(|length| *length <= SMALL) {
+    if lengths
+        .iter()
+        .all(|length| *length <= MAX_RESERVE_ALLOCATION)
+    {
         return Some(run());
     }
     let _turn = lock_ignoring_poison(&SPARES_LOCK);
     // freed however `run` ends
     let _end = SparesGuard;
     for (place, length) in lengths.into_iter().enumerate() {
-        if length <= SMALL {
+        if length <= MAX_RESERVE_ALLOCATION {
             continue;
         }
         let layout = Layout::from_size_align(length, RESERVE_ALIGNMENT).ok()?;

@@ -11,9 +11,9 @@ use crate::hash_keys::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use super::class::Class;
-use super::tip_floor::{FloorSource, TipFloor};
-use super::Namespace;
+use super::class::LifetimeClass;
+use super::tip_floor::{TipFloor, TipFloorSource};
+use super::CacheNamespace;
 use crate::lock::lock_ignoring_poison;
 
 pub use self::state::{ChainChange, ChainState, HeightKind, ShownBlock};
@@ -21,7 +21,7 @@ pub use self::state::{ChainChange, ChainState, HeightKind, ShownBlock};
 /// The head, finality and reorganisations of the chain of one namespace, as this process knows
 /// them: the owner's last published state, and the tip floor of this host.
 #[derive(Debug)]
-pub struct Chain {
+pub struct NamespaceChain {
     last_known_state: Mutex<ChainState>,
     /// Copies of members of the state, to be read without the lock.
     epoch: AtomicU64,
@@ -38,7 +38,7 @@ pub struct Chain {
     any_wrong: Arc<AtomicBool>,
 }
 
-impl Chain {
+impl NamespaceChain {
     /// Creates a chain in this state, with a tip floor that no other process shares.
     pub fn new(state: ChainState) -> Self {
         Self::with_tip_floor(state, TipFloor::default())
@@ -77,15 +77,15 @@ impl Chain {
 
     /// Applies a change to the state under the lock, and updates the copies of its members that are
     /// read without it.
-    pub fn update_state<T>(&self, change: impl FnOnce(&mut ChainState) -> T) -> T {
+    pub fn update_chain_state<T>(&self, change: impl FnOnce(&mut ChainState) -> T) -> T {
         let mut state = lock_ignoring_poison(&self.last_known_state);
         let before = state.seen;
         let result = change(&mut state);
         match state.seen < before {
-            true => self.tip.override_head(state.seen),
-            false => self.tip.record_head(state.seen),
+            true => self.tip.override_seen_head(state.seen),
+            false => self.tip.record_known_head(state.seen),
         }
-        self.tip.record_epoch(state.epoch);
+        self.tip.record_known_epoch(state.epoch);
         self.epoch.store(state.epoch, Ordering::Release);
         self.tip_since.store(state.tip_since, Ordering::Release);
         self.seen.store(state.seen, Ordering::Release);
@@ -99,9 +99,9 @@ impl Chain {
 
     /// Replaces the state by the one that the owner has published. A higher head that a response
     /// has reported here is kept.
-    pub fn set_state(&self, mut news: ChainState) {
-        self.tip.reset_if_ahead(news.epoch);
-        self.update_state(|state| {
+    pub fn apply_owner_state(&self, mut news: ChainState) {
+        self.tip.reset_epochs_if_ahead(news.epoch);
+        self.update_chain_state(|state| {
             // a later epoch has arrived with an entry before this event
             let is_overtaken = state.is_heard && news.epoch < state.epoch;
             if is_overtaken {
@@ -109,12 +109,12 @@ impl Chain {
                 news.since = state.since;
             }
             let (seen, unconfirmed) = (state.seen, state.unconfirmed);
-            let is_same = state.has_same_branch(&news);
+            let is_same = state.is_on_same_branch(&news);
             let is_new = state.head != news.head;
             // entries that were fetched since a block was shown here stay valid when the owner
             // reports the block
             let is_acknowledged =
-                news.epoch == state.epoch + 1 && self.tip.last_end_epoch() == state.epoch;
+                news.epoch == state.epoch + 1 && self.tip.last_tip_expiry_epoch() == state.epoch;
             let keeps = is_same && (is_acknowledged || news.epoch == state.epoch);
             let tip_since = if keeps { state.tip_since } else { news.epoch };
             let shown = match is_same {
@@ -134,30 +134,30 @@ impl Chain {
             }
             if is_same && seen > state.seen {
                 state.unconfirmed = unconfirmed;
-                if (!is_new || state.count_unconfirmed_head()) && state.record_head(seen) {
+                if (!is_new || state.count_unconfirmed_head()) && state.record_response_head(seen) {
                     state.unconfirmed = unconfirmed + u8::from(is_new);
                 }
             }
             if !is_same {
                 // another branch, or another owner
-                self.tip.override_head(state.seen);
+                self.tip.override_seen_head(state.seen);
             }
         });
     }
 
     /// Sets whether the chain has still to be compared with the chain of the former owner.
-    pub fn set_unchecked(&self, is_unchecked: bool) {
+    pub fn set_identity_unchecked(&self, is_unchecked: bool) {
         self.unchecked.store(is_unchecked, Ordering::Release);
     }
 
     /// Drops the state because the owner may have been replaced; the owner will report the state
     /// again.
-    pub fn mark_outdated(&self) {
-        self.update_state(ChainState::drop_owner_state);
+    pub fn discard_owner_state(&self) {
+        self.update_chain_state(ChainState::discard_owner_state);
     }
 
     /// Whether the recent block of that height is known and has another hash.
-    pub fn contradicts_block(&self, height: u64, hash: &[u8; 32]) -> bool {
+    pub fn contradicts_recent_block(&self, height: u64, hash: &[u8; 32]) -> bool {
         let state = lock_ignoring_poison(&self.last_known_state);
         let mut blocks = state.blocks.iter();
         blocks.any(|(known, other)| *known == height && other != hash)
@@ -165,9 +165,9 @@ impl Chain {
 
     /// Records the height of a head that a response has reported. Returns whether it is higher than
     /// all known heads, and near enough to be believed.
-    pub fn record_head(&self, height: u64) -> bool {
+    pub fn record_response_head(&self, height: u64) -> bool {
         height >= self.seen.load(Ordering::Acquire)
-            && self.update_state(|state| state.record_head(height))
+            && self.update_chain_state(|state| state.record_response_head(height))
     }
 
     /// Records a block that a response is about to show to a client. Returns whether it expires the
@@ -175,11 +175,11 @@ impl Chain {
     /// notified then.
     pub fn record_shown_block(&self, sighting: ShownBlock) -> bool {
         sighting.height > self.known_head()
-            && self.update_state(|state| {
+            && self.update_chain_state(|state| {
                 let is_news = state.is_unseen_block(sighting);
                 if is_news {
                     state.insert_shown_block(sighting);
-                    self.tip.end_tip(state.epoch, sighting.height);
+                    self.tip.expire_tip_entries(state.epoch, sighting.height);
                 }
                 is_news
             })
@@ -187,8 +187,8 @@ impl Chain {
 
     /// Records a block that a process has reported to the owner, see
     /// [`ChainState::record_shown_block`].
-    pub fn record_reported_block(&self, sighting: ShownBlock) -> bool {
-        self.update_state(|state| {
+    pub fn record_block_from_process(&self, sighting: ShownBlock) -> bool {
+        self.update_chain_state(|state| {
             let is_news = state.record_shown_block(sighting);
             if is_news {
                 self.tip.record_shown_block(sighting.height);
@@ -215,21 +215,21 @@ impl Chain {
 
     /// Number of times that a shown block has expired the entries about the head, in this process
     /// and in those that share the floor.
-    pub fn tip_ends(&self) -> u64 {
-        self.tip.end_count()
+    pub fn tip_expiry_count(&self) -> u64 {
+        self.tip.tip_expiry_count()
     }
 
     /// Whether an entry about the head, fetched in `epoch`, may be older than a block that was
     /// shown here: the owner stored it before it was notified of that block.
-    pub fn is_below_floor(&self, epoch: u64, height: Option<u64>) -> bool {
-        self.tip.had_ended_by(epoch) && height.unwrap_or(0) < self.tip.shown_height()
+    pub fn is_below_tip_floor(&self, epoch: u64, height: Option<u64>) -> bool {
+        self.tip.may_predate_shown_block(epoch) && height.unwrap_or(0) < self.tip.shown_height()
     }
 
     /// Records the epoch of an entry that the owner sent. If the epoch is new, the event that
     /// begins it is on its way: until then no older entry is valid.
-    fn observe_epoch(&self, epoch: u64) {
+    fn record_entry_epoch(&self, epoch: u64) {
         if epoch > self.epoch.load(Ordering::Acquire) {
-            self.update_state(|state| {
+            self.update_chain_state(|state| {
                 state.epoch = state.epoch.max(epoch);
                 state.is_heard = true;
                 state.since = state.epoch;
@@ -246,7 +246,7 @@ impl Chain {
             heights: state.heights,
             epoch: state.epoch,
             tip_since: state.tip_since,
-            tip_ends: self.tip.end_count(),
+            tip_ends: self.tip.tip_expiry_count(),
             tip_height: self.tip.shown_height(),
             branch: state.reorgs.last().map_or(state.since, |(since, _)| *since),
             seen: state.seen.max(self.tip.seen_head()),
@@ -268,7 +268,7 @@ pub struct DispatchMark {
     pub epoch: u64,
     /// The first epoch whose entries about the head were valid.
     pub tip_since: u64,
-    /// [`Chain::tip_ends`] at that time.
+    /// [`NamespaceChain::tip_expiry_count`] at that time.
     pub tip_ends: u64,
     /// The highest block above the head that was shown.
     pub tip_height: u64,
@@ -289,7 +289,7 @@ pub struct DispatchMark {
 
 impl DispatchMark {
     /// Whether the block of that height was finalized.
-    pub fn is_final(&self, height: u64) -> bool {
+    pub fn is_height_final(&self, height: u64) -> bool {
         self.last_final.is_some_and(|last| height <= last)
     }
 }
@@ -298,17 +298,17 @@ impl DispatchMark {
 /// decide whether a reorganisation or a newer head has made the entry invalid.
 #[derive(Clone, Copy, Debug)]
 pub struct ChainDependency<'a> {
-    chain: &'a Chain,
+    chain: &'a NamespaceChain,
     epoch: u64,
-    /// [`Chain::tip_ends`] when the request was sent; `None` in the owner.
+    /// [`NamespaceChain::tip_expiry_count`] when the request was sent; `None` in the owner.
     tip_ends: Option<u64>,
-    on: DependencyTarget,
+    on: ChainDependencyTarget,
 }
 
 /// The part of the chain on which an entry depends: no block, the blocks up to a height, or the
 /// head.
 #[derive(Clone, Copy, Debug)]
-enum DependencyTarget {
+enum ChainDependencyTarget {
     /// The entry depends on no block.
     Nothing,
     /// The entry depends on the blocks up to that height; `None`: on unknown blocks.
@@ -320,11 +320,20 @@ enum DependencyTarget {
 impl<'a> ChainDependency<'a> {
     /// Creates the dependency of an entry of `class` that was fetched in `epoch`. The entry depends
     /// on the blocks up to `height`, or was correct when the head had that height.
-    pub fn new(chain: &'a Chain, class: Class, epoch: u64, height: Option<u64>) -> Self {
+    pub fn new(
+        chain: &'a NamespaceChain,
+        class: LifetimeClass,
+        epoch: u64,
+        height: Option<u64>,
+    ) -> Self {
         let on = match class {
-            Class::Unfinalized => DependencyTarget::Blocks(height),
-            Class::Tip | Class::Nothing => DependencyTarget::Head(height.unwrap_or(0)),
-            Class::Immutable | Class::Config | Class::Resource => DependencyTarget::Nothing,
+            LifetimeClass::Unfinalized => ChainDependencyTarget::Blocks(height),
+            LifetimeClass::Tip | LifetimeClass::Nothing => {
+                ChainDependencyTarget::Head(height.unwrap_or(0))
+            }
+            LifetimeClass::Immutable | LifetimeClass::Config | LifetimeClass::Resource => {
+                ChainDependencyTarget::Nothing
+            }
         };
         Self {
             chain,
@@ -334,10 +343,10 @@ impl<'a> ChainDependency<'a> {
         }
     }
 
-    /// Sets the [`Chain::tip_ends`] of the moment when the request was sent. Only processes that
+    /// Sets the [`NamespaceChain::tip_expiry_count`] of the moment when the request was sent. Only processes that
     /// show responses to clients set it.
     #[must_use]
-    pub fn with_tip_ends(self, tip_ends: u64) -> Self {
+    pub fn with_tip_expiry_count(self, tip_ends: u64) -> Self {
         Self {
             tip_ends: Some(tip_ends),
             ..self
@@ -345,21 +354,21 @@ impl<'a> ChainDependency<'a> {
     }
 
     /// Whether entries that a former owner has stored of this chain may be used.
-    pub fn is_chain_checked(&self) -> bool {
+    pub fn is_chain_identity_checked(&self) -> bool {
         !self.chain.unchecked.load(Ordering::Acquire)
     }
 
     /// Whether the entry may still be sent: the chain is not wrong, no block that the entry depends
     /// on was replaced, and no newer head or shown block has expired it.
-    pub fn is_valid(&self) -> bool {
+    pub fn is_entry_valid(&self) -> bool {
         !self.chain.wrong.load(Ordering::Acquire)
             && match self.on {
-                DependencyTarget::Nothing => true,
-                DependencyTarget::Head(height) => {
+                ChainDependencyTarget::Nothing => true,
+                ChainDependencyTarget::Head(height) => {
                     let seen = self.chain.seen.load(Ordering::Acquire);
                     height >= seen.max(self.chain.tip.seen_head()) && self.is_of_current_tip(height)
                 }
-                DependencyTarget::Blocks(_) => self.is_unaffected_by_reorgs(),
+                ChainDependencyTarget::Blocks(_) => self.is_unaffected_by_reorgs(),
             }
     }
 
@@ -368,14 +377,14 @@ impl<'a> ChainDependency<'a> {
     pub fn is_unaffected_by_reorgs(&self) -> bool {
         !self.chain.wrong.load(Ordering::Acquire)
             && match self.on {
-                DependencyTarget::Nothing => true,
+                ChainDependencyTarget::Nothing => true,
                 // a block that was shown is a newer head
-                DependencyTarget::Head(_) => {
+                ChainDependencyTarget::Head(_) => {
                     self.is_of_current_epoch()
                         || lock_ignoring_poison(&self.chain.last_known_state)
                             .is_unaffected_by_reorgs(self.epoch, None)
                 }
-                DependencyTarget::Blocks(height) => {
+                ChainDependencyTarget::Blocks(height) => {
                     self.is_of_current_epoch()
                         || lock_ignoring_poison(&self.chain.last_known_state)
                             .is_unaffected_by_reorgs(self.epoch, height)
@@ -385,17 +394,17 @@ impl<'a> ChainDependency<'a> {
 
     /// Whether the entry may answer a request with this dispatch mark: a node might have sent the
     /// same response.
-    pub fn is_valid_for_mark(&self, mark: &DispatchMark) -> bool {
+    pub fn is_valid_for_dispatch(&self, mark: &DispatchMark) -> bool {
         !self.chain.wrong.load(Ordering::Acquire)
             && match self.on {
-                DependencyTarget::Nothing => true,
-                DependencyTarget::Head(height) => {
+                ChainDependencyTarget::Nothing => true,
+                ChainDependencyTarget::Head(height) => {
                     let is_later = self.epoch >= mark.tip_since
                         && self.tip_ends.is_none_or(|ends| ends >= mark.tip_ends);
                     height >= mark.seen
                         && (is_later || self.is_unaffected_by_reorgs() && height >= mark.tip_height)
                 }
-                DependencyTarget::Blocks(_) => {
+                ChainDependencyTarget::Blocks(_) => {
                     self.epoch >= mark.epoch || self.is_unaffected_by_reorgs()
                 }
             }
@@ -403,17 +412,17 @@ impl<'a> ChainDependency<'a> {
 
     /// Records the epoch and the head of an entry that the owner sent, whose epoch may be newer
     /// than the owner's last event. Returns whether its head was news.
-    pub fn observe_owner_dependency(&self) -> bool {
-        self.chain.observe_epoch(self.epoch);
-        self.observe_dependency()
+    pub fn record_owner_entry(&self) -> bool {
+        self.chain.record_entry_epoch(self.epoch);
+        self.record_entry_head()
     }
 
     /// Expires the entries about older heads, if this entry depends on a newer head. Returns
     /// whether its head was news.
-    pub fn observe_dependency(&self) -> bool {
+    pub fn record_entry_head(&self) -> bool {
         match self.on {
-            DependencyTarget::Head(height) if self.is_unaffected_by_reorgs() => {
-                self.chain.record_head(height)
+            ChainDependencyTarget::Head(height) if self.is_unaffected_by_reorgs() => {
+                self.chain.record_response_head(height)
             }
             _ => false,
         }
@@ -427,7 +436,7 @@ impl<'a> ChainDependency<'a> {
         (since..=chain.epoch.load(Ordering::Acquire)).contains(&epoch)
             && self
                 .tip_ends
-                .is_none_or(|ends| ends == chain.tip.end_count())
+                .is_none_or(|ends| ends == chain.tip.tip_expiry_count())
             || height >= chain.tip.shown_height() && self.is_unaffected_by_reorgs()
     }
 
@@ -439,51 +448,55 @@ impl<'a> ChainDependency<'a> {
 /// The table of the followed chains by namespace: in the owner all of them, in other processes
 /// those that the owner has reported.
 #[derive(Debug, Default)]
-pub struct Chains {
-    all_chains: Mutex<HashMap<Namespace, Arc<Chain>>>,
-    any_wrong: Arc<AtomicBool>,
-    floors: OnceLock<FloorSource>,
+pub struct NamespaceChains {
+    all_chains: Mutex<HashMap<CacheNamespace, Arc<NamespaceChain>>>,
+    any_wrong_chain: Arc<AtomicBool>,
+    floors: OnceLock<TipFloorSource>,
 }
 
-impl Chains {
+impl NamespaceChains {
     /// Shares the floors of all chains that are added from now on with the processes that have the
     /// same floors. Only the first call has an effect.
-    pub fn share_tip_floors(&self, floors: FloorSource) {
+    pub fn share_tip_floors(&self, floors: TipFloorSource) {
         // a second call does not replace the floors
         let _ = self.floors.set(floors);
     }
 
     /// Returns the chain of a namespace, if it is followed.
-    pub fn get(&self, namespace: &Namespace) -> Option<Arc<Chain>> {
+    pub fn get(&self, namespace: &CacheNamespace) -> Option<Arc<NamespaceChain>> {
         lock_ignoring_poison(&self.all_chains)
             .get(namespace)
             .cloned()
     }
 
     /// Returns the chain of a namespace, and adds one with `state` if it is not followed yet.
-    pub fn get_or_add(
+    pub fn get_or_add_chain(
         &self,
-        namespace: Namespace,
+        namespace: CacheNamespace,
         state: impl FnOnce() -> ChainState,
-    ) -> Arc<Chain> {
+    ) -> Arc<NamespaceChain> {
         let mut chains = lock_ignoring_poison(&self.all_chains);
         let tip = || {
             let floors = self.floors.get();
             floors.map_or_else(TipFloor::default, |floors| floors.tip_floor(&namespace))
         };
-        let chain = chains
-            .entry(namespace)
-            .or_insert_with(|| Arc::new(Chain::with_shared_state(state(), tip(), &self.any_wrong)));
+        let chain = chains.entry(namespace).or_insert_with(|| {
+            Arc::new(NamespaceChain::with_shared_state(
+                state(),
+                tip(),
+                &self.any_wrong_chain,
+            ))
+        });
         Arc::clone(chain)
     }
 
     /// Whether the node of any chain serves, or has served, another chain than its namespace's.
     pub fn any_wrong(&self) -> bool {
-        self.any_wrong.load(Ordering::Acquire)
+        self.any_wrong_chain.load(Ordering::Acquire)
     }
 
     /// Returns a snapshot of all known chains with their namespaces, in no order.
-    pub fn all_chains(&self) -> Vec<(Namespace, Arc<Chain>)> {
+    pub fn all_chains(&self) -> Vec<(CacheNamespace, Arc<NamespaceChain>)> {
         let chains = lock_ignoring_poison(&self.all_chains);
         let all = chains.iter();
         all.map(|(namespace, chain)| (*namespace, Arc::clone(chain)))
@@ -491,7 +504,7 @@ impl Chains {
     }
 
     /// Removes the chains whose namespaces are not in `namespaces`.
-    pub fn retain_namespaces(&self, namespaces: &[Namespace]) {
+    pub fn retain_namespaces(&self, namespaces: &[CacheNamespace]) {
         lock_ignoring_poison(&self.all_chains)
             .retain(|namespace, _| namespaces.contains(namespace));
     }

@@ -7,7 +7,7 @@ named_enum! {
     /// The kind of dependency that limits the lifetime of a response: a hash, a block number, the
     /// head, the node's configuration, or its own headers.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
-    Class
+    LifetimeClass
     /// The response never changes: it depends on a hash, or on the chain alone.
     Immutable "immutable",
     /// The response depends on a block number, and may change until that block is finalized.
@@ -23,9 +23,9 @@ named_enum! {
     Resource "resource",
 }
 
-impl Class {
+impl LifetimeClass {
     /// Returns the class that configurations and logs call `name`, or `None` if there is none.
-    pub fn from_name(name: &[u8]) -> Option<Self> {
+    pub fn from_class_name(name: &[u8]) -> Option<Self> {
         Self::ALL
             .iter()
             .copied()
@@ -34,20 +34,20 @@ impl Class {
 
     /// Whether entries of this class may be on disk. Entries that depend on unfinalized blocks may
     /// not, so that a reorganisation needs no deletes there.
-    pub const fn may_be_on_disk(self) -> bool {
+    pub const fn is_storable_on_disk(self) -> bool {
         matches!(self, Self::Immutable | Self::Resource)
     }
 
     /// Default lifetime in milliseconds. A slot takes 12 s on mainnet and 2 s on most other chains;
     /// the lifetimes of responses that may change are shorter.
-    pub(crate) const fn default_lifetime(self) -> u64 {
+    pub(crate) const fn default_lifetime_ms(self) -> u64 {
         match self {
-            Class::Immutable => 3_600_000,
-            Class::Unfinalized => 2_000,
-            Class::Tip => 1_000,
-            Class::Config => 60_000,
-            Class::Nothing => 500,
-            Class::Resource => 0,
+            LifetimeClass::Immutable => 3_600_000,
+            LifetimeClass::Unfinalized => 2_000,
+            LifetimeClass::Tip => 1_000,
+            LifetimeClass::Config => 60_000,
+            LifetimeClass::Nothing => 500,
+            LifetimeClass::Resource => 0,
         }
     }
 }

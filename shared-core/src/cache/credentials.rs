@@ -36,7 +36,7 @@ const DEFAULT_CREDENTIALS: [&str; 2] = ["authorization", "cookie"];
 /// The request headers that identify the caller, each with the policy that an operator has set for
 /// it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Credentials {
+pub struct CredentialsPolicies {
     /// Names in lower case and in alphabetical order, with their policies.
     policies: Vec<(Box<str>, CredentialsPolicy)>,
 }
@@ -61,19 +61,19 @@ impl fmt::Display for CredentialsNameError {
 
 impl std::error::Error for CredentialsNameError {}
 
-impl Credentials {
+impl CredentialsPolicies {
     /// Sets the policy of one header, whose name is compared without regard to case.
     ///
     /// # Errors
     /// Returns a [`CredentialsNameError`] and changes nothing.
-    pub fn set_policy(
+    pub fn set_header_policy(
         &mut self,
         name: &[u8],
         policy: CredentialsPolicy,
     ) -> Result<(), CredentialsNameError> {
         // a policy in place of a name is a mistake, and no client's header
         if name.is_empty()
-            || !name.iter().all(is_name_byte)
+            || !name.iter().all(is_header_name_byte)
             || CredentialsPolicy::from_policy_name(name).is_some()
         {
             return Err(CredentialsNameError::Name);
@@ -94,21 +94,21 @@ impl Credentials {
     /// Sets the policy of the headers that identify the caller everywhere.
     ///
     /// # Errors
-    /// Returns the errors of [`set_policy`](Self::set_policy).
-    pub fn set_default_policy(
+    /// Returns the errors of [`set_policy`](Self::set_header_policy).
+    pub fn set_default_header_policies(
         &mut self,
         policy: CredentialsPolicy,
     ) -> Result<(), CredentialsNameError> {
         let mut all = self.clone();
         for name in DEFAULT_CREDENTIALS {
-            all.set_policy(name.as_bytes(), policy)?;
+            all.set_header_policy(name.as_bytes(), policy)?;
         }
         *self = all;
         Ok(())
     }
 
     /// Whether a request with a header of that name bypasses the cache.
-    pub fn causes_bypass(&self, name: &[u8]) -> bool {
+    pub fn header_causes_bypass(&self, name: &[u8]) -> bool {
         let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
         match self.policies.iter().find(|(known, _)| is(known)) {
             Some((_, policy)) => *policy == Bypass,
@@ -117,65 +117,73 @@ impl Credentials {
     }
 
     /// Returns the headers that are part of the vary key, in lower case and in order.
-    pub fn key_headers(&self) -> impl Iterator<Item = &str> + Clone {
+    pub fn cache_key_headers(&self) -> impl Iterator<Item = &str> + Clone {
         let keyed = self.policies.iter().filter(|(_, policy)| *policy == Key);
         keyed.map(|(name, _)| &**name)
     }
 }
 
 /// Whether a byte may be part of a header name (RFC 9110, 5.6.2).
-fn is_name_byte(byte: &u8) -> bool {
+fn is_header_name_byte(byte: &u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Credentials, CredentialsNameError, CredentialsPolicy};
+    use super::{CredentialsNameError, CredentialsPolicies, CredentialsPolicy};
 
-    fn keyed(credentials: &Credentials) -> Vec<&str> {
-        credentials.key_headers().collect()
+    fn keyed(credentials: &CredentialsPolicies) -> Vec<&str> {
+        credentials.cache_key_headers().collect()
     }
 
     #[test]
     fn only_default_credentials_bypass_the_cache_when_unset() {
-        let mut credentials = Credentials::default();
+        let mut credentials = CredentialsPolicies::default();
         assert!(
-            credentials.causes_bypass(b"Authorization") && credentials.causes_bypass(b"COOKIE")
+            credentials.header_causes_bypass(b"Authorization")
+                && credentials.header_causes_bypass(b"COOKIE")
         );
-        assert!(!credentials.causes_bypass(b"X-Api-Key") && !credentials.causes_bypass(b"Author"));
+        assert!(
+            !credentials.header_causes_bypass(b"X-Api-Key")
+                && !credentials.header_causes_bypass(b"Author")
+        );
         credentials
-            .set_policy(b"X-Api-Key", CredentialsPolicy::Key)
+            .set_header_policy(b"X-Api-Key", CredentialsPolicy::Key)
             .unwrap();
         assert!(
-            credentials.causes_bypass(b"authorization") && !credentials.causes_bypass(b"X-API-KEY")
+            credentials.header_causes_bypass(b"authorization")
+                && !credentials.header_causes_bypass(b"X-API-KEY")
         );
         assert_eq!(keyed(&credentials), ["x-api-key"]);
     }
 
     #[test]
     fn header_keeps_its_first_policy() {
-        let mut credentials = Credentials::default();
+        let mut credentials = CredentialsPolicies::default();
         credentials
-            .set_policy(b"X-Api-Key", CredentialsPolicy::Key)
+            .set_header_policy(b"X-Api-Key", CredentialsPolicy::Key)
             .unwrap();
         credentials
-            .set_policy(b"Cookie", CredentialsPolicy::Ignore)
+            .set_header_policy(b"Cookie", CredentialsPolicy::Ignore)
             .unwrap();
         credentials
-            .set_policy(b"X-Internal", CredentialsPolicy::Bypass)
+            .set_header_policy(b"X-Internal", CredentialsPolicy::Bypass)
             .unwrap();
         credentials
-            .set_policy(b"Authorization", CredentialsPolicy::Key)
+            .set_header_policy(b"Authorization", CredentialsPolicy::Key)
             .unwrap();
         assert_eq!(keyed(&credentials), ["authorization", "x-api-key"]);
-        assert!(!credentials.causes_bypass(b"cookie") && credentials.causes_bypass(b"x-internal"));
+        assert!(
+            !credentials.header_causes_bypass(b"cookie")
+                && credentials.header_causes_bypass(b"x-internal")
+        );
         let before = credentials.clone();
         assert_eq!(
-            credentials.set_policy(b"x-api-KEY", CredentialsPolicy::Ignore),
+            credentials.set_header_policy(b"x-api-KEY", CredentialsPolicy::Ignore),
             Err(CredentialsNameError::Duplicate)
         );
         assert_eq!(
-            credentials.set_default_policy(CredentialsPolicy::Key),
+            credentials.set_default_header_policies(CredentialsPolicy::Key),
             Err(CredentialsNameError::Duplicate)
         );
         assert_eq!(credentials, before);
@@ -183,16 +191,17 @@ mod tests {
 
     #[test]
     fn default_policy_applies_to_authorization_and_cookie() {
-        let mut credentials = Credentials::default();
+        let mut credentials = CredentialsPolicies::default();
         credentials
-            .set_default_policy(CredentialsPolicy::Ignore)
+            .set_default_header_policies(CredentialsPolicy::Ignore)
             .unwrap();
         assert!(
-            !credentials.causes_bypass(b"authorization") && !credentials.causes_bypass(b"cookie")
+            !credentials.header_causes_bypass(b"authorization")
+                && !credentials.header_causes_bypass(b"cookie")
         );
-        let mut credentials = Credentials::default();
+        let mut credentials = CredentialsPolicies::default();
         credentials
-            .set_default_policy(CredentialsPolicy::Key)
+            .set_default_header_policies(CredentialsPolicy::Key)
             .unwrap();
         assert_eq!(keyed(&credentials), ["authorization", "cookie"]);
     }
@@ -200,7 +209,8 @@ mod tests {
     #[test]
     fn invalid_header_names_are_rejected() {
         for name in ["", "a b", "a:b", "\u{e9}", "a\"", "key", "bypass"] {
-            let result = Credentials::default().set_policy(name.as_bytes(), CredentialsPolicy::Key);
+            let result = CredentialsPolicies::default()
+                .set_header_policy(name.as_bytes(), CredentialsPolicy::Key);
             assert_eq!(result, Err(CredentialsNameError::Name), "{name}");
         }
     }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::chain::{DispatchMark, HeightKind};
-use super::class::Class;
+use super::class::LifetimeClass;
 use range_ends::{class_by_finality, BlockDependency};
 
 use crate::jsonrpc::block_reference::{self, BlockReference, BlockTag, ResultBlock};
@@ -22,39 +22,43 @@ mod range_ends;
 /// The lifetimes of a route: those that an operator has set for classes and methods, and the
 /// operator's method rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Lifetimes {
-    classes: [Option<u64>; Class::ALL.len()],
+pub struct CacheLifetimes {
+    classes: [Option<u64>; LifetimeClass::ALL.len()],
     methods: Vec<(Vec<u8>, u64)>,
     rows: Arc<MethodSpecs>,
 }
 
 /// The error of a configuration that sets the lifetime of a class or a method twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DuplicateLifetime;
+pub struct DuplicateLifetimeSetting;
 
-impl Lifetimes {
+impl CacheLifetimes {
     /// Sets the lifetime of all responses of a class in milliseconds; with 0 they are not stored.
     ///
     /// # Errors
-    /// Returns [`DuplicateLifetime`] if the class has a lifetime already.
-    pub fn set_class(&mut self, class: Class, milliseconds: u64) -> Result<(), DuplicateLifetime> {
+    /// Returns [`DuplicateLifetimeSetting`] if the class has a lifetime already.
+    pub fn set_class_lifetime(
+        &mut self,
+        class: LifetimeClass,
+        milliseconds: u64,
+    ) -> Result<(), DuplicateLifetimeSetting> {
         match self.classes[class as usize].replace(milliseconds) {
             None => Ok(()),
-            Some(_) => Err(DuplicateLifetime),
+            Some(_) => Err(DuplicateLifetimeSetting),
         }
     }
 
     /// Sets the lifetime of a method's responses in milliseconds, regardless of their class.
     ///
     /// # Errors
-    /// Returns [`DuplicateLifetime`] if the method has a lifetime already.
-    pub fn set_method(
+    /// Returns [`DuplicateLifetimeSetting`] if the method has a lifetime already.
+    pub fn set_method_lifetime(
         &mut self,
         method: &[u8],
         milliseconds: u64,
-    ) -> Result<(), DuplicateLifetime> {
+    ) -> Result<(), DuplicateLifetimeSetting> {
         if self.lifetime_for_method(method).is_some() {
-            return Err(DuplicateLifetime);
+            return Err(DuplicateLifetimeSetting);
         }
         self.methods.push((method.to_vec(), milliseconds));
         Ok(())
@@ -84,18 +88,18 @@ impl Lifetimes {
     }
 
     /// Returns the lifetime of a class in milliseconds: an operator's, or else the default.
-    pub fn lifetime_for_class(&self, class: Class) -> u64 {
-        self.classes[class as usize].unwrap_or(class.default_lifetime())
+    pub fn lifetime_for_class(&self, class: LifetimeClass) -> u64 {
+        self.classes[class as usize].unwrap_or(class.default_lifetime_ms())
     }
 }
 
 /// The lifetime rules of a JSON-RPC call that are known before its result: method, class and
 /// lifetime. The result decides the rest.
 #[derive(Clone, Copy, Debug)]
-pub struct CallProspect {
+pub struct CallLifetimeRules {
     method_row: &'static MethodRow,
     /// Class while the state of the chain is unknown.
-    class: Class,
+    class: LifetimeClass,
     /// Lifetime that an operator has set for the method, in milliseconds.
     method_lifetime: Option<u64>,
 }
@@ -103,19 +107,19 @@ pub struct CallProspect {
 /// The facts besides the result by which a response is classified: the call's params, the dispatch
 /// mark and the route's lifetimes.
 #[derive(Clone, Copy, Debug)]
-pub struct ResultFacts<'a> {
+pub struct ClassificationInput<'a> {
     /// Params of the call.
     pub params: Option<&'a [u8]>,
     /// Dispatch mark of the request, if the chain is followed.
     pub mark: Option<&'a DispatchMark>,
     /// Lifetimes of the route.
-    pub valid: &'a Lifetimes,
+    pub valid: &'a CacheLifetimes,
 }
 
 /// The `result` or the `error` of a response that is of class `nothing`: an empty result, a revert,
 /// or a response that no other class fits.
 #[derive(Clone, Copy, Debug)]
-pub enum CallOutcome<'a> {
+pub enum ResultOrError<'a> {
     /// Result of the call.
     Result(&'a [u8]),
     /// Error of the call.
@@ -124,9 +128,9 @@ pub enum CallOutcome<'a> {
 
 /// The decision how a response is cached: its class, lifetime and the blocks that it depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Classification {
+pub struct CacheClassification {
     /// Class of the response.
-    pub class: Class,
+    pub class: LifetimeClass,
     /// Lifetime in milliseconds.
     pub valid: u64,
     /// Block of the response, if it depends on one block that the call or the response names.
@@ -136,7 +140,7 @@ pub struct Classification {
     /// Block that the response names, unless it was requested by a hash.
     pub of: Option<ResultBlock>,
     /// Upgrade of a response about a transaction that does not name the transaction's block.
-    pub if_final: Option<FinalUpgrade>,
+    pub if_final: Option<FinalityUpgrade>,
     /// Lifetime in milliseconds of a response that may be incomplete because the node did not have
     /// all blocks. If a node returns the same result [some time
     /// later](super::process::confirmations), the response is immutable with this lifetime. Until
@@ -148,9 +152,9 @@ pub struct Classification {
     pub is_read: bool,
 }
 
-impl Classification {
+impl CacheClassification {
     /// Creates a classification with class, lifetime and height, and no further facts.
-    pub(crate) fn new(class: Class, valid: u64, height: Option<u64>) -> Self {
+    pub(crate) fn new(class: LifetimeClass, valid: u64, height: Option<u64>) -> Self {
         Self {
             class,
             valid,
@@ -168,7 +172,7 @@ impl Classification {
 /// The transaction, the finality and the lifetime by which the owner may make an entry immutable,
 /// as only the owner knows the block of the transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FinalUpgrade {
+pub struct FinalityUpgrade {
     /// Hash of the transaction.
     pub transaction: [u8; 32],
     /// The highest block that was finalized when the request was sent to the node. The upgrade
@@ -178,30 +182,34 @@ pub struct FinalUpgrade {
     pub valid: u64,
 }
 
-impl CallProspect {
+impl CallLifetimeRules {
     /// Returns the prospect of a call by its method and params, or `None` if its response is never
     /// stored.
-    pub fn for_call(method: &[u8], params: Option<&[u8]>, valid: &Lifetimes) -> Option<Self> {
+    pub fn rules_for_call(
+        method: &[u8],
+        params: Option<&[u8]>,
+        valid: &CacheLifetimes,
+    ) -> Option<Self> {
         let method_lifetime = valid.lifetime_for_method(method);
         let row = valid.row_for_method(method);
         let class = match row.class {
             // the operator knows a method that the method table does not have
             methods::MethodClass::Never if method_lifetime.is_some() && !row.is_operators => {
-                Class::Tip
+                LifetimeClass::Tip
             }
             methods::MethodClass::Never => return None,
-            methods::MethodClass::Immutable => Class::Immutable,
+            methods::MethodClass::Immutable => LifetimeClass::Immutable,
             // the next block differs from node to node
-            methods::MethodClass::Tip if has_no_common_block(row, params) => return None,
-            methods::MethodClass::Tip => Class::Tip,
-            methods::MethodClass::Config => Class::Config,
+            methods::MethodClass::Tip if lacks_common_block(row, params) => return None,
+            methods::MethodClass::Tip => LifetimeClass::Tip,
+            methods::MethodClass::Config => LifetimeClass::Config,
             methods::MethodClass::ByFinality => {
                 class_by_finality(block_reference::call_block_reference(row, params))?
             }
         };
         let is_stored = |class| method_lifetime.unwrap_or(valid.lifetime_for_class(class)) > 0;
         // finalized responses may be stored where the others are not
-        let may_be = class == Class::Unfinalized && is_stored(Class::Immutable);
+        let may_be = class == LifetimeClass::Unfinalized && is_stored(LifetimeClass::Immutable);
         (is_stored(class) || may_be).then_some(Self {
             method_row: row,
             class,
@@ -211,17 +219,22 @@ impl CallProspect {
 
     /// Whether a later head may change the response, or the response may show a later head.
     pub fn depends_on_head(&self) -> bool {
-        !matches!(self.class, Class::Immutable | Class::Config)
+        !matches!(self.class, LifetimeClass::Immutable | LifetimeClass::Config)
     }
 
     /// Whether the response depends on the head, and the namespace follows a node of the Beacon
     /// API, so that new blocks are not noticed.
-    pub fn depends_on_other_api(&self, mark: Option<&DispatchMark>) -> bool {
-        self.class == Class::Tip && mark.is_some_and(|mark| mark.heights != HeightKind::Blocks)
+    pub fn depends_on_unfollowed_api(&self, mark: Option<&DispatchMark>) -> bool {
+        self.class == LifetimeClass::Tip
+            && mark.is_some_and(|mark| mark.heights != HeightKind::Blocks)
     }
 
     /// Decides how a response is cached, by its `result`. Returns `None` if it is not stored.
-    pub fn classify_result(&self, result: &[u8], known: ResultFacts<'_>) -> Option<Classification> {
+    pub fn classify_result(
+        &self,
+        result: &[u8],
+        known: ClassificationInput<'_>,
+    ) -> Option<CacheClassification> {
         let is_empty = match classify_result(result) {
             ResultContent::Null => return None,
             ResultContent::EmptyData if self.method_row.returns_encoded_bytes() => return None,
@@ -235,27 +248,27 @@ impl CallProspect {
         if self.method_row.is_trace_list() && has_failed_trace(result) {
             return None;
         }
-        let verdict = plausible::check_plausibility(self.method_row, known.params, result);
+        let verdict = plausible::check_result_plausibility(self.method_row, known.params, result);
         if verdict == ResultPlausibility::Implausible {
             return Some(self.classify_implausible(known));
         }
         let judged = self.classify_plausible(result, known, is_empty)?;
-        Some(Classification {
+        Some(CacheClassification {
             is_read: verdict == ResultPlausibility::Read,
             ..judged
         })
     }
 
     /// Classifies a result that contradicts itself or another result.
-    pub fn classify_implausible(&self, known: ResultFacts<'_>) -> Classification {
-        let named = BlockDependency::for_call(self.method_row, known.params);
+    pub fn classify_implausible(&self, known: ClassificationInput<'_>) -> CacheClassification {
+        let named = BlockDependency::dependency_for_call(self.method_row, known.params);
         let lifetime = self
             .empty_result_lifetime(known.valid)
-            .min(max_lifetime(named));
+            .min(max_dependency_lifetime(named));
         let height = known.mark.map(|mark| mark.seen);
-        Classification {
+        CacheClassification {
             is_implausible: true,
-            ..Classification::new(Class::Nothing, lifetime, height)
+            ..CacheClassification::new(LifetimeClass::Nothing, lifetime, height)
         }
     }
 
@@ -268,19 +281,19 @@ impl CallProspect {
     fn classify_plausible(
         &self,
         result: &[u8],
-        known: ResultFacts<'_>,
+        known: ClassificationInput<'_>,
         is_empty: bool,
-    ) -> Option<Classification> {
-        if self.depends_on_other_api(known.mark) {
+    ) -> Option<CacheClassification> {
+        if self.depends_on_unfollowed_api(known.mark) {
             return None;
         }
         let mark = known.mark.filter(|mark| mark.heights == HeightKind::Blocks);
-        let named = BlockDependency::for_call(self.method_row, known.params);
-        if self.class == Class::Tip {
-            return self.classify_tip(named, result, mark, known.valid);
+        let named = BlockDependency::dependency_for_call(self.method_row, known.params);
+        if self.class == LifetimeClass::Tip {
+            return self.classify_head_dependent(named, result, mark, known.valid);
         }
         let reported = block_reference::result_block(self.method_row, result);
-        if !self.matches_request(named, reported, result) {
+        if !self.result_matches_request(named, reported, result) {
             return None;
         }
         let of = reported.filter(|_| !matches!(named, BlockDependency::Block(_)));
@@ -300,34 +313,36 @@ impl CallProspect {
         if at().is_some_and(|(height, mark)| mark.head.is_some_and(|head| head < height)) {
             // the next block extends the range; and sequencers report blocks before they seal them,
             // under hashes that no block has later
-            return self.classify_tip(named, result, mark, known.valid);
+            return self.classify_head_dependent(named, result, mark, known.valid);
         }
-        let is_final = || at().is_some_and(|(height, mark)| mark.is_final(height));
+        let is_final = || at().is_some_and(|(height, mark)| mark.is_height_final(height));
         let class = match self.class {
             // a lagging node returns the same for a block that it does not have
-            Class::Immutable if is_empty => return None,
+            LifetimeClass::Immutable if is_empty => return None,
             // the first block of the node may be another one later
             class if matches!(named, BlockDependency::Earliest(_)) => class,
-            Class::Unfinalized if is_final() && !is_empty => Class::Immutable,
+            LifetimeClass::Unfinalized if is_final() && !is_empty => LifetimeClass::Immutable,
             class => class,
         };
         // the chain is not known, or the node will add to the result
         let class = match known.mark {
-            Some(mark) if !mark.is_known => Class::Unfinalized,
-            _ if class == Class::Immutable && is_incomplete_block(result) => Class::Unfinalized,
+            Some(mark) if !mark.is_known => LifetimeClass::Unfinalized,
+            _ if class == LifetimeClass::Immutable && is_incomplete_block(result) => {
+                LifetimeClass::Unfinalized
+            }
             _ => class,
         };
         match (named, class) {
             // the node may not have had the blocks without a result
-            (BlockDependency::UpTo(last), Class::Immutable)
+            (BlockDependency::UpTo(last), LifetimeClass::Immutable)
                 if block_reference::last_block_in_list(result) != Some(last) =>
             {
                 self.classify_unconfirmed(last, known.valid)
             }
             _ => {
                 let judged = self.classification_for_class(class, height, known.valid)?;
-                Some(Classification {
-                    valid: judged.valid.min(max_lifetime(named)),
+                Some(CacheClassification {
+                    valid: judged.valid.min(max_dependency_lifetime(named)),
                     of,
                     if_final: self.transaction_upgrade(named, result, mark, known.valid),
                     block,
@@ -338,12 +353,16 @@ impl CallProspect {
     }
 
     /// Classifies a range that is finalized up to its `last` block and may be incomplete.
-    fn classify_unconfirmed(&self, last: u64, valid: &Lifetimes) -> Option<Classification> {
-        let later = self.lifetime_of_class(Class::Immutable, valid);
-        let valid = self.lifetime_of_class(Class::Unfinalized, valid);
-        (later > 0).then_some(Classification {
+    fn classify_unconfirmed(
+        &self,
+        last: u64,
+        valid: &CacheLifetimes,
+    ) -> Option<CacheClassification> {
+        let later = self.effective_class_lifetime(LifetimeClass::Immutable, valid);
+        let valid = self.effective_class_lifetime(LifetimeClass::Unfinalized, valid);
+        (later > 0).then_some(CacheClassification {
             if_repeated: Some(later),
-            ..Classification::new(Class::Unfinalized, valid, Some(last))
+            ..CacheClassification::new(LifetimeClass::Unfinalized, valid, Some(last))
         })
     }
 
@@ -353,8 +372,8 @@ impl CallProspect {
         named: BlockDependency,
         result: &[u8],
         mark: Option<&DispatchMark>,
-        valid: &Lifetimes,
-    ) -> Option<FinalUpgrade> {
+        valid: &CacheLifetimes,
+    ) -> Option<FinalityUpgrade> {
         let BlockDependency::Transaction(Some(transaction)) = named else {
             return None;
         };
@@ -362,13 +381,13 @@ impl CallProspect {
             classify_result(result),
             ResultContent::EmptyArray | ResultContent::EmptyData
         );
-        if self.method_row.in_result != methods::ResultBlockPath::None || is_empty {
+        if self.method_row.in_result != methods::ResultBlockPosition::None || is_empty {
             return None;
         }
-        Some(FinalUpgrade {
+        Some(FinalityUpgrade {
             transaction,
             last: mark?.last_final?,
-            valid: self.lifetime_of_class(Class::Immutable, valid),
+            valid: self.effective_class_lifetime(LifetimeClass::Immutable, valid),
         })
     }
 
@@ -376,54 +395,54 @@ impl CallProspect {
     /// lifetime of 0 at least, and is shared with all followers.
     pub fn classify_empty(
         &self,
-        outcome: CallOutcome<'_>,
-        known: ResultFacts<'_>,
-    ) -> Classification {
+        outcome: ResultOrError<'_>,
+        known: ClassificationInput<'_>,
+    ) -> CacheClassification {
         let is_lasting = match outcome {
-            CallOutcome::Result(result) => {
+            ResultOrError::Result(result) => {
                 let is_empty = matches!(
                     classify_result(result),
                     ResultContent::Null | ResultContent::EmptyArray
                 );
                 // a transaction that is sent the next moment is found without a new head
-                is_empty && !self.method_row.finds_pending()
+                is_empty && !self.method_row.finds_pending_transactions()
             }
-            CallOutcome::Error(error) => is_revert(error),
+            ResultOrError::Error(error) => is_revert_error(error),
         };
         let valid = match is_lasting && known.mark.is_none_or(|mark| !mark.is_wrong) {
             true => {
-                let named = BlockDependency::for_call(self.method_row, known.params);
+                let named = BlockDependency::dependency_for_call(self.method_row, known.params);
                 self.empty_result_lifetime(known.valid)
-                    .min(max_lifetime(named))
+                    .min(max_dependency_lifetime(named))
             }
             false => 0,
         };
         let height = known.mark.map(|mark| mark.seen);
-        Classification::new(Class::Nothing, valid, height)
+        CacheClassification::new(LifetimeClass::Nothing, valid, height)
     }
 
     /// Returns the lifetime of an empty result: an operator's lifetime for the method can only
     /// shorten it.
-    fn empty_result_lifetime(&self, valid: &Lifetimes) -> u64 {
-        let most = valid.lifetime_for_class(Class::Nothing);
+    fn empty_result_lifetime(&self, valid: &CacheLifetimes) -> u64 {
+        let most = valid.lifetime_for_class(LifetimeClass::Nothing);
         self.method_lifetime
             .map_or(most, |lifetime| lifetime.min(most))
     }
 
-    fn lifetime_of_class(&self, class: Class, valid: &Lifetimes) -> u64 {
+    fn effective_class_lifetime(&self, class: LifetimeClass, valid: &CacheLifetimes) -> u64 {
         self.method_lifetime
             .unwrap_or(valid.lifetime_for_class(class))
     }
 
     /// Classifies a result that depends on the head. The node may lag behind heads that others have
     /// reported.
-    fn classify_tip(
+    fn classify_head_dependent(
         &self,
         named: BlockDependency,
         result: &[u8],
         mark: Option<&DispatchMark>,
-        known: &Lifetimes,
-    ) -> Option<Classification> {
+        known: &CacheLifetimes,
+    ) -> Option<CacheClassification> {
         let of = mark.and_then(|_| block_reference::result_block(self.method_row, result));
         let height = match (mark, of) {
             (Some(mark), Some(reported)) if matches!(named, BlockDependency::Head) => {
@@ -434,17 +453,17 @@ impl CallProspect {
             }
             (mark, _) => mark.map(|mark| mark.seen),
         };
-        let judged = self.classification_for_class(Class::Tip, height, known)?;
-        let valid = judged.valid.min(max_lifetime(named));
+        let judged = self.classification_for_class(LifetimeClass::Tip, height, known)?;
+        let valid = judged.valid.min(max_dependency_lifetime(named));
         if classify_result(result) == ResultContent::EmptyArray && self.method_lifetime.is_none() {
             let valid = valid.min(self.empty_result_lifetime(known));
-            return (valid > 0).then_some(Classification {
-                class: Class::Nothing,
+            return (valid > 0).then_some(CacheClassification {
+                class: LifetimeClass::Nothing,
                 valid,
                 ..judged
             });
         }
-        Some(Classification {
+        Some(CacheClassification {
             of,
             valid,
             ..judged
@@ -453,16 +472,16 @@ impl CallProspect {
 
     fn classification_for_class(
         &self,
-        class: Class,
+        class: LifetimeClass,
         height: Option<u64>,
-        valid: &Lifetimes,
-    ) -> Option<Classification> {
-        let valid = self.lifetime_of_class(class, valid);
-        (valid > 0).then(|| Classification::new(class, valid, height))
+        valid: &CacheLifetimes,
+    ) -> Option<CacheClassification> {
+        let valid = self.effective_class_lifetime(class, valid);
+        (valid > 0).then(|| CacheClassification::new(class, valid, height))
     }
 
     /// Whether the result names the requested block or transaction, as far as it names any.
-    fn matches_request(
+    fn result_matches_request(
         &self,
         named: BlockDependency,
         reported: Option<ResultBlock>,
@@ -481,7 +500,7 @@ impl CallProspect {
             }
             // the transaction is in no block yet, or its block is not named
             (BlockDependency::Transaction(_), None) => {
-                self.method_row.in_result == methods::ResultBlockPath::None
+                self.method_row.in_result == methods::ResultBlockPosition::None
             }
             _ => true,
         }
@@ -490,10 +509,10 @@ impl CallProspect {
 
 /// Maximum lifetime of a response that depends on `named`, in milliseconds. No event reports a move
 /// of a tag other than the head.
-fn max_lifetime(named: BlockDependency) -> u64 {
+fn max_dependency_lifetime(named: BlockDependency) -> u64 {
     match named {
-        BlockDependency::MovingTag => Class::Tip.default_lifetime(),
-        BlockDependency::Earliest(_) => Class::Unfinalized.default_lifetime(),
+        BlockDependency::MovingTag => LifetimeClass::Tip.default_lifetime_ms(),
+        BlockDependency::Earliest(_) => LifetimeClass::Unfinalized.default_lifetime_ms(),
         _ => u64::MAX,
     }
 }
@@ -501,7 +520,7 @@ fn max_lifetime(named: BlockDependency) -> u64 {
 /// Whether a JSON-RPC error describes a revert. Such an error is the call's own: the call fails
 /// with it for every client as long as the state is the same. Other errors describe the node: it
 /// lags, or is overloaded.
-pub(crate) fn is_revert(error: &[u8]) -> bool {
+pub(crate) fn is_revert_error(error: &[u8]) -> bool {
     // 3 is geth's and EIP-1474's extension for a revert with data; without data the code is -32000,
     // Nethermind's and Erigon's are -32015 and -32000
     match first_object_member(error, "code") {
@@ -519,7 +538,7 @@ pub(crate) fn is_revert(error: &[u8]) -> bool {
 }
 
 /// Whether a call depends on the node's next block, or on no block that is the same for all nodes.
-fn has_no_common_block(method: &MethodRow, params: Option<&[u8]>) -> bool {
+fn lacks_common_block(method: &MethodRow, params: Option<&[u8]>) -> bool {
     matches!(
         block_reference::call_block_reference(method, params),
         BlockReference::Tag(BlockTag::Pending) | BlockReference::Invalid

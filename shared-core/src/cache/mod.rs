@@ -67,8 +67,8 @@ pub mod vary_key;
 
 /// The cache key of a response: a 256-bit hash of all that the response depends on, such as route,
 /// method, params and request headers.
-pub type Key = [u8; 32];
+pub type CacheKey = [u8; 32];
 
 /// The part of a key that separates the responses of one chain from the responses of other chains:
 /// the first half of the BLAKE3 hash of the namespace's encoding.
-pub type Namespace = [u8; 16];
+pub type CacheNamespace = [u8; 16];

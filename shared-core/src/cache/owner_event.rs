@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::chain::ChainState;
-use super::{Key, Namespace};
+use super::{CacheKey, CacheNamespace};
 
 /// Version of the protocol in the event `hello`.
 const PROTOCOL_VERSION: u32 = 1;
@@ -29,13 +29,13 @@ pub enum OwnerEvent {
         until: u64,
     },
     /// The key was stored.
-    Filled(Key),
+    Filled(CacheKey),
     /// The key was not stored, and no process fetches it any more.
-    LeaseReleased(Key),
+    LeaseReleased(CacheKey),
     /// The state of a chain has changed.
     Chain {
         /// Namespace of the chain.
-        namespace: Namespace,
+        namespace: CacheNamespace,
         /// State of the chain.
         state: Box<ChainState>,
     },
@@ -44,7 +44,7 @@ pub enum OwnerEvent {
         /// Generation of the purge.
         generation: u64,
         /// Key of a purge of one entry.
-        key: Option<Key>,
+        key: Option<CacheKey>,
     },
 }
 
@@ -54,7 +54,7 @@ pub struct InvalidOwnerEvent;
 
 impl OwnerEvent {
     /// Appends the event to the text of an event stream, in the format of server-sent events.
-    pub fn append_to_stream(&self, to: &mut String) {
+    pub fn append_event_text(&self, to: &mut String) {
         let (name, data) = match self {
             Self::Hello { generation, until } => {
                 let data = format!(
@@ -85,7 +85,7 @@ impl OwnerEvent {
     ///
     /// # Errors
     /// Returns [`InvalidOwnerEvent`] if the data is invalid.
-    pub fn parse_event(name: &[u8], data: &[u8]) -> Result<Option<Self>, InvalidOwnerEvent> {
+    pub fn parse_owner_event(name: &[u8], data: &[u8]) -> Result<Option<Self>, InvalidOwnerEvent> {
         let json = || serde_json::from_slice::<Value>(data).map_err(|_| InvalidOwnerEvent);
         let number = |json: &Value, name| json[name].as_u64().ok_or(InvalidOwnerEvent);
         let text = |json: &Value, name| json[name].as_str().map(Vec::from);
@@ -99,11 +99,11 @@ impl OwnerEvent {
                     _ => return Err(InvalidOwnerEvent),
                 }
             }
-            b"filled" => Self::Filled(decode_hex(data)?),
-            b"given-up" => Self::LeaseReleased(decode_hex(data)?),
+            b"filled" => Self::Filled(decode_hex_array(data)?),
+            b"given-up" => Self::LeaseReleased(decode_hex_array(data)?),
             b"purge" => {
                 let json = json()?;
-                let key = text(&json, "key").map(|key| decode_hex(&key));
+                let key = text(&json, "key").map(|key| decode_hex_array(&key));
                 Self::Purge {
                     generation: number(&json, "generation")?,
                     key: key.transpose()?,
@@ -112,7 +112,9 @@ impl OwnerEvent {
             b"chain" => {
                 let json = json()?;
                 Self::Chain {
-                    namespace: decode_hex(&text(&json, "namespace").ok_or(InvalidOwnerEvent)?)?,
+                    namespace: decode_hex_array(
+                        &text(&json, "namespace").ok_or(InvalidOwnerEvent)?,
+                    )?,
                     state: serde_json::from_value(json).map_err(|_| InvalidOwnerEvent)?,
                 }
             }
@@ -122,7 +124,7 @@ impl OwnerEvent {
 }
 
 /// Returns the data of the event `chain`: one line of less than 2 KiB.
-pub fn serialize_chain_state(namespace: &Namespace, state: &ChainState) -> String {
+pub fn serialize_chain_state(namespace: &CacheNamespace, state: &ChainState) -> String {
     // numbers and strings can always be serialized
     let state = serde_json::to_string(state).unwrap_or_default();
     let members = state.trim_start_matches('{');
@@ -130,7 +132,7 @@ pub fn serialize_chain_state(namespace: &Namespace, state: &ChainState) -> Strin
     format!(r#"{{"namespace":"{namespace}",{members}"#)
 }
 
-fn decode_hex<const N: usize>(text: &[u8]) -> Result<[u8; N], InvalidOwnerEvent> {
+fn decode_hex_array<const N: usize>(text: &[u8]) -> Result<[u8; N], InvalidOwnerEvent> {
     let mut bytes = [0; N];
     match text.len() == 2 * N && const_hex::decode_to_slice(text, &mut bytes).is_ok() {
         true => Ok(bytes),
@@ -166,9 +168,9 @@ mod tests {
                 ),
             ),
         ] {
-            let event = OwnerEvent::parse_event(name.as_bytes(), data.as_bytes());
+            let event = OwnerEvent::parse_owner_event(name.as_bytes(), data.as_bytes());
             let mut text = String::new();
-            event.unwrap().unwrap().append_to_stream(&mut text);
+            event.unwrap().unwrap().append_event_text(&mut text);
             assert_eq!(text, format!("event: {name}\ndata: {data}\n\n"));
         }
     }
@@ -184,13 +186,13 @@ mod tests {
             ("purge", "{\"generation\":5,\"key\":\"x\"}"),
             ("chain", "{\"namespace\":\"12\"}"),
         ] {
-            let read = OwnerEvent::parse_event(name.as_bytes(), data.as_bytes());
+            let read = OwnerEvent::parse_owner_event(name.as_bytes(), data.as_bytes());
             assert_eq!(read, Err(InvalidOwnerEvent), "{name} {data}");
         }
-        assert_eq!(OwnerEvent::parse_event(b"weather", b"fine"), Ok(None));
+        assert_eq!(OwnerEvent::parse_owner_event(b"weather", b"fine"), Ok(None));
         let more = b"{\"until\":2,\"generation\":1,\"weather\":[]}";
         assert!(matches!(
-            OwnerEvent::parse_event(b"lease", more),
+            OwnerEvent::parse_owner_event(b"lease", more),
             Ok(Some(_))
         ));
     }

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use crate::negotiate::list_header::list_members;
+use crate::negotiate::list_header::list_header_members;
 
 /// The lifetime and the restrictions that a response head specifies for caches, evaluated at one
 /// time.
@@ -62,7 +62,7 @@ enum AccelExpires {
 
 impl AccelExpires {
     /// Parses the header; an invalid value has no effect, as in nginx.
-    fn parse_value(value: &[u8]) -> Option<Self> {
+    fn parse_accel_expires(value: &[u8]) -> Option<Self> {
         match value.strip_prefix(b"@") {
             Some(time) => parse_capped_seconds(time, u64::MAX / 1000).map(Self::Until),
             None => parse_delta_seconds(value).map(Self::For),
@@ -72,24 +72,28 @@ impl AccelExpires {
 
 impl CacheDirectivesReader {
     /// Records a header of the response head if it concerns caches; other headers have no effect.
-    pub fn read_header(&mut self, name: &[u8], value: &[u8]) {
+    pub fn read_caching_header(&mut self, name: &[u8], value: &[u8]) {
         if name.eq_ignore_ascii_case(b"cache-control") {
-            for directive in list_members(value) {
-                self.read_directive(directive);
+            for directive in list_header_members(value) {
+                self.read_cache_directive(directive);
             }
         } else if name.eq_ignore_ascii_case(b"expires") {
             // section 5.3: an invalid date is in the past
             self.expires.get_or_insert(parse_header_date(value));
         } else if name.eq_ignore_ascii_case(b"age") {
             // section 5.1: the first member of a list counts; some proxies merge two lines into one
-            let first = list_members(value).next().and_then(parse_delta_seconds);
+            let first = list_header_members(value)
+                .next()
+                .and_then(parse_delta_seconds);
             self.age = self.age.max(first.unwrap_or(0));
         } else if name.eq_ignore_ascii_case(X_ACCEL_EXPIRES) {
-            self.accel = self.accel.or_else(|| AccelExpires::parse_value(value));
+            self.accel = self
+                .accel
+                .or_else(|| AccelExpires::parse_accel_expires(value));
         }
     }
 
-    fn read_directive(&mut self, directive: &[u8]) {
+    fn read_cache_directive(&mut self, directive: &[u8]) {
         let mut halves = directive.splitn(2, |byte| *byte == b'=');
         let name = halves.next().unwrap_or_default();
         let value = halves.next();
@@ -158,17 +162,17 @@ impl CacheDirectivesReader {
 /// The names of the request headers on which a response depends, collected from its `Vary` and CORS
 /// headers.
 #[derive(Clone, Debug, Default)]
-pub struct VaryHeaders {
+pub struct ResponseVaryHeaders {
     header_names: Vec<String>,
     on_anything: bool,
 }
 
-impl VaryHeaders {
+impl ResponseVaryHeaders {
     /// Records the request headers that a header of the response head names; other headers have no
     /// effect.
     pub fn read_response_header(&mut self, name: &[u8], value: &[u8]) {
         if name.eq_ignore_ascii_case(b"vary") {
-            for member in list_members(value) {
+            for member in list_header_members(value) {
                 match std::str::from_utf8(member) {
                     Ok(member) if member != "*" => {
                         self.header_names.push(member.to_ascii_lowercase());
@@ -320,14 +324,14 @@ pub fn is_stored_header(name: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{CacheDirectives, CacheDirectivesReader, StaleDirectives, VaryHeaders};
+    use super::{CacheDirectives, CacheDirectivesReader, ResponseVaryHeaders, StaleDirectives};
 
     const NOW: u64 = 784_111_777; // Sun, 06 Nov 1994 08:49:37 GMT
 
     fn parse(fields: &[(&str, &str)]) -> CacheDirectives {
         let mut reader = CacheDirectivesReader::default();
         for (name, value) in fields {
-            reader.read_header(name.as_bytes(), value.as_bytes());
+            reader.read_caching_header(name.as_bytes(), value.as_bytes());
         }
         reader.evaluate_directives(NOW)
     }
@@ -384,7 +388,7 @@ mod tests {
     #[test]
     fn varying_headers_are_collected_from_all_lines() {
         let names = |fields: &[(&str, &str)]| {
-            let mut varies = VaryHeaders::default();
+            let mut varies = ResponseVaryHeaders::default();
             for (name, value) in fields {
                 varies.read_response_header(name.as_bytes(), value.as_bytes());
             }

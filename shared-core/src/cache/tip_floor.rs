@@ -8,7 +8,7 @@ use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-use super::Namespace;
+use super::CacheNamespace;
 
 /// Number of namespaces with a floor in shared memory. Further ones have a floor in each process.
 const MAX_NAMESPACES: usize = 256;
@@ -30,17 +30,17 @@ const CLOCK_RESET_EPOCHS: u64 = 1_000_000;
 /// The lower bound of the heads that later responses may show: the facts about the head of one
 /// chain that responses have shown before the owner reported them.
 #[derive(Debug)]
-pub(super) struct TipFloor(FloorStorage);
+pub(super) struct TipFloor(TipFloorStorage);
 
 /// The memory of a floor's numbers: this process's, memory of the host's processes, or a row in a
 /// store of the host.
 #[derive(Debug)]
-enum FloorStorage {
+enum TipFloorStorage {
     Own([AtomicU64; LENGTH]),
     Shared(&'static [AtomicU64]),
     Hosted {
-        host: Arc<dyn SharedFloors>,
-        namespace: Namespace,
+        host: Arc<dyn SharedTipFloors>,
+        namespace: CacheNamespace,
         /// Numbers in place of the host's, if the host has no store.
         own: [AtomicU64; LENGTH],
     },
@@ -50,26 +50,30 @@ enum FloorStorage {
 const LENGTH: usize = ROW_LENGTH - 1;
 
 /// The numbers of one tip floor as a host stores them; only [`TipFloor`] knows their meaning.
-pub type FloorRow = [u64; LENGTH];
+pub type TipFloorRow = [u64; LENGTH];
 
 /// A store of the host in which processes without shared memory (sandboxes) share their tip floors.
-pub trait SharedFloors: Debug + Send + Sync {
+pub trait SharedTipFloors: Debug + Send + Sync {
     /// Returns the row of a namespace; it is zero before the first change. Returns `None` if the
     /// host has no store.
-    fn read_row(&self, namespace: &Namespace) -> Option<FloorRow>;
+    fn read_floor_row(&self, namespace: &CacheNamespace) -> Option<TipFloorRow>;
 
     /// Applies `change` to the row of a namespace atomically. Returns `false` if the host has no
     /// store.
-    fn update_row(&self, namespace: &Namespace, change: &dyn Fn(&mut FloorRow)) -> bool;
+    fn update_floor_row(
+        &self,
+        namespace: &CacheNamespace,
+        change: &dyn Fn(&mut TipFloorRow),
+    ) -> bool;
 }
 
-impl FloorStorage {
+impl TipFloorStorage {
     fn load_value(&self, at: usize) -> u64 {
         if let Self::Hosted {
             host, namespace, ..
         } = self
         {
-            if let Some(row) = host.read_row(namespace) {
+            if let Some(row) = host.read_floor_row(namespace) {
                 return row[at];
             }
         }
@@ -77,29 +81,29 @@ impl FloorStorage {
     }
 
     fn store_value(&self, at: usize, value: u64) {
-        if !self.is_changed(|row| row[at] = value) {
+        if !self.try_update_row(|row| row[at] = value) {
             self.value_cell(at).store(value, Ordering::Release);
         }
     }
 
     fn fetch_max(&self, at: usize, value: u64) {
-        if !self.is_changed(|row| row[at] = row[at].max(value)) {
+        if !self.try_update_row(|row| row[at] = row[at].max(value)) {
             self.value_cell(at).fetch_max(value, Ordering::AcqRel);
         }
     }
 
     fn increment_value(&self, at: usize) {
-        if !self.is_changed(|row| row[at] += 1) {
+        if !self.try_update_row(|row| row[at] += 1) {
             self.value_cell(at).fetch_add(1, Ordering::AcqRel);
         }
     }
 
     /// Whether the host has changed its row.
-    fn is_changed(&self, change: impl Fn(&mut FloorRow)) -> bool {
+    fn try_update_row(&self, change: impl Fn(&mut TipFloorRow)) -> bool {
         match self {
             Self::Hosted {
                 host, namespace, ..
-            } => host.update_row(namespace, &change),
+            } => host.update_floor_row(namespace, &change),
             Self::Own(_) | Self::Shared(_) => false,
         }
     }
@@ -114,14 +118,14 @@ impl FloorStorage {
 
 impl Default for TipFloor {
     fn default() -> Self {
-        Self(FloorStorage::Own(Default::default()))
+        Self(TipFloorStorage::Own(Default::default()))
     }
 }
 
 impl TipFloor {
     /// Expires the entries about the head, as a block of that height is shown: a response that was
     /// fetched in this or an earlier epoch may be older than it.
-    pub(super) fn end_tip(&self, epoch: u64, height: u64) {
+    pub(super) fn expire_tip_entries(&self, epoch: u64, height: u64) {
         // another process may fetch in an epoch that this one does not know yet
         let epoch = epoch.max(self.known_epoch());
         // in this order: a reader of the new count finds the other numbers changed
@@ -143,7 +147,7 @@ impl TipFloor {
     }
 
     /// Records that a process knows this epoch, and may fetch responses in it.
-    pub(super) fn record_epoch(&self, epoch: u64) {
+    pub(super) fn record_known_epoch(&self, epoch: u64) {
         if epoch > self.known_epoch() {
             self.0.fetch_max(KNOWN_EPOCH_INDEX, epoch);
         }
@@ -155,14 +159,14 @@ impl TipFloor {
     }
 
     /// Records that a process knows a head of that height.
-    pub(super) fn record_head(&self, head: u64) {
+    pub(super) fn record_known_head(&self, head: u64) {
         if head > self.seen_head() {
             self.0.fetch_max(SEEN_INDEX, head);
         }
     }
 
     /// Sets the head, though a higher one was known.
-    pub(super) fn override_head(&self, head: u64) {
+    pub(super) fn override_seen_head(&self, head: u64) {
         self.0.store_value(SEEN_INDEX, head);
     }
 
@@ -172,23 +176,23 @@ impl TipFloor {
     }
 
     /// Number of times that a shown block has expired the entries about the head.
-    pub(super) fn end_count(&self) -> u64 {
+    pub(super) fn tip_expiry_count(&self) -> u64 {
         self.0.load_value(END_COUNT_INDEX)
     }
 
     /// The last epoch in which a shown block has expired the entries about the head.
-    pub(super) fn last_end_epoch(&self) -> u64 {
+    pub(super) fn last_tip_expiry_epoch(&self) -> u64 {
         self.0.load_value(EPOCH_INDEX)
     }
 
     /// Whether an entry that the owner stored in that epoch may be older than the last block that
     /// was shown.
-    pub(super) fn had_ended_by(&self, epoch: u64) -> bool {
-        epoch <= self.last_end_epoch()
+    pub(super) fn may_predate_shown_block(&self, epoch: u64) -> bool {
+        epoch <= self.last_tip_expiry_epoch()
     }
 
     /// Lowers the epochs if a new owner counts from an earlier time on.
-    pub(super) fn reset_if_ahead(&self, epoch: u64) {
+    pub(super) fn reset_epochs_if_ahead(&self, epoch: u64) {
         for at in [EPOCH_INDEX, KNOWN_EPOCH_INDEX] {
             if self.0.load_value(at) > epoch.saturating_add(CLOCK_RESET_EPOCHS) {
                 self.0.store_value(at, epoch);
@@ -200,19 +204,19 @@ impl TipFloor {
 /// The place in which the processes of one host share their tip floors: shared memory, or a store
 /// of the host.
 #[derive(Clone, Debug)]
-pub enum FloorSource {
+pub enum TipFloorSource {
     /// Shared memory.
-    Table(FloorTable),
+    Table(TipFloorTable),
     /// A store of the host.
-    Hosted(Arc<dyn SharedFloors>),
+    Hosted(Arc<dyn SharedTipFloors>),
 }
 
-impl FloorSource {
+impl TipFloorSource {
     /// Returns the tip floor of a namespace, which all processes with the same source share.
-    pub(super) fn tip_floor(&self, namespace: &Namespace) -> TipFloor {
+    pub(super) fn tip_floor(&self, namespace: &CacheNamespace) -> TipFloor {
         match self {
             Self::Table(table) => table.tip_floor_in_row(namespace),
-            Self::Hosted(host) => TipFloor(FloorStorage::Hosted {
+            Self::Hosted(host) => TipFloor(TipFloorStorage::Hosted {
                 host: Arc::clone(host),
                 namespace: *namespace,
                 own: Default::default(),
@@ -223,9 +227,9 @@ impl FloorSource {
 
 /// A table in shared memory with the tip floors of a bounded number of namespaces, a row for each.
 #[derive(Clone, Copy, Debug)]
-pub struct FloorTable(&'static [AtomicU64]);
+pub struct TipFloorTable(&'static [AtomicU64]);
 
-impl FloorTable {
+impl TipFloorTable {
     /// Number of numbers in the table.
     pub const LENGTH: usize = MAX_NAMESPACES * ROW_LENGTH;
 
@@ -236,7 +240,7 @@ impl FloorTable {
     }
 
     /// Returns the tip floor in the row of a namespace, which takes a free row if it has none.
-    pub(super) fn tip_floor_in_row(self, namespace: &Namespace) -> TipFloor {
+    pub(super) fn tip_floor_in_row(self, namespace: &CacheNamespace) -> TipFloor {
         let name = namespace
             .first_chunk()
             .map_or(1, |name| u64::from_le_bytes(*name));
@@ -247,7 +251,7 @@ impl FloorTable {
             let row = rows[(first + at) % MAX_NAMESPACES];
             let taken = row[0].compare_exchange(0, name, Ordering::AcqRel, Ordering::Acquire);
             if taken.is_ok() || taken == Err(name) {
-                return TipFloor(FloorStorage::Shared(&row[1..]));
+                return TipFloor(TipFloorStorage::Shared(&row[1..]));
             }
         }
         TipFloor::default()
@@ -262,9 +266,11 @@ mod tests {
     use super::*;
     use crate::lock::lock_ignoring_poison;
 
-    fn table() -> FloorTable {
-        let numbers: Vec<AtomicU64> = (0..FloorTable::LENGTH).map(|_| AtomicU64::new(0)).collect();
-        FloorTable::from_numbers(numbers.leak()).unwrap()
+    fn table() -> TipFloorTable {
+        let numbers: Vec<AtomicU64> = (0..TipFloorTable::LENGTH)
+            .map(|_| AtomicU64::new(0))
+            .collect();
+        TipFloorTable::from_numbers(numbers.leak()).unwrap()
     }
 
     #[test]
@@ -272,36 +278,53 @@ mod tests {
         let table = table();
         let [here, elsewhere] = [1, 1].map(|name| table.tip_floor_in_row(&[name; 16]));
         let other = table.tip_floor_in_row(&[2; 16]);
-        here.end_tip(7, 100);
-        assert_eq!((elsewhere.end_count(), elsewhere.last_end_epoch()), (1, 7));
-        assert_eq!((other.end_count(), other.last_end_epoch()), (0, 0));
-        elsewhere.end_tip(5, 99);
+        here.expire_tip_entries(7, 100);
         assert_eq!(
-            (here.end_count(), here.last_end_epoch(), here.shown_height()),
+            (
+                elsewhere.tip_expiry_count(),
+                elsewhere.last_tip_expiry_epoch()
+            ),
+            (1, 7)
+        );
+        assert_eq!(
+            (other.tip_expiry_count(), other.last_tip_expiry_epoch()),
+            (0, 0)
+        );
+        elsewhere.expire_tip_entries(5, 99);
+        assert_eq!(
+            (
+                here.tip_expiry_count(),
+                here.last_tip_expiry_epoch(),
+                here.shown_height()
+            ),
             (2, 7, 100)
         );
-        assert!(here.had_ended_by(7) && !here.had_ended_by(8));
+        assert!(here.may_predate_shown_block(7) && !here.may_predate_shown_block(8));
     }
 
     #[test]
     fn raised_floor_covers_epochs_that_only_another_process_knows() {
         let table = table();
         let [here, elsewhere] = [1, 1].map(|name| table.tip_floor_in_row(&[name; 16]));
-        elsewhere.record_epoch(8);
-        here.end_tip(7, 100);
-        assert!(elsewhere.had_ended_by(8) && !elsewhere.had_ended_by(9));
+        elsewhere.record_known_epoch(8);
+        here.expire_tip_entries(7, 100);
+        assert!(elsewhere.may_predate_shown_block(8) && !elsewhere.may_predate_shown_block(9));
     }
 
     #[derive(Debug, Default)]
-    struct HostedFloors(Mutex<Option<HashMap<Namespace, FloorRow>>>);
+    struct HostedFloors(Mutex<Option<HashMap<CacheNamespace, TipFloorRow>>>);
 
-    impl SharedFloors for HostedFloors {
-        fn read_row(&self, namespace: &Namespace) -> Option<FloorRow> {
+    impl SharedTipFloors for HostedFloors {
+        fn read_floor_row(&self, namespace: &CacheNamespace) -> Option<TipFloorRow> {
             let rows = lock_ignoring_poison(&self.0);
             Some(rows.as_ref()?.get(namespace).copied().unwrap_or_default())
         }
 
-        fn update_row(&self, namespace: &Namespace, change: &dyn Fn(&mut FloorRow)) -> bool {
+        fn update_floor_row(
+            &self,
+            namespace: &CacheNamespace,
+            change: &dyn Fn(&mut TipFloorRow),
+        ) -> bool {
             let mut rows = lock_ignoring_poison(&self.0);
             let Some(rows) = rows.as_mut() else {
                 return false;
@@ -314,32 +337,46 @@ mod tests {
     #[test]
     fn sandboxes_share_the_floor_of_a_namespace_in_a_store_of_the_host() {
         let store = Arc::new(HostedFloors(Mutex::new(Some(HashMap::default()))));
-        let floors = FloorSource::Hosted(store);
+        let floors = TipFloorSource::Hosted(store);
         let [here, elsewhere] = [1, 1].map(|name| floors.tip_floor(&[name; 16]));
         let other = floors.tip_floor(&[2; 16]);
-        elsewhere.record_epoch(8);
-        here.end_tip(7, 100);
-        here.record_head(99);
-        assert_eq!((elsewhere.end_count(), elsewhere.last_end_epoch()), (1, 8));
+        elsewhere.record_known_epoch(8);
+        here.expire_tip_entries(7, 100);
+        here.record_known_head(99);
+        assert_eq!(
+            (
+                elsewhere.tip_expiry_count(),
+                elsewhere.last_tip_expiry_epoch()
+            ),
+            (1, 8)
+        );
         assert_eq!((elsewhere.shown_height(), elsewhere.seen_head()), (100, 99));
         assert_eq!(
-            (other.end_count(), other.last_end_epoch(), other.seen_head()),
+            (
+                other.tip_expiry_count(),
+                other.last_tip_expiry_epoch(),
+                other.seen_head()
+            ),
             (0, 0, 0)
         );
-        elsewhere.override_head(5);
+        elsewhere.override_seen_head(5);
         assert_eq!(here.seen_head(), 5);
     }
 
     #[test]
     fn sandbox_has_a_floor_of_its_own_where_the_host_has_no_store() {
-        let floors = FloorSource::Hosted(Arc::<HostedFloors>::default());
+        let floors = TipFloorSource::Hosted(Arc::<HostedFloors>::default());
         let [here, elsewhere] = [1, 1].map(|name| floors.tip_floor(&[name; 16]));
-        here.end_tip(7, 100);
+        here.expire_tip_entries(7, 100);
         assert_eq!(
-            (here.end_count(), here.last_end_epoch(), here.shown_height()),
+            (
+                here.tip_expiry_count(),
+                here.last_tip_expiry_epoch(),
+                here.shown_height()
+            ),
             (1, 7, 100)
         );
-        assert_eq!(elsewhere.end_count(), 0);
+        assert_eq!(elsewhere.tip_expiry_count(), 0);
     }
 
     #[test]
@@ -350,24 +387,24 @@ mod tests {
             namespace[..8].copy_from_slice(&(n * 1_000_003 + 1).to_le_bytes());
             assert!(matches!(
                 table.tip_floor_in_row(&namespace).0,
-                FloorStorage::Shared(_)
+                TipFloorStorage::Shared(_)
             ));
         }
         assert!(matches!(
             table.tip_floor_in_row(&[0xff; 16]).0,
-            FloorStorage::Own(_)
+            TipFloorStorage::Own(_)
         ));
         let short: &'static [AtomicU64] = Vec::leak(vec![AtomicU64::new(0)]);
-        assert!(FloorTable::from_numbers(short).is_none());
+        assert!(TipFloorTable::from_numbers(short).is_none());
     }
 
     #[test]
     fn owner_with_a_clock_that_was_set_back_lowers_the_floor() {
         let floor = TipFloor::default();
-        floor.end_tip(5_000_000, 1);
-        floor.reset_if_ahead(4_999_998);
-        assert_eq!(floor.last_end_epoch(), 5_000_000);
-        floor.reset_if_ahead(1_000_000);
-        assert_eq!(floor.last_end_epoch(), 1_000_000);
+        floor.expire_tip_entries(5_000_000, 1);
+        floor.reset_epochs_if_ahead(4_999_998);
+        assert_eq!(floor.last_tip_expiry_epoch(), 5_000_000);
+        floor.reset_epochs_if_ahead(1_000_000);
+        assert_eq!(floor.last_tip_expiry_epoch(), 1_000_000);
     }
 }

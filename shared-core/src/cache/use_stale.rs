@@ -24,13 +24,13 @@ pub enum UpstreamFailure {
 
 impl UpstreamFailure {
     /// Whether the upstream failed before a response head arrived.
-    pub fn is_before_head(self) -> bool {
+    pub fn precedes_response_head(self) -> bool {
         !matches!(self, Self::Status(_) | Self::Local)
     }
 
     /// Returns the failure behind a local reply of Envoy, by its status and its response code
     /// details (Envoy, `StreamInfo::ResponseCodeDetails`).
-    pub fn from_envoy(status: u32, details: &[u8]) -> Self {
+    pub fn from_envoy_reply(status: u32, details: &[u8]) -> Self {
         let has = |part: &[u8]| details.windows(part.len()).any(|it| it == part);
         let has_any = |parts: &[&str]| parts.iter().any(|part| has(part.as_bytes()));
         // a circuit breaker (`overflow`) opens no connection, either
@@ -62,7 +62,7 @@ impl UpstreamFailure {
 /// The set of upstream failures, and `updating`, for which an operator permits serving a stale
 /// entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct UseStale(u16);
+pub struct UseStaleConditions(u16);
 
 /// Words of the directive. The position of a word is its bit; statuses have words of their own.
 const CONDITION_WORDS: [(&str, Option<u16>); 12] = [
@@ -87,12 +87,14 @@ fn condition_bits(is_it: impl Fn(&str, Option<u16>) -> bool) -> u16 {
     matching.map(|(bit, _)| 1 << bit).sum()
 }
 
-impl UseStale {
+impl UseStaleConditions {
     /// Parses the words of `sszip_cache_use_stale`; as in nginx, `off` overrides all others.
     ///
     /// # Errors
     /// Returns the first unknown word.
-    pub fn parse<'a>(words: impl IntoIterator<Item = &'a [u8]>) -> Result<Self, &'a [u8]> {
+    pub fn parse_conditions<'a>(
+        words: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Result<Self, &'a [u8]> {
         let mut all = 0;
         for word in words {
             match condition_bits(|known, _| known.as_bytes() == word) {
@@ -105,7 +107,7 @@ impl UseStale {
     }
 
     /// Whether the operator permits serving stale entries under any condition.
-    pub fn is_enabled(self) -> bool {
+    pub fn permits_any_stale(self) -> bool {
         self.0 != 0
     }
 
@@ -116,7 +118,7 @@ impl UseStale {
     }
 
     /// Whether the operator permits serving a stale entry after this failure of the upstream.
-    pub fn permits_after(self, failure: UpstreamFailure) -> bool {
+    pub fn permits_after_failure(self, failure: UpstreamFailure) -> bool {
         let word = match failure {
             UpstreamFailure::Connect | UpstreamFailure::Error | UpstreamFailure::Local => "error",
             UpstreamFailure::Timeout => "timeout",
@@ -129,17 +131,17 @@ impl UseStale {
     }
 }
 
-/// Returns all words that [`UseStale::parse`] accepts, for checks and messages of a configuration.
-pub fn condition_words() -> Vec<&'static str> {
+/// Returns all words that [`UseStaleConditions::parse_conditions`] accepts, for checks and messages of a configuration.
+pub fn use_stale_words() -> Vec<&'static str> {
     CONDITION_WORDS.iter().map(|(word, _)| *word).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{UpstreamFailure, UseStale, CONDITION_WORDS};
+    use super::{UpstreamFailure, UseStaleConditions, CONDITION_WORDS};
 
-    fn parse(line: &str) -> Result<UseStale, &[u8]> {
-        UseStale::parse(line.split(' ').map(str::as_bytes))
+    fn parse(line: &str) -> Result<UseStaleConditions, &[u8]> {
+        UseStaleConditions::parse_conditions(line.split(' ').map(str::as_bytes))
     }
 
     const FAILURES: [(&str, UpstreamFailure); 10] = [
@@ -161,13 +163,13 @@ mod tests {
             let conditions = parse(word).unwrap();
             for (name, failure) in FAILURES {
                 assert_eq!(
-                    conditions.permits_after(failure),
+                    conditions.permits_after_failure(failure),
                     name == word,
                     "{word} {failure:?}"
                 );
             }
             assert_eq!(conditions.permits_while_updating(), word == "updating");
-            assert_eq!(conditions.is_enabled(), word != "off");
+            assert_eq!(conditions.permits_any_stale(), word != "off");
         }
     }
 
@@ -202,7 +204,7 @@ mod tests {
             (403, "rbac_access_denied_matched_policy[none]", UpstreamFailure::Local),
             (429, "local_rate_limited", UpstreamFailure::Local),
         ] {
-            assert_eq!(UpstreamFailure::from_envoy(status, details.as_bytes()), expected, "{details}");
+            assert_eq!(UpstreamFailure::from_envoy_reply(status, details.as_bytes()), expected, "{details}");
         }
     }
 
@@ -210,15 +212,18 @@ mod tests {
     fn words_are_combined_and_off_overrides_them() {
         let conditions = parse("error http_503 updating").unwrap();
         assert!(
-            conditions.permits_after(UpstreamFailure::Error)
-                && conditions.permits_after(UpstreamFailure::Status(503))
+            conditions.permits_after_failure(UpstreamFailure::Error)
+                && conditions.permits_after_failure(UpstreamFailure::Status(503))
         );
         assert!(
             conditions.permits_while_updating()
-                && !conditions.permits_after(UpstreamFailure::Status(500))
+                && !conditions.permits_after_failure(UpstreamFailure::Status(500))
         );
-        assert_eq!(parse("error off updating"), Ok(UseStale::default()));
+        assert_eq!(
+            parse("error off updating"),
+            Ok(UseStaleConditions::default())
+        );
         assert_eq!(parse("error Timeout"), Err(&b"Timeout"[..]));
-        assert!(!conditions.permits_after(UpstreamFailure::Status(200)));
+        assert!(!conditions.permits_after_failure(UpstreamFailure::Status(200)));
     }
 }

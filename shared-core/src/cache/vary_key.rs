@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::Namespace;
+use super::CacheNamespace;
 use crate::jsonrpc::key::CallKeyBuilder;
 
 /// Headers that often separate variants, and do not identify the caller.
@@ -76,7 +76,7 @@ pub struct VaryKey {
     namespace_encoding: usize,
     /// End of the route part; the values of the headers in `Vary` follow.
     place: usize,
-    pub(super) vary_header_names: Option<HeaderNames>,
+    pub(super) vary_header_names: Option<VaryHeaderNames>,
 }
 
 impl VaryKey {
@@ -90,44 +90,44 @@ impl VaryKey {
 
     /// Appends a part to the route part, on which all responses of the route depend.
     pub fn push_route_part(&mut self, part: &[u8]) {
-        self.push_part(part);
+        self.push_key_part(part);
         self.place = self.bytes.len();
     }
 
-    fn push_part(&mut self, part: &[u8]) {
+    fn push_key_part(&mut self, part: &[u8]) {
         self.bytes
             .extend_from_slice(&(part.len() as u64).to_le_bytes());
         self.bytes.extend_from_slice(part);
     }
 
     /// Ends the namespace after the parts that were added so far.
-    pub fn end_namespace(&mut self) {
+    pub fn end_namespace_part(&mut self) {
         self.namespace_encoding = self.bytes.len();
     }
 
     /// Returns the names of the headers in `Vary` that the vary key covers, or `None` if it covers
     /// none.
-    pub fn vary_header_names(&self) -> Option<&HeaderNames> {
+    pub fn vary_header_names(&self) -> Option<&VaryHeaderNames> {
         self.vary_header_names.as_ref()
     }
 
     /// Returns the encoding of the namespace: the parts before
-    /// [`end_namespace`](Self::end_namespace).
+    /// [`end_namespace`](Self::end_namespace_part).
     pub fn namespace_encoding(&self) -> &[u8] {
         &self.bytes[..self.namespace_encoding]
     }
 
     /// Adds a hash of the named headers to the route part. The key cache keeps vary keys for longer
     /// than their requests last, and must not contain credentials.
-    pub fn push_hashed<'a>(
+    pub fn push_hashed_headers<'a>(
         &mut self,
         fields: &RequestHeaderFields,
         names: impl Iterator<Item = &'a str>,
     ) {
         let mut all = Self::default();
         for name in names {
-            all.push_part(name.as_bytes());
-            all.push_values(fields, name);
+            all.push_key_part(name.as_bytes());
+            all.push_header_values(fields, name);
         }
         self.push_route_part(blake3::hash(&all.bytes).as_bytes());
     }
@@ -135,17 +135,21 @@ impl VaryKey {
     /// Replaces the headers on which responses of the route depend, and encodes their values. Their
     /// names are a part of the vary key: processes that share a store, or that were restarted, may
     /// have recorded different names.
-    pub fn set_vary_headers(&mut self, fields: &RequestHeaderFields, names: Option<HeaderNames>) {
+    pub fn set_vary_headers(
+        &mut self,
+        fields: &RequestHeaderFields,
+        names: Option<VaryHeaderNames>,
+    ) {
         self.bytes.truncate(self.place);
         for name in names.iter().flat_map(|names| names.split(NAME_SEPARATOR)) {
-            self.push_part(name.as_bytes());
-            self.push_members(fields, name);
+            self.push_key_part(name.as_bytes());
+            self.push_header_members(fields, name);
         }
         self.vary_header_names = names;
     }
 
     /// Adds a header as one line, without the white space around commas (RFC 9111, 4.1).
-    fn push_members(&mut self, fields: &RequestHeaderFields, name: &str) {
+    fn push_header_members(&mut self, fields: &RequestHeaderFields, name: &str) {
         let mut line = Vec::new();
         let mut present = false;
         for value in fields.header_values(name) {
@@ -159,17 +163,17 @@ impl VaryKey {
         }
         self.bytes.push(u8::from(present));
         match PUBLIC_HEADERS.contains(&name) {
-            true => self.push_part(&line),
+            true => self.push_key_part(&line),
             // hashed like credentials, as it may be one
-            false => self.push_part(blake3::hash(&line).as_bytes()),
+            false => self.push_key_part(blake3::hash(&line).as_bytes()),
         }
     }
 
-    fn push_values(&mut self, fields: &RequestHeaderFields, name: &str) {
+    fn push_header_values(&mut self, fields: &RequestHeaderFields, name: &str) {
         let count = fields.header_values(name).count() as u64;
         self.bytes.extend_from_slice(&count.to_le_bytes());
         for value in fields.header_values(name) {
-            self.push_part(value);
+            self.push_key_part(value);
         }
     }
 
@@ -180,7 +184,7 @@ impl VaryKey {
 
     /// Returns a hasher that makes the cache keys of the request's calls, which all begin with this
     /// vary key.
-    pub fn key_builder(&self) -> CallKeyBuilder {
+    pub fn call_key_builder(&self) -> CallKeyBuilder {
         CallKeyBuilder::for_vary_key(&self.bytes)
     }
 
@@ -199,21 +203,21 @@ impl VaryKey {
 }
 
 /// Returns the namespace that a `sszip_cache_namespace` of this name has.
-pub fn namespace_for_name(namespace: &[u8]) -> Namespace {
+pub fn namespace_for_name(namespace: &[u8]) -> CacheNamespace {
     let mut scope = VaryKey::default();
     scope.push_route_part(namespace);
     truncated_blake3(&scope.bytes)
 }
 
 /// Returns the first half of the BLAKE3 hash of the encoding of a namespace or a route.
-pub fn truncated_blake3(encoding: &[u8]) -> Namespace {
-    let mut name = Namespace::default();
+pub fn truncated_blake3(encoding: &[u8]) -> CacheNamespace {
+    let mut name = CacheNamespace::default();
     name.copy_from_slice(&blake3::hash(encoding).as_bytes()[..16]);
     name
 }
 
 /// The names of request headers in lower case and in order, joined by a separator.
-pub type HeaderNames = Arc<str>;
+pub type VaryHeaderNames = Arc<str>;
 
 /// Separator of names, which no header name contains.
 pub(super) const NAME_SEPARATOR: char = '\n';
@@ -254,7 +258,7 @@ pub(super) mod tests {
     fn credentials_separate_vary_keys_and_are_not_stored_in_them() {
         let of = |lines: &[(&str, &str)], names: &[&str]| {
             let mut scope = scope(&["here"]);
-            scope.push_hashed(&fields(lines), names.iter().copied());
+            scope.push_hashed_headers(&fields(lines), names.iter().copied());
             scope.encoded_parts().to_vec()
         };
         let both = ["authorization", "x-api-key"];
@@ -296,7 +300,7 @@ pub(super) mod tests {
 
     #[test]
     fn absent_header_is_distinguished_from_an_empty_one() {
-        let names: super::HeaderNames = "origin".into();
+        let names: super::VaryHeaderNames = "origin".into();
         let (mut absent, mut empty) = (scope(&["here"]), scope(&["here"]));
         absent.set_vary_headers(&fields(&[]), Some(names.clone()));
         empty.set_vary_headers(&fields(&[("Origin", "")]), Some(names));

@@ -6,15 +6,15 @@ use super::head_source::HeadSource;
 use super::head_sources::DeclaredHeadSource;
 use super::method_names::{self, CaseSensitivity};
 use super::values::{
-    inherit_unset, invalid_value, parse_flag, set_once, single_value, DirectiveError,
-    DirectiveLocation, ValueRange, ValueUnit,
+    inherit_unset, invalid_value_error, parse_flag, set_once, single_value, DirectiveError,
+    DirectiveLocation, DirectiveValueRange, DirectiveValueUnit,
 };
 use super::values::{GIB, KIB, MIB};
-use super::verify::VerifyConfig;
-use crate::cache::class::Class;
-use crate::cache::credentials::{Credentials, CredentialsPolicy};
-use crate::cache::freshness::Lifetimes;
-use crate::cache::use_stale::UseStale;
+use super::verify::HitVerificationConfig;
+use crate::cache::class::LifetimeClass;
+use crate::cache::credentials::{CredentialsPolicies, CredentialsPolicy};
+use crate::cache::freshness::CacheLifetimes;
+use crate::cache::use_stale::UseStaleConditions;
 use crate::jsonrpc::method_spec::{MethodSpecError, MethodSpecs};
 use crate::jsonrpc::methods;
 use crate::jsonrpc::stateful_methods::is_stateful_method;
@@ -31,13 +31,13 @@ pub struct CacheConfig {
     /// The GET requests that are looked up and stored.
     pub get: CacheGetScope,
     /// Lifetimes of responses.
-    pub valid: Arc<Lifetimes>,
+    pub valid: Arc<CacheLifetimes>,
     /// Maximum length of a response that is stored, in bytes before compression.
     pub max_entry: u64,
     /// Maximum length of a request that is looked up, in bytes.
     pub max_request: u64,
     /// The treatment of request headers that identify the caller.
-    pub credentials: Arc<Credentials>,
+    pub credentials: Arc<CredentialsPolicies>,
     /// Maximum number of calls of a batch that is looked up.
     pub batch_max: usize,
     /// Memory limit of the hot tier over all processes of the host, in bytes.
@@ -47,11 +47,11 @@ pub struct CacheConfig {
     /// Time for which followers wait for the leader, in milliseconds.
     pub lock_timeout: u64,
     /// The conditions for serving stale responses.
-    pub use_stale: UseStale,
+    pub use_stale: UseStaleConditions,
     /// Whether a stale response is also sent to the request that fetches the new one.
     pub background_update: bool,
     /// The share of hits that are compared with the node.
-    pub verify: VerifyConfig,
+    pub verify: HitVerificationConfig,
     /// Head sources for the owner's chain followers.
     pub follows: Arc<Vec<DeclaredHeadSource>>,
 }
@@ -68,8 +68,8 @@ pub enum CacheGetScope {
 
 impl CacheConfig {
     /// Whether the proxy may send requests of its own to the node, to revalidate or verify entries.
-    pub fn has_background_requests(&self) -> bool {
-        self.background_update || self.verify.is_enabled()
+    pub fn may_send_background_requests(&self) -> bool {
+        self.background_update || self.verify.is_verification_enabled()
     }
 }
 
@@ -80,70 +80,70 @@ pub(super) struct CacheConfigBlock {
     enable: Option<bool>,
     namespace: Option<Arc<[u8]>>,
     get: Option<CacheGetScope>,
-    lifetimes: Option<Arc<Lifetimes>>,
+    lifetimes: Option<Arc<CacheLifetimes>>,
     rows: Option<Arc<MethodSpecs>>,
     max_entry: Option<u64>,
     max_request: Option<u64>,
-    credentials: Option<Arc<Credentials>>,
+    credentials: Option<Arc<CredentialsPolicies>>,
     /// Maximum number of calls, and whether larger batches are denied.
     batch_max: Option<(u64, bool)>,
     memory: Option<u64>,
     lock: Option<bool>,
     lock_timeout: Option<u64>,
-    use_stale: Option<UseStale>,
+    use_stale: Option<UseStaleConditions>,
     background_update: Option<bool>,
-    verify: Option<VerifyConfig>,
+    verify: Option<HitVerificationConfig>,
     /// Empty if it is `off`.
     follows: Option<Arc<Vec<DeclaredHeadSource>>>,
     /// Warning about the directive that was set last.
     pub(super) warning: Option<String>,
 }
 
-pub(super) const LIFETIME_RANGE: ValueRange = ValueRange {
+pub(super) const LIFETIME_RANGE: DirectiveValueRange = DirectiveValueRange {
     least: 0,
     most: 365 * 24 * 3600 * 1000,
-    unit: ValueUnit::Time,
+    unit: DirectiveValueUnit::Time,
 };
-pub(super) const LOCK_TIMEOUT_RANGE: ValueRange = ValueRange {
+pub(super) const LOCK_TIMEOUT_RANGE: DirectiveValueRange = DirectiveValueRange {
     least: 1,
     most: 3600 * 1000,
-    unit: ValueUnit::Time,
+    unit: DirectiveValueUnit::Time,
 };
 /// Range of the lookup timeout, below `link_silence`, after which a silent connection is closed.
-pub(super) const LOOKUP_TIMEOUT_RANGE: ValueRange = ValueRange {
+pub(super) const LOOKUP_TIMEOUT_RANGE: DirectiveValueRange = DirectiveValueRange {
     least: 1,
     most: 1_000,
-    unit: ValueUnit::Time,
+    unit: DirectiveValueUnit::Time,
 };
-pub(super) const MAX_ENTRY_RANGE: ValueRange = ValueRange {
+pub(super) const MAX_ENTRY_RANGE: DirectiveValueRange = DirectiveValueRange {
     least: KIB,
     most: GIB,
-    unit: ValueUnit::Bytes,
+    unit: DirectiveValueUnit::Bytes,
 };
 /// Range of `cache_max_request`. A request is scanned before it is forwarded: the limit bounds that
 /// work.
-pub(super) const MAX_REQUEST_RANGE: ValueRange = ValueRange {
+pub(super) const MAX_REQUEST_RANGE: DirectiveValueRange = DirectiveValueRange {
     least: KIB,
     most: 64 * MIB,
-    unit: ValueUnit::Bytes,
+    unit: DirectiveValueUnit::Bytes,
 };
-pub(super) const BATCH_MAX_RANGE: ValueRange = ValueRange {
+pub(super) const BATCH_MAX_RANGE: DirectiveValueRange = DirectiveValueRange {
     least: 0,
     most: 10_000,
-    unit: ValueUnit::Number,
+    unit: DirectiveValueUnit::Number,
 };
 /// Word that denies larger batches.
 const DENY_WORD: &[u8] = b"deny";
-pub(super) const CACHE_MEMORY_RANGE: ValueRange = ValueRange {
+pub(super) const CACHE_MEMORY_RANGE: DirectiveValueRange = DirectiveValueRange {
     least: MIB,
     most: 1 << 40,
-    unit: ValueUnit::Bytes,
+    unit: DirectiveValueUnit::Bytes,
 };
 
 impl CacheConfigBlock {
     /// Sets one directive whose name starts with `cache`, `batch_max` or `verify`, as
     /// [`super::ConfigBlock::set_directive_at`] does.
-    pub(super) fn set_directive(
+    pub(super) fn set_cache_directive(
         &mut self,
         name: &str,
         values: &[&[u8]],
@@ -154,35 +154,39 @@ impl CacheConfigBlock {
             "cache_namespace" => set_once(&mut self.namespace, || {
                 parse_namespace(single_value(values)?)
             }),
-            "cache_get" => set_once(&mut self.get, || parse_cache_gets(single_value(values)?)),
+            "cache_get" => set_once(&mut self.get, || {
+                parse_cache_get_scope(single_value(values)?)
+            }),
             "cache_valid" => self.set_lifetimes(values),
-            "cache_method" => self.set_method(values),
+            "cache_method" => self.set_method_spec(values),
             "cache_max_entry" => set_once(&mut self.max_entry, || {
-                MAX_ENTRY_RANGE.parse_value(single_value(values)?)
+                MAX_ENTRY_RANGE.parse_in_range(single_value(values)?)
             }),
             "cache_max_request" => set_once(&mut self.max_request, || {
-                MAX_REQUEST_RANGE.parse_value(single_value(values)?)
+                MAX_REQUEST_RANGE.parse_in_range(single_value(values)?)
             }),
             "cache_credentials" => self.set_credentials(values),
             "cache_memory" => set_once(&mut self.memory, || {
-                CACHE_MEMORY_RANGE.parse_value(single_value(values)?)
+                CACHE_MEMORY_RANGE.parse_in_range(single_value(values)?)
             }),
             "cache_lock" => set_once(&mut self.lock, || parse_flag(single_value(values)?)),
             "cache_lock_timeout" => set_once(&mut self.lock_timeout, || {
-                LOCK_TIMEOUT_RANGE.parse_value(single_value(values)?)
+                LOCK_TIMEOUT_RANGE.parse_in_range(single_value(values)?)
             }),
             "cache_use_stale" => set_once(&mut self.use_stale, || parse_use_stale(values)),
             "cache_background_update" => set_once(&mut self.background_update, || {
                 parse_flag(single_value(values)?)
             }),
-            "verify" => set_once(&mut self.verify, || VerifyConfig::parse_values(values)),
+            "verify" => set_once(&mut self.verify, || {
+                HitVerificationConfig::parse_verify_values(values)
+            }),
             "cache_head" => self.set_head_source(values, source),
             "batch_max" => set_once(&mut self.batch_max, || match values {
-                [number] => Ok((BATCH_MAX_RANGE.parse_value(number)?, false)),
+                [number] => Ok((BATCH_MAX_RANGE.parse_in_range(number)?, false)),
                 [number, word] if *word == DENY_WORD => {
-                    Ok((BATCH_MAX_RANGE.parse_value(number)?, true))
+                    Ok((BATCH_MAX_RANGE.parse_in_range(number)?, true))
                 }
-                [_, word] => Err(invalid_value(word, "\"deny\" or omitted")),
+                [_, word] => Err(invalid_value_error(word, "\"deny\" or omitted")),
                 _ => Err(DirectiveError::OneOrTwoValues),
             }),
             _ => Err(DirectiveError::Unknown),
@@ -193,29 +197,30 @@ impl CacheConfigBlock {
         let [class_or_method, time] = values else {
             return Err(DirectiveError::TwoValues);
         };
-        let milliseconds = LIFETIME_RANGE.parse_value(time)?;
+        let milliseconds = LIFETIME_RANGE.parse_in_range(time)?;
         let valid = Arc::make_mut(self.lifetimes.get_or_insert_default());
         // the lifetime of a resource is in its own headers
-        let class = Class::from_name(class_or_method).filter(|class| *class != Class::Resource);
+        let class = LifetimeClass::from_class_name(class_or_method)
+            .filter(|class| *class != LifetimeClass::Resource);
         if let Some(class) = class {
             return valid
-                .set_class(class, milliseconds)
+                .set_class_lifetime(class, milliseconds)
                 .map_err(|_| DirectiveError::Duplicate);
         }
         if !class_or_method.contains(&b'_') {
-            return Err(invalid_value(
+            return Err(invalid_value_error(
                 class_or_method,
                 "\"immutable\", \"unfinalized\", \"tip\", \"nothing\", \"config\" or a method name",
             ));
         }
         if is_stateful_method(class_or_method) {
-            return Err(invalid_value(
+            return Err(invalid_value_error(
                 class_or_method,
                 "a method without side effects and without state on the node",
             ));
         }
         valid
-            .set_method(class_or_method, milliseconds)
+            .set_method_lifetime(class_or_method, milliseconds)
             .map_err(|_| DirectiveError::Duplicate)?;
         if methods::method_row_index(class_or_method).is_none()
             && !self.has_method_rule(class_or_method)
@@ -245,7 +250,7 @@ impl CacheConfigBlock {
         rows.is_some_and(|rows| rows.find_row(method).is_some())
     }
 
-    fn set_method(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
+    fn set_method_spec(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
         let (name, words) = match values {
             [name, words @ ..] if (1..=2).contains(&words.len()) => (*name, words),
             _ => return Err(DirectiveError::TwoOrThreeValues),
@@ -258,7 +263,7 @@ impl CacheConfigBlock {
                     name
                 }
             };
-            invalid_value(rejected, error.to_string())
+            invalid_value_error(rejected, error.to_string())
         })?;
         self.rows = Some(Arc::new(rows));
         // most methods that are added exist on one chain only, and are not in the list of known
@@ -275,19 +280,19 @@ impl CacheConfigBlock {
         const MEANINGS: &str =
             "\"bypass\", \"ignore\" or \"key\", optionally followed by header names";
         let (word, names) = match values {
-            [] => return Err(invalid_value(b"", MEANINGS)),
+            [] => return Err(invalid_value_error(b"", MEANINGS)),
             [word, names @ ..] => (*word, names),
         };
         let means = CredentialsPolicy::from_policy_name(word)
-            .ok_or_else(|| invalid_value(word, MEANINGS))?;
+            .ok_or_else(|| invalid_value_error(word, MEANINGS))?;
         let mut credentials = self.credentials.as_deref().cloned().unwrap_or_default();
         if names.is_empty() {
-            let usual = credentials.set_default_policy(means);
+            let usual = credentials.set_default_header_policies(means);
             usual.map_err(|_| DirectiveError::Duplicate)?;
         }
         for name in names {
-            let added = credentials.set_policy(name, means);
-            added.map_err(|error| invalid_value(name, error.to_string()))?;
+            let added = credentials.set_header_policy(name, means);
+            added.map_err(|error| invalid_value_error(name, error.to_string()))?;
         }
         self.credentials = Some(Arc::new(credentials));
         Ok(())
@@ -310,7 +315,7 @@ impl CacheConfigBlock {
             self.follows = Some(Arc::default());
             return Ok(());
         }
-        let (follow, namespace) = HeadSource::parse_words(values)?;
+        let (follow, namespace) = HeadSource::parse_head_source(values)?;
         let follows = self.follows.iter().flat_map(|follows| follows.iter());
         if follows
             .map(|declared| &declared.namespace)
@@ -349,12 +354,12 @@ impl CacheConfigBlock {
     }
 
     /// Returns the maximum number of calls of a batch, if larger ones are denied.
-    pub(super) fn batch_limit(&self) -> Option<usize> {
+    pub(super) fn batch_call_limit(&self) -> Option<usize> {
         let limit = self.batch_max.filter(|(_, denies)| *denies);
         limit.map(|(number, _)| number as usize)
     }
 
-    fn resolve_lifetimes(&self) -> Arc<Lifetimes> {
+    fn resolve_lifetimes(&self) -> Arc<CacheLifetimes> {
         let valid = self.lifetimes.clone().unwrap_or_default();
         match &self.rows {
             Some(rows) => Arc::new(valid.with_method_rows(Arc::clone(rows))),
@@ -362,8 +367,8 @@ impl CacheConfigBlock {
         }
     }
 
-    /// Returns the settings with their defaults, as [`super::ConfigBlock::resolve_route`] does.
-    pub(super) fn resolve_defaults(&self) -> CacheConfig {
+    /// Returns the settings with their defaults, as [`super::ConfigBlock::resolve_route_config`] does.
+    pub(super) fn resolve_cache_config(&self) -> CacheConfig {
         CacheConfig {
             enable: self.enable.unwrap_or(false),
             namespace: self.namespace.clone(),
@@ -386,27 +391,28 @@ impl CacheConfigBlock {
 
 pub(super) const CACHE_GET_WORDS: &[&str] = &["beacon", "all"];
 
-fn parse_cache_gets(value: &[u8]) -> Result<CacheGetScope, DirectiveError> {
+fn parse_cache_get_scope(value: &[u8]) -> Result<CacheGetScope, DirectiveError> {
     match value {
         b"beacon" => Ok(CacheGetScope::Beacon),
         b"all" => Ok(CacheGetScope::All),
-        _ => Err(invalid_value(value, "\"beacon\" or \"all\"")),
+        _ => Err(invalid_value_error(value, "\"beacon\" or \"all\"")),
     }
 }
 
-fn parse_use_stale(values: &[&[u8]]) -> Result<UseStale, DirectiveError> {
+fn parse_use_stale(values: &[&[u8]]) -> Result<UseStaleConditions, DirectiveError> {
     const ALLOWED: &str = "\"error\", \"timeout\", \"invalid_header\", \"updating\", \
          \"http_500\", \"http_502\", \"http_503\", \"http_504\", \
          \"http_403\", \"http_404\", \"http_429\" or \"off\"";
     if values.is_empty() {
-        return Err(invalid_value(b"", ALLOWED));
+        return Err(invalid_value_error(b"", ALLOWED));
     }
-    UseStale::parse(values.iter().copied()).map_err(|word| invalid_value(word, ALLOWED))
+    UseStaleConditions::parse_conditions(values.iter().copied())
+        .map_err(|word| invalid_value_error(word, ALLOWED))
 }
 
 fn parse_namespace(value: &[u8]) -> Result<Arc<[u8]>, DirectiveError> {
     match value {
-        b"" => Err(invalid_value(value, "a name")),
+        b"" => Err(invalid_value_error(value, "a name")),
         name => Ok(name.into()),
     }
 }
@@ -414,15 +420,15 @@ fn parse_namespace(value: &[u8]) -> Result<Arc<[u8]>, DirectiveError> {
 #[cfg(test)]
 mod tests {
     use super::CacheConfigBlock;
-    use crate::cache::class::Class;
-    use crate::cache::freshness::{CallProspect, ResultFacts};
+    use crate::cache::class::LifetimeClass;
+    use crate::cache::freshness::{CallLifetimeRules, ClassificationInput};
     use crate::config::DirectiveLocation;
 
     fn set(directives: &mut CacheConfigBlock, line: &str) -> Result<(), String> {
         let mut words = line.split_ascii_whitespace();
         let name = words.next().unwrap();
         let values: Vec<&[u8]> = words.map(str::as_bytes).collect();
-        let set = directives.set_directive(name, &values, DirectiveLocation::default());
+        let set = directives.set_cache_directive(name, &values, DirectiveLocation::default());
         set.map_err(|error| error.to_string())
     }
 
@@ -436,14 +442,14 @@ mod tests {
 
     /// Returns the bypassed headers among three, and the headers that are part of the key.
     fn bypassed_and_keyed(directives: &CacheConfigBlock) -> (Vec<&'static str>, Vec<String>) {
-        let credentials = directives.resolve_defaults().credentials;
+        let credentials = directives.resolve_cache_config().credentials;
         let names = ["Authorization", "Cookie", "X-Api-Key"];
         let bypass = names
             .into_iter()
-            .filter(|name| credentials.causes_bypass(name.as_bytes()));
+            .filter(|name| credentials.header_causes_bypass(name.as_bytes()));
         (
             bypass.collect(),
-            credentials.key_headers().map(str::to_owned).collect(),
+            credentials.cache_key_headers().map(str::to_owned).collect(),
         )
     }
 
@@ -531,15 +537,18 @@ mod tests {
     }
 
     /// Returns class and lifetime of the result `1` of a call with the params `[{}, "0x5"]`.
-    fn class_and_lifetime(directives: &CacheConfigBlock, method: &str) -> Option<(Class, u64)> {
-        let valid = directives.resolve_defaults().valid;
+    fn class_and_lifetime(
+        directives: &CacheConfigBlock,
+        method: &str,
+    ) -> Option<(LifetimeClass, u64)> {
+        let valid = directives.resolve_cache_config().valid;
         let params = Some(&br#"[{},"0x5"]"#[..]);
-        let known = ResultFacts {
+        let known = ClassificationInput {
             params,
             mark: None,
             valid: &valid,
         };
-        let prospect = CallProspect::for_call(method.as_bytes(), params, &valid)?;
+        let prospect = CallLifetimeRules::rules_for_call(method.as_bytes(), params, &valid)?;
         let judged = prospect.classify_result(b"1", known)?;
         Some((judged.class, judged.valid))
     }
@@ -556,13 +565,16 @@ mod tests {
             "cache_method eth_getCode class=config",
         ]);
         for (method, expected) in [
-            ("acme_a", Some((Class::Unfinalized, 7_000))),
-            ("acme_b", Some((Class::Tip, 1_000))),
-            ("acme_c", Some((Class::Immutable, 3_600_000))),
+            ("acme_a", Some((LifetimeClass::Unfinalized, 7_000))),
+            ("acme_b", Some((LifetimeClass::Tip, 1_000))),
+            ("acme_c", Some((LifetimeClass::Immutable, 3_600_000))),
             ("acme_d", None),
             ("eth_getBalance", None),
-            ("eth_getCode", Some((Class::Config, 60_000))),
-            ("eth_getTransactionCount", Some((Class::Unfinalized, 2_000))),
+            ("eth_getCode", Some((LifetimeClass::Config, 60_000))),
+            (
+                "eth_getTransactionCount",
+                Some((LifetimeClass::Unfinalized, 2_000)),
+            ),
         ] {
             assert_eq!(class_and_lifetime(&outer, method), expected, "{method}");
         }
@@ -571,19 +583,19 @@ mod tests {
         inner.inherit_unset_from(&outer);
         assert_eq!(
             class_and_lifetime(&inner, "acme_a"),
-            Some((Class::Unfinalized, 3_000))
+            Some((LifetimeClass::Unfinalized, 3_000))
         );
         assert_eq!(class_and_lifetime(&inner, "eth_getBalance"), None);
         let mut inner = directives(&["cache_method acme_b block=p[1]"]);
         inner.inherit_unset_from(&outer);
         assert_eq!(
             class_and_lifetime(&inner, "acme_b"),
-            Some((Class::Unfinalized, 2_000))
+            Some((LifetimeClass::Unfinalized, 2_000))
         );
         assert_eq!(class_and_lifetime(&inner, "acme_c"), None);
         assert_eq!(
             class_and_lifetime(&inner, "eth_getBalance"),
-            Some((Class::Unfinalized, 7_000))
+            Some((LifetimeClass::Unfinalized, 7_000))
         );
     }
 

@@ -2,20 +2,22 @@
 //! counterparts in Envoy.
 
 use super::sandbox::SandboxConfig;
-use super::settings::{DefaultValue, EnvoyScope, NginxContext, Setting, ValueKind, SETTINGS};
-use super::values::{DirectiveError, ValueRange, ValueUnit};
+use super::settings::{
+    EnvoyScope, NginxContext, SettingDefault, SettingDefinition, SettingValueKind, SETTINGS,
+};
+use super::values::{DirectiveError, DirectiveValueRange, DirectiveValueUnit};
 
 /// Column of the text after `Syntax:`, `Default:` and the like.
 const TEXT_COLUMN: usize = 10;
 
 /// Returns for each directive its name in nginx and the lines of its section's head.
-pub fn directive_heads() -> impl Iterator<Item = (String, String)> {
+pub fn directive_section_heads() -> impl Iterator<Item = (String, String)> {
     SETTINGS
         .iter()
         .map(|setting| (setting.nginx_name(), setting.section_head()))
 }
 
-impl Setting {
+impl SettingDefinition {
     fn nginx_name(&self) -> String {
         match self.name {
             "enable" => "sszip".into(),
@@ -30,16 +32,16 @@ impl Setting {
         let line = |text: &str| format!("{name} {};", text.replace('\n', &below));
         let syntax: Vec<_> = self.syntax_forms().iter().map(|form| line(form)).collect();
         let default = match self.default {
-            DefaultValue::Nothing => vec!["-".into()],
-            DefaultValue::Literal(texts) => texts.iter().map(|text| line(text)).collect(),
-            DefaultValue::Derived(of) => vec![of.into()],
+            SettingDefault::Nothing => vec!["-".into()],
+            SettingDefault::Literal(texts) => texts.iter().map(|text| line(text)).collect(),
+            SettingDefault::Derived(of) => vec![of.into()],
         };
         [
-            head_line("Syntax", &syntax),
-            head_line("Default", &default),
-            head_line("Context", &[self.context.nginx_contexts().into()]),
-            head_line("Since", &[self.since.into()]),
-            head_line("Envoy", &[self.envoy_counterpart()]),
+            section_head_line("Syntax", &syntax),
+            section_head_line("Default", &default),
+            section_head_line("Context", &[self.context.nginx_contexts().into()]),
+            section_head_line("Since", &[self.since.into()]),
+            section_head_line("Envoy", &[self.envoy_counterpart()]),
         ]
         .concat()
     }
@@ -53,23 +55,23 @@ impl Setting {
 
     fn envoy_counterpart(&self) -> String {
         let place = match self.envoy {
-            EnvoyScope::FilterOrRoute | EnvoyScope::On => "in a filter or a route",
+            EnvoyScope::FilterOrRoute | EnvoyScope::EnabledByDefault => "in a filter or a route",
             EnvoyScope::Filter => "in a filter",
             EnvoyScope::Route => "in a route",
             EnvoyScope::None => return "-".into(),
         };
         let kinds = match self.takes.json_types()[..] {
-            ["boolean", "string"] if matches!(self.takes, ValueKind::Flag) => {
+            ["boolean", "string"] if matches!(self.takes, SettingValueKind::Flag) => {
                 "true or false".into()
             }
-            ref kinds => type_words(kinds),
+            ref kinds => json_type_words(kinds),
         };
         let mut all = format!("{}: {kinds}, {place}", self.name);
-        if self.envoy == EnvoyScope::On {
+        if self.envoy == EnvoyScope::EnabledByDefault {
             all += "; default true";
         }
         if let Some(Err(DirectiveError::Sandboxed { .. })) =
-            SandboxConfig::default().set_setting(self.name, &[])
+            SandboxConfig::default().set_sandbox_setting(self.name, &[])
         {
             all += "; not in the sandbox";
         }
@@ -78,14 +80,14 @@ impl Setting {
 }
 
 /// Formats a named line with its continuation lines.
-fn head_line(name: &str, lines: &[String]) -> String {
+fn section_head_line(name: &str, lines: &[String]) -> String {
     let first = format!("{:TEXT_COLUMN$}", format!("{name}:"));
     let below = format!("\n{}", " ".repeat(TEXT_COLUMN));
     format!("{first}{}\n", lines.join(&below))
 }
 
 /// Replaces the types of JSON Schema with words of the documentation.
-fn type_words(kinds: &[&str]) -> String {
+fn json_type_words(kinds: &[&str]) -> String {
     let words: Vec<_> = kinds
         .iter()
         .map(|kind| match *kind {
@@ -113,32 +115,36 @@ impl NginxContext {
     }
 }
 
-impl ValueKind {
+impl SettingValueKind {
     /// Returns the syntax of the argument, or an empty text if the setting defines its own syntax.
     fn argument_syntax(&self) -> String {
         match self {
-            ValueKind::Flag => "on | off".into(),
-            ValueKind::Of(range) => range.argument_word().into(),
-            ValueKind::OfOr(range, word) => format!("{} | {word}", range.argument_word()),
-            ValueKind::OfThen(range, word) => format!("{} [{word}]", range.argument_word()),
-            ValueKind::OneOrTwo(first, second) => {
+            SettingValueKind::Flag => "on | off".into(),
+            SettingValueKind::Number(range) => range.argument_word().into(),
+            SettingValueKind::NumberOrWord(range, word) => {
+                format!("{} | {word}", range.argument_word())
+            }
+            SettingValueKind::NumberThenWord(range, word) => {
+                format!("{} [{word}]", range.argument_word())
+            }
+            SettingValueKind::OneOrTwo(first, second) => {
                 format!("{} [{}]", first.argument_word(), second.argument_word())
             }
-            ValueKind::Two(first, second) => {
+            SettingValueKind::Two(first, second) => {
                 format!("{} {}", first.argument_word(), second.argument_word())
             }
-            ValueKind::Word(words) => words.join(" | "),
+            SettingValueKind::Word(words) => words.join(" | "),
             _ => String::new(),
         }
     }
 }
 
-impl ValueRange {
+impl DirectiveValueRange {
     fn argument_word(&self) -> &'static str {
         match self.unit {
-            ValueUnit::Number => "N",
-            ValueUnit::Bytes => "SIZE",
-            ValueUnit::Milliseconds | ValueUnit::Time => "TIME",
+            DirectiveValueUnit::Number => "N",
+            DirectiveValueUnit::Bytes => "SIZE",
+            DirectiveValueUnit::Milliseconds | DirectiveValueUnit::Time => "TIME",
         }
     }
 }
@@ -147,8 +153,8 @@ impl ValueRange {
 mod tests {
     use std::sync::Arc;
 
-    use super::{DefaultValue, EnvoyScope, Setting, ValueKind, SETTINGS};
-    use crate::cache::class::Class;
+    use super::{EnvoyScope, SettingDefault, SettingDefinition, SettingValueKind, SETTINGS};
+    use crate::cache::class::LifetimeClass;
     use crate::cache::process::ProcessHandle;
     use crate::config::validated::ValidatedConfig;
     use crate::config::{ConfigBlock, DirectiveError};
@@ -157,11 +163,11 @@ mod tests {
     /// Settings of routes that only hosts read.
     const HOSTS: [&str; 2] = ["cache_purge", "status"];
 
-    fn words(setting: &Setting) -> Vec<&'static str> {
+    fn words(setting: &SettingDefinition) -> Vec<&'static str> {
         match &setting.takes {
-            ValueKind::Word(words) => words.to_vec(),
-            ValueKind::Words(words) => words(),
-            ValueKind::OfOr(_, word) => vec![*word],
+            SettingValueKind::Word(words) => words.to_vec(),
+            SettingValueKind::Words(words) => words(),
+            SettingValueKind::NumberOrWord(_, word) => vec![*word],
             _ => Vec::new(),
         }
     }
@@ -186,7 +192,7 @@ mod tests {
             let result = ConfigBlock::default().set_directive(name, &[b"\0"]);
             let is_of_route = !matches!(result, Err(DirectiveError::Unknown));
             let is_of_process = ValidatedConfig::default()
-                .set_directive(name, &[b"\0"], "/")
+                .set_global_directive(name, &[b"\0"], "/")
                 .is_some();
             assert!(
                 is_of_route || is_of_process || HOSTS.contains(&name),
@@ -215,14 +221,14 @@ mod tests {
     /// Formats all settings of a route. Lifetimes and credentials are formatted by their effect,
     /// because their own value shows whether they are configured.
     fn effect(directives: &ConfigBlock, process: &ProcessHandle) -> String {
-        let mut config = directives.resolve_route(process.clone());
+        let mut config = directives.resolve_route_config(process.clone());
         let classes = ["immutable", "unfinalized", "tip", "nothing", "config"];
-        let classes = classes.map(|name| Class::from_name(name.as_bytes()).unwrap());
+        let classes = classes.map(|name| LifetimeClass::from_class_name(name.as_bytes()).unwrap());
         let times = classes.map(|class| config.cache.valid.lifetime_for_class(class));
         let credentials = &config.cache.credentials;
-        let bypasses =
-            ["authorization", "cookie"].map(|name| credentials.causes_bypass(name.as_bytes()));
-        let keyed: Vec<_> = credentials.key_headers().map(str::to_owned).collect();
+        let bypasses = ["authorization", "cookie"]
+            .map(|name| credentials.header_causes_bypass(name.as_bytes()));
+        let keyed: Vec<_> = credentials.cache_key_headers().map(str::to_owned).collect();
         config.cache.valid = Arc::default();
         config.cache.credentials = Arc::default();
         format!("{config:?} {times:?} {bypasses:?} {keyed:?}")
@@ -234,7 +240,7 @@ mod tests {
         let nothing = effect(&ConfigBlock::default(), &process);
         let mut tried = 0;
         for setting in SETTINGS {
-            let (name, DefaultValue::Literal(texts)) = (setting.name, &setting.default) else {
+            let (name, SettingDefault::Literal(texts)) = (setting.name, &setting.default) else {
                 continue;
             };
             if setting.envoy == EnvoyScope::None || HOSTS.contains(&name) {
@@ -243,7 +249,7 @@ mod tests {
             let (mut directives, mut plan) = (ConfigBlock::default(), ValidatedConfig::default());
             for text in *texts {
                 let values: Vec<_> = text.split(' ').map(str::as_bytes).collect();
-                let result = plan.set_directive(name, &values, "/");
+                let result = plan.set_global_directive(name, &values, "/");
                 let result = result.unwrap_or_else(|| directives.set_directive(name, &values));
                 assert_eq!(result, Ok(()), "{name} {text}");
             }

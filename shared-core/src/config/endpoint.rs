@@ -42,7 +42,7 @@ impl NodeEndpoint {
     pub fn parse_url(url: &str) -> Option<Self> {
         let (scheme, rest) = url.split_once(':')?;
         let (is_websocket, is_secure) = match &*scheme.to_ascii_lowercase() {
-            "unix" => return Self::parse_unix(rest),
+            "unix" => return Self::parse_unix_url(rest),
             "http" => (false, false),
             "https" => (false, true),
             "ws" => (true, false),
@@ -86,7 +86,7 @@ impl NodeEndpoint {
         })
     }
 
-    fn parse_unix(rest: &str) -> Option<Self> {
+    fn parse_unix_url(rest: &str) -> Option<Self> {
         let (socket, path) = rest.split_once(':').unwrap_or((rest, "/"));
         let is_socket = (2..=MAX_SOCKET_PATH).contains(&socket.len()) && socket.starts_with('/');
         let is_path = path.starts_with('/') && path.parse::<PathAndQuery>().is_ok();

@@ -17,7 +17,7 @@ const FOLDER_MODE: u32 = 0o700;
 ///
 /// # Errors
 /// The file can't be read.
-pub fn resolve_files<'a>(
+pub fn resolve_ca_files<'a>(
     directive: &str,
     words: &[&'a [u8]],
     base: &[u8],
@@ -47,14 +47,14 @@ pub fn resolve_files<'a>(
 ///
 /// # Errors
 /// The path is not a folder, contains files that are not the store's, or can't be created.
-pub fn prepare_folder(path: &str) -> Result<(), String> {
+pub fn validate_store_folder(path: &str) -> Result<(), String> {
     match fs::metadata(path) {
-        Ok(found) if found.is_dir() => check_contents(path),
+        Ok(found) if found.is_dir() => check_store_contents(path),
         Ok(_) => Err(format!(
             "has an invalid value \"{path}\": it must be a folder of its own, and this is not a \
              folder"
         )),
-        Err(error) if error.kind() == ErrorKind::NotFound => create_folder(path),
+        Err(error) if error.kind() == ErrorKind::NotFound => create_store_folder(path),
         Err(error) => Err(format!(
             "cannot use the folder \"{path}\" {}; check its permissions, or choose another folder",
             format_system_error(&error)
@@ -63,7 +63,7 @@ pub fn prepare_folder(path: &str) -> Result<(), String> {
 }
 
 /// Creates a folder and its missing parents, with modes that do not depend on the umask.
-fn create_folder(path: &str) -> Result<(), String> {
+fn create_store_folder(path: &str) -> Result<(), String> {
     let above = path.match_indices('/').map(|(end, _)| end);
     for end in above.filter(|end| *end > 0).chain([path.len()]) {
         let (folder, is_above) = (&path[..end], end < path.len());
@@ -86,7 +86,7 @@ fn create_folder(path: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn check_contents(path: &str) -> Result<(), String> {
+fn check_store_contents(path: &str) -> Result<(), String> {
     let entries = match fs::read_dir(path) {
         Ok(entries) => entries,
         // a user who can't list the folder can't transfer it either

@@ -10,16 +10,16 @@ const FILTERS_PRESENT: u8 = 2;
 /// The detected effect of the host's other filters on a route's response bodies: unknown, unchanged
 /// or changed. Clones share one value.
 #[derive(Clone, Debug, Default)]
-pub struct FilterDetection(Arc<AtomicU8>);
+pub struct BodyFilterDetection(Arc<AtomicU8>);
 
-impl FilterDetection {
+impl BodyFilterDetection {
     /// Whether a filter has changed the body of a response.
     pub fn has_body_filter(&self) -> bool {
         self.0.load(Ordering::Relaxed) == FILTERS_PRESENT
     }
 
     /// Whether complete responses were seen, and no filter has changed the body of one.
-    pub fn has_no_body_filter(&self) -> bool {
+    pub fn has_unchanged_bodies(&self) -> bool {
         self.0.load(Ordering::Relaxed) == FILTERS_ABSENT
     }
 
@@ -42,20 +42,20 @@ impl FilterDetection {
 
 #[cfg(test)]
 mod tests {
-    use super::FilterDetection;
+    use super::BodyFilterDetection;
 
     #[test]
     fn body_change_is_reported_once_and_kept() {
-        let filters = FilterDetection::default();
-        let of_another_route = FilterDetection::default();
-        assert!(!filters.has_body_filter() && !filters.has_no_body_filter());
+        let filters = BodyFilterDetection::default();
+        let of_another_route = BodyFilterDetection::default();
+        assert!(!filters.has_body_filter() && !filters.has_unchanged_bodies());
         filters.record_unchanged_body();
-        assert!(filters.has_no_body_filter());
+        assert!(filters.has_unchanged_bodies());
         let shared = filters.clone();
         assert!(shared.record_changed_body());
         assert!(!filters.record_changed_body());
         filters.record_unchanged_body();
-        assert!(filters.has_body_filter() && !filters.has_no_body_filter());
+        assert!(filters.has_body_filter() && !filters.has_unchanged_bodies());
         assert!(!of_another_route.has_body_filter());
     }
 }

@@ -10,7 +10,9 @@ use std::path::PathBuf;
 use http::{HeaderName, HeaderValue};
 
 use super::endpoint::NodeEndpoint;
-use super::values::{invalid_value, set_once, DirectiveError, ValueRange, ValueUnit};
+use super::values::{
+    invalid_value_error, set_once, DirectiveError, DirectiveValueRange, DirectiveValueUnit,
+};
 
 /// A node that a chain follower of the owner polls for new blocks (`cache_head`): its URL, and the
 /// parameters of the polls.
@@ -52,15 +54,15 @@ pub enum NodeApi {
     Beacon,
 }
 
-const POLL_INTERVAL_RANGE: ValueRange = ValueRange {
+const POLL_INTERVAL_RANGE: DirectiveValueRange = DirectiveValueRange {
     least: 100,
     most: 3_600_000,
-    unit: ValueUnit::Time,
+    unit: DirectiveValueUnit::Time,
 };
-const FINALITY_DEPTH_RANGE: ValueRange = ValueRange {
+const FINALITY_DEPTH_RANGE: DirectiveValueRange = DirectiveValueRange {
     least: 1,
     most: 1_000_000,
-    unit: ValueUnit::Number,
+    unit: DirectiveValueUnit::Number,
 };
 
 const ALLOWED_URLS: &str = "a URL: \"http://\", \"https://\", \"ws://\" or \"wss://\" and \
@@ -90,7 +92,7 @@ impl HeadSource {
     /// The URL is not supported.
     pub fn new(url: &[u8]) -> Result<Self, DirectiveError> {
         Ok(Self {
-            url: checked_url(url)?,
+            url: normalize_node_url(url)?,
             interval: 1_000,
             finality: FinalityRule::default(),
             api: NodeApi::default(),
@@ -108,9 +110,9 @@ impl HeadSource {
     ///
     /// # Errors
     /// The [`DirectiveError`] contains the allowed values.
-    pub fn parse_words(words: &[&[u8]]) -> Result<(Self, Option<String>), DirectiveError> {
+    pub fn parse_head_source(words: &[&[u8]]) -> Result<(Self, Option<String>), DirectiveError> {
         let Some((url, words)) = words.split_first() else {
-            return Err(invalid_value(b"", ALLOWED_URLS));
+            return Err(invalid_value_error(b"", ALLOWED_URLS));
         };
         let mut follow = Self::new(url)?;
         let secret = words.iter().any(|word| word.starts_with(b"header="));
@@ -124,28 +126,28 @@ impl HeadSource {
             match name {
                 b"interval" => set_once(&mut interval, || {
                     POLL_INTERVAL_RANGE
-                        .parse_value(value)
-                        .map_err(|error| error.with_word(word))
+                        .parse_in_range(value)
+                        .map_err(|error| error.with_rejected_word(word))
                 }),
-                b"finality" => set_once(&mut finality, || FinalityRule::parse(value)),
-                b"api" => set_once(&mut api, || NodeApi::parse(value)),
+                b"finality" => set_once(&mut finality, || FinalityRule::parse_finality_rule(value)),
+                b"api" => set_once(&mut api, || NodeApi::parse_node_api(value)),
                 b"header" => {
-                    follow.headers.push(parse_header(value)?);
+                    follow.headers.push(parse_header_parameter(value)?);
                     Ok(())
                 }
                 b"ca" => set_once(&mut ca, || parse_ca_file(value)),
                 b"namespace" => set_once(&mut namespace, || parse_namespace_name(value)),
                 // may be part of a header's value that was not quoted
-                _ if secret => Err(invalid_value(b"...", ALLOWED_PARAMETERS)),
-                _ => Err(invalid_value(word, ALLOWED_PARAMETERS)),
+                _ if secret => Err(invalid_value_error(b"...", ALLOWED_PARAMETERS)),
+                _ => Err(invalid_value_error(word, ALLOWED_PARAMETERS)),
             }
-            .map_err(|error| error.for_parameter(name))?;
+            .map_err(|error| error.into_parameter_error(name))?;
         }
         follow.interval = interval.unwrap_or(follow.interval);
         follow.finality = finality.unwrap_or_default();
         follow.api = api.unwrap_or_default();
         follow.ca = ca;
-        follow.check_compatibility()?;
+        follow.check_url_parameters()?;
         Ok((follow, namespace))
     }
 
@@ -153,19 +155,19 @@ impl HeadSource {
     ///
     /// # Errors
     /// The [`DirectiveError`] names the parameter that is not.
-    pub fn check_compatibility(&self) -> Result<(), DirectiveError> {
+    pub fn check_url_parameters(&self) -> Result<(), DirectiveError> {
         let is = |schemes: &[&str]| schemes.iter().any(|scheme| self.url.starts_with(scheme));
         if let Some(ca) = &self.ca {
             if !is(&["https:", "wss:"]) {
                 let parameter = format!("ca={}", ca.display());
-                return Err(invalid_value(
+                return Err(invalid_value_error(
                     parameter.as_bytes(),
                     "used with an \"https://\" or a \"wss://\" URL",
                 ));
             }
         }
         if self.api == NodeApi::Beacon && is(&["ws:", "wss:"]) {
-            return Err(invalid_value(
+            return Err(invalid_value_error(
                 b"api=beacon",
                 "used with an \"http://\", an \"https://\" or a \"unix:\" URL",
             ));
@@ -173,8 +175,8 @@ impl HeadSource {
         Ok(())
     }
 
-    /// Returns the words from which [`parse_words`](Self::parse_words) reads this head source.
-    pub fn to_words(&self) -> Vec<String> {
+    /// Returns the words from which [`parse_words`](Self::parse_head_source) reads this head source.
+    pub fn to_directive_words(&self) -> Vec<String> {
         let mut words = vec![
             self.url.clone(),
             format!("interval={}ms", self.interval),
@@ -223,15 +225,15 @@ impl FinalityRule {
     ///
     /// # Errors
     /// The [`DirectiveError`] contains the allowed values.
-    pub fn parse(value: &[u8]) -> Result<Self, DirectiveError> {
+    pub fn parse_finality_rule(value: &[u8]) -> Result<Self, DirectiveError> {
         let depth = value.strip_prefix(b"depth:");
         match (
             value,
-            depth.map(|depth| FINALITY_DEPTH_RANGE.parse_value(depth)),
+            depth.map(|depth| FINALITY_DEPTH_RANGE.parse_in_range(depth)),
         ) {
             (b"tag", _) => Ok(Self::Tag),
             (_, Some(Ok(depth))) => Ok(Self::Depth(depth)),
-            _ => Err(invalid_value(
+            _ => Err(invalid_value_error(
                 &[b"finality=", value].concat(),
                 format!(
                     "\"finality=tag\" or \"finality=depth:N\", where N is {FINALITY_DEPTH_RANGE}"
@@ -255,11 +257,11 @@ impl NodeApi {
     ///
     /// # Errors
     /// The [`DirectiveError`] contains the allowed values.
-    pub fn parse(value: &[u8]) -> Result<Self, DirectiveError> {
+    pub fn parse_node_api(value: &[u8]) -> Result<Self, DirectiveError> {
         match value {
             b"execution" => Ok(Self::Execution),
             b"beacon" => Ok(Self::Beacon),
-            _ => Err(invalid_value(
+            _ => Err(invalid_value_error(
                 &[b"api=", value].concat(),
                 "\"api=execution\" or \"api=beacon\"",
             )),
@@ -277,20 +279,20 @@ impl fmt::Display for NodeApi {
 }
 
 /// Checks a URL and returns it with its scheme in lower case.
-fn checked_url(value: &[u8]) -> Result<String, DirectiveError> {
+fn normalize_node_url(value: &[u8]) -> Result<String, DirectiveError> {
     let is_text = value.iter().all(u8::is_ascii_graphic);
     let url = match std::str::from_utf8(value) {
         Ok(url) if is_text && !url.contains('#') => url,
-        _ => return Err(invalid_value(value, ALLOWED_URLS)),
+        _ => return Err(invalid_value_error(value, ALLOWED_URLS)),
     };
     let Some((scheme, rest)) = url.split_once(':') else {
-        return Err(invalid_value(value, ALLOWED_URLS));
+        return Err(invalid_value_error(value, ALLOWED_URLS));
     };
     let scheme = scheme.to_ascii_lowercase();
     if scheme != "unix" {
         let authority = rest.split(['/', '?']).find(|part| !part.is_empty());
         if let Some((_, host)) = authority.and_then(|part| part.rsplit_once('@')) {
-            return Err(invalid_value(
+            return Err(invalid_value_error(
                 format!("{scheme}://...@{host}").as_bytes(),
                 "without user and password; set \"header=Authorization: Basic ...\" instead",
             ));
@@ -298,12 +300,12 @@ fn checked_url(value: &[u8]) -> Result<String, DirectiveError> {
     }
     match NodeEndpoint::parse_url(url) {
         Some(_) => Ok(format!("{scheme}:{rest}")),
-        None => Err(invalid_value(value, ALLOWED_URLS)),
+        None => Err(invalid_value_error(value, ALLOWED_URLS)),
     }
 }
 
 /// Parses a header (RFC 9110, 5): a token, and printable ASCII.
-fn parse_header(field: &[u8]) -> Result<(String, String), DirectiveError> {
+fn parse_header_parameter(field: &[u8]) -> Result<(String, String), DirectiveError> {
     let colon = field.iter().position(|byte| *byte == b':');
     let (name, value) = match colon {
         Some(at) => (&field[..at], field[at + 1..].trim_ascii()),
@@ -315,7 +317,7 @@ fn parse_header(field: &[u8]) -> Result<(String, String), DirectiveError> {
         Ok(name) if !name.is_empty() => format!("header={name}:..."),
         _ => "header=...".into(),
     };
-    let bad = |allowed: &str| invalid_value(shown.as_bytes(), allowed);
+    let bad = |allowed: &str| invalid_value_error(shown.as_bytes(), allowed);
     match (name, value) {
         (Ok(name), _)
             if RESERVED_HEADERS
@@ -344,7 +346,7 @@ fn parse_header(field: &[u8]) -> Result<(String, String), DirectiveError> {
 fn parse_ca_file(value: &[u8]) -> Result<PathBuf, DirectiveError> {
     match std::str::from_utf8(value) {
         Ok(path) if path.starts_with('/') && !path.contains('\0') => Ok(path.into()),
-        _ => Err(invalid_value(
+        _ => Err(invalid_value_error(
             &[b"ca=", value].concat(),
             "\"ca=FILE\" with an absolute path in UTF-8",
         )),
@@ -359,7 +361,7 @@ pub(super) fn is_valid_namespace_name(name: &str) -> bool {
 fn parse_namespace_name(value: &[u8]) -> Result<String, DirectiveError> {
     match std::str::from_utf8(value) {
         Ok(name) if is_valid_namespace_name(name) => Ok(name.to_owned()),
-        _ => Err(invalid_value(
+        _ => Err(invalid_value_error(
             &[b"namespace=", value].concat(),
             "\"namespace=NAME\" in UTF-8 without control characters",
         )),

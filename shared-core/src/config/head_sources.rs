@@ -96,19 +96,19 @@ impl HeadSourceList {
     ///
     /// # Errors
     /// The reason why a head source is rejected, and its position in the configuration.
-    pub fn add_route_sources<'a>(
+    pub fn add_route_head_sources<'a>(
         &mut self,
         place: &'a [DeclaredHeadSource],
         named: NamespaceSource<'_>,
     ) -> Result<(), (HeadSourceError, &'a str)> {
         let mut follows = place.iter();
         follows.try_for_each(|declared| {
-            self.add_source(declared, named)
+            self.add_head_source(declared, named)
                 .map_err(|error| (error, declared.at.as_str()))
         })
     }
 
-    fn add_source(
+    fn add_head_source(
         &mut self,
         declared: &DeclaredHeadSource,
         named: NamespaceSource<'_>,
@@ -146,7 +146,7 @@ impl HeadSourceList {
 
     /// Adds the head sources of a configuration that was read later, and replaces those whose
     /// namespace it has too.
-    pub fn merge_later(&mut self, later: &Self) {
+    pub fn override_head_sources(&mut self, later: &Self) {
         for new in &later.list {
             let same = |followed: &&mut NamedHeadSource| followed.namespace == new.namespace;
             match self.list.iter_mut().find(same) {
@@ -157,7 +157,7 @@ impl HeadSourceList {
     }
 
     /// Whether both have equal head sources for the same namespaces, in any order.
-    pub fn equals_unordered(&self, other: &Self) -> bool {
+    pub fn has_same_head_sources(&self, other: &Self) -> bool {
         let is_there = |(name, follow)| other.iter().any(|one| one == (name, follow));
         self.list.len() == other.list.len() && self.iter().all(is_there)
     }
@@ -174,7 +174,7 @@ impl HeadSourceList {
     pub fn to_json(&self) -> String {
         let rows = self.iter().map(|(namespace, follow)| {
             let mut row = vec![namespace.to_owned()];
-            row.extend(follow.to_words());
+            row.extend(follow.to_directive_words());
             serde_json::Value::from(row)
         });
         serde_json::Value::from_iter(rows).to_string()
@@ -185,7 +185,7 @@ impl HeadSourceList {
 ///
 /// # Errors
 /// The text describes the problem, and contains no value of a header.
-pub fn from_json(json: &[u8]) -> Result<Vec<(String, HeadSource)>, String> {
+pub fn head_sources_from_json(json: &[u8]) -> Result<Vec<(String, HeadSource)>, String> {
     let rows: Vec<Vec<String>> =
         serde_json::from_slice(json).map_err(|error| match error.classify() {
             // its message would contain the value
@@ -200,7 +200,7 @@ pub fn from_json(json: &[u8]) -> Result<Vec<(String, HeadSource)>, String> {
                 return Err("a head source has no namespace".into());
             };
             let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
-            match HeadSource::parse_words(&words) {
+            match HeadSource::parse_head_source(&words) {
                 Ok((follow, None)) => Ok((namespace.clone(), follow)),
                 Ok((_, Some(_))) => Err(format!(
                     "the head source of \"{namespace}\" has a second namespace"
@@ -215,7 +215,10 @@ pub fn from_json(json: &[u8]) -> Result<Vec<(String, HeadSource)>, String> {
 mod tests {
     use std::sync::Arc;
 
-    use super::{from_json, DeclaredHeadSource, HeadSourceError, HeadSourceList, NamespaceSource};
+    use super::{
+        head_sources_from_json, DeclaredHeadSource, HeadSourceError, HeadSourceList,
+        NamespaceSource,
+    };
     use crate::config::{ConfigBlock, DirectiveLocation};
     use crate::memory::MemoryBudget;
 
@@ -239,7 +242,10 @@ mod tests {
         for line in lines {
             set_at(&mut directives, line, at).unwrap();
         }
-        directives.resolve_route(MemoryBudget::new()).cache.follows
+        directives
+            .resolve_route_config(MemoryBudget::new())
+            .cache
+            .follows
     }
 
     fn followed(follows: &HeadSourceList) -> Vec<(&str, &str)> {
@@ -254,18 +260,18 @@ mod tests {
         let of = |lines: &[&str]| {
             let mut follows = HeadSourceList::default();
             follows
-                .add_route_sources(&place(lines), NamespaceSource::Derived)
+                .add_route_head_sources(&place(lines), NamespaceSource::Derived)
                 .unwrap();
             follows
         };
         let mut all = of(&["http://a namespace=a", "http://b namespace=b"]);
         let before = all.clone();
-        all.merge_later(&of(&["http://b namespace=b"]));
-        assert!(all.equals_unordered(&before));
-        assert!(all.equals_unordered(&of(&["http://b namespace=b", "http://a namespace=a"])));
-        assert!(!all.equals_unordered(&of(&["http://b namespace=b"])));
-        all.merge_later(&of(&["http://c namespace=c", "http://d namespace=a"]));
-        assert!(!all.equals_unordered(&before) && !before.equals_unordered(&all));
+        all.override_head_sources(&of(&["http://b namespace=b"]));
+        assert!(all.has_same_head_sources(&before));
+        assert!(all.has_same_head_sources(&of(&["http://b namespace=b", "http://a namespace=a"])));
+        assert!(!all.has_same_head_sources(&of(&["http://b namespace=b"])));
+        all.override_head_sources(&of(&["http://c namespace=c", "http://d namespace=a"]));
+        assert!(!all.has_same_head_sources(&before) && !before.has_same_head_sources(&all));
         let expected = [("a", "http://d"), ("b", "http://b"), ("c", "http://c")];
         assert_eq!(followed(&all), expected);
     }
@@ -275,21 +281,21 @@ mod tests {
         let mut follows = HeadSourceList::default();
         let main = NamespaceSource::Fixed(b"main");
         follows
-            .add_route_sources(&place(&[]), NamespaceSource::Derived)
+            .add_route_head_sources(&place(&[]), NamespaceSource::Derived)
             .unwrap();
         follows
-            .add_route_sources(&place(&["off"]), NamespaceSource::Derived)
+            .add_route_head_sources(&place(&["off"]), NamespaceSource::Derived)
             .unwrap();
         follows
-            .add_route_sources(&place(&["http://a"]), main)
+            .add_route_head_sources(&place(&["http://a"]), main)
             .unwrap();
         let two = place(&["http://b namespace=b", "http://c namespace=c"]);
         for named in [NamespaceSource::Derived, NamespaceSource::PerRequest, main] {
-            follows.add_route_sources(&two, named).unwrap();
+            follows.add_route_head_sources(&two, named).unwrap();
         }
         // an equal declaration again
         follows
-            .add_route_sources(&place(&["http://a interval=1s"]), main)
+            .add_route_head_sources(&place(&["http://a interval=1s"]), main)
             .unwrap();
         let expected = vec![("main", "http://a"), ("b", "http://b"), ("c", "http://c")];
         assert_eq!(followed(&follows), expected);
@@ -301,9 +307,9 @@ mod tests {
         let error = |place: &[DeclaredHeadSource], named| {
             let mut follows = HeadSourceList::default();
             follows
-                .add_route_sources(&bare, NamespaceSource::Fixed(b"main"))
+                .add_route_head_sources(&bare, NamespaceSource::Fixed(b"main"))
                 .unwrap();
-            let (error, at) = follows.add_route_sources(place, named).unwrap_err();
+            let (error, at) = follows.add_route_head_sources(place, named).unwrap_err();
             assert_eq!(at, place[0].at);
             assert_eq!(followed(&follows), vec![("main", "http://a")]);
             assert!(!format!("{error} {follows:?}").contains("secret"));
@@ -368,7 +374,10 @@ mod tests {
                 set(&mut inner, line).unwrap();
             }
             inner.inherit_unset_from(&outer);
-            let follows = inner.resolve_route(MemoryBudget::new()).cache.follows;
+            let follows = inner
+                .resolve_route_config(MemoryBudget::new())
+                .cache
+                .follows;
             let places: Vec<String> = follows
                 .iter()
                 .map(|declared| declared.follow.url_origin().to_owned())
@@ -388,9 +397,9 @@ mod tests {
             "unix:/s interval=2s",
         ]);
         follows
-            .add_route_sources(&place, NamespaceSource::Fixed(b"main"))
+            .add_route_head_sources(&place, NamespaceSource::Fixed(b"main"))
             .unwrap();
-        let read = from_json(follows.to_json().as_bytes()).unwrap();
+        let read = head_sources_from_json(follows.to_json().as_bytes()).unwrap();
         let written: Vec<_> = follows
             .iter()
             .map(|(name, follow)| (name.to_owned(), follow.clone()))
@@ -420,7 +429,7 @@ mod tests {
                 "the head source of \"a\" has a second namespace",
             ),
         ] {
-            let message = from_json(json.as_bytes()).unwrap_err();
+            let message = head_sources_from_json(json.as_bytes()).unwrap_err();
             assert!(message.starts_with(error), "{message}");
         }
     }

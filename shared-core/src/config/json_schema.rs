@@ -5,18 +5,20 @@ use serde_json::{json, Map, Value};
 
 use super::cache::LIFETIME_RANGE;
 use super::policy::{CONCURRENCY_LIMIT_RANGE, RESPONSE_LIMIT_RANGE};
-use super::settings::ValueKind::{Answers, Credentials, Flag, Line, Lines, Methods, Of, OfOr};
-use super::settings::ValueKind::{
-    OfThen, OneOrTwo, Rate, Rows, Text, Two, Types, Valid, Word, Words,
+use super::settings::SettingValueKind::{
+    ClassLifetimes, MediaTypes, MethodRows, NumberThenWord, OneOrTwo, Rate, Text, Two, Word, Words,
 };
-use super::settings::{DefaultValue, EnvoyScope, Setting, ValueKind, SETTINGS};
-use super::values::{ValueRange, ValueUnit, GIB, KIB, MIB};
+use super::settings::SettingValueKind::{
+    Credentials, Flag, Line, Lines, Methods, Number, NumberOrWord, ResponseLimits,
+};
+use super::settings::{EnvoyScope, SettingDefault, SettingDefinition, SettingValueKind, SETTINGS};
+use super::values::{DirectiveValueRange, DirectiveValueUnit, GIB, KIB, MIB};
 use super::verify;
 use crate::cache::credentials::CredentialsPolicy;
 use crate::jsonrpc::method_spec::MAX_PARAMETER_INDEX;
 
 /// Returns the JSON Schema of an object of settings, for the documentation and for editors.
-pub fn settings_schema() -> Value {
+pub fn settings_json_schema() -> Value {
     let settings = SETTINGS
         .iter()
         .filter(|setting| setting.envoy != EnvoyScope::None);
@@ -42,21 +44,23 @@ pub fn settings_schema() -> Value {
     })
 }
 
-impl Setting {
+impl SettingDefinition {
     fn schema_description(&self) -> String {
         let about = self.about.trim_end_matches('.');
         match self.envoy {
             EnvoyScope::Filter => format!("{about} (filter only)."),
             EnvoyScope::Route => format!("{about} (route only)."),
-            EnvoyScope::FilterOrRoute | EnvoyScope::On | EnvoyScope::None => format!("{about}."),
+            EnvoyScope::FilterOrRoute | EnvoyScope::EnabledByDefault | EnvoyScope::None => {
+                format!("{about}.")
+            }
         }
     }
 
     fn default_in_json(&self) -> Option<Value> {
-        let DefaultValue::Literal(texts) = self.default else {
+        let SettingDefault::Literal(texts) = self.default else {
             return None;
         };
-        let (takes, is_on) = (&self.takes, self.envoy == EnvoyScope::On);
+        let (takes, is_on) = (&self.takes, self.envoy == EnvoyScope::EnabledByDefault);
         let of = |text: &'static str| match takes {
             Flag => json!(is_on || text == "on"),
             _ => text
@@ -70,7 +74,7 @@ impl Setting {
     }
 }
 
-impl ValueKind {
+impl SettingValueKind {
     /// Returns the types of JSON Schema that the setting accepts.
     pub(super) fn json_types(&self) -> Vec<&'static str> {
         let schema = self.value_schema();
@@ -78,7 +82,7 @@ impl ValueKind {
             Value::Array(alternatives) => alternatives.as_slice(),
             one => std::slice::from_ref(one),
         };
-        let mut kinds: Vec<_> = alternatives.iter().flat_map(json_types_of).collect();
+        let mut kinds: Vec<_> = alternatives.iter().flat_map(schema_json_types).collect();
         kinds.sort_by_key(|kind| JSON_TYPES.iter().position(|known| known == kind));
         kinds.dedup();
         kinds
@@ -88,17 +92,17 @@ impl ValueKind {
     fn value_schema(&self) -> Value {
         match self {
             Flag => json!([{ "type": "boolean" }, text_schema("[oO][nN]|[oO][fF][fF]")]),
-            Of(range) => range.value_schemas().into(),
-            OfOr(range, word) => {
+            Number(range) => range.value_schemas().into(),
+            NumberOrWord(range, word) => {
                 let mut all = range.value_schemas();
                 all.push(json!({ "const": word }));
                 all.into()
             }
-            OfThen(range, word) => {
+            NumberThenWord(range, word) => {
                 let mut all = range.value_schemas();
                 all.push(text_schema(&format!(
                     r"(?:{})\s+{word}",
-                    range.text_pattern()
+                    range.value_text_pattern()
                 )));
                 let number = json!({ "anyOf": range.value_schemas() });
                 all.push(json!({
@@ -111,13 +115,13 @@ impl ValueKind {
             }
             OneOrTwo(first, second) => {
                 let mut all = first.value_schemas();
-                let (one, two) = (first.text_pattern(), second.text_pattern());
+                let (one, two) = (first.value_text_pattern(), second.value_text_pattern());
                 all.push(text_schema(&format!(r"(?:{one})\s+(?:{two})")));
                 all.push(number_list_schema([first, second], 1));
                 all.into()
             }
             Two(first, second) => {
-                let (one, two) = (first.text_pattern(), second.text_pattern());
+                let (one, two) = (first.value_text_pattern(), second.value_text_pattern());
                 json!([
                     text_schema(&format!(r"(?:{one})\s+(?:{two})")),
                     number_list_schema([first, second], 2)
@@ -138,9 +142,9 @@ impl ValueKind {
                     { "type": "array", "items": one, "minItems": 1 }
                 ])
             }
-            Types => words_schema(&media_types_pattern()),
-            Valid => {
-                let (subject, time) = (lifetimes_pattern(), LIFETIME_RANGE.text_pattern());
+            MediaTypes => words_schema(&media_types_pattern()),
+            ClassLifetimes => {
+                let (subject, time) = (lifetimes_pattern(), LIFETIME_RANGE.value_text_pattern());
                 let one = text_schema(&format!(r"(?:{subject})\s+(?:{time})"));
                 let many = json!({ "type": "array", "items": one, "minItems": 1 });
                 json!([one, many])
@@ -164,7 +168,7 @@ impl ValueKind {
                 });
                 json!([one, many, words])
             }
-            Rows => {
+            MethodRows => {
                 let words = method_rule_pattern();
                 let one = text_schema(&format!(r"(?:{METHOD_NAME_PATTERN})\s+(?:{words})"));
                 let several = json!({ "pattern": r"\S\s+\S" });
@@ -183,15 +187,15 @@ impl ValueKind {
                     list(&[text_schema(rate), json!({ "const": "purge" })]),
                 ])
             }
-            Answers => {
-                let sizes = RESPONSE_LIMIT_RANGE.text_pattern();
+            ResponseLimits => {
+                let sizes = RESPONSE_LIMIT_RANGE.value_text_pattern();
                 let one = text_schema(&format!(r"(?:{METHOD_PATTERN})\s+(?:{sizes})"));
                 let several = json!({ "pattern": r"\S\s+\S" });
                 let many = json!({ "type": "array", "items": one, "contains": several });
                 json!([one, many])
             }
             Methods => {
-                let limits = CONCURRENCY_LIMIT_RANGE.text_pattern();
+                let limits = CONCURRENCY_LIMIT_RANGE.value_text_pattern();
                 let one = text_schema(&format!(
                     r"(?:allow|deny|limit=(?:{limits}))(?:\s+(?:{METHOD_PATTERN}))+"
                 ));
@@ -206,7 +210,7 @@ impl ValueKind {
 const JSON_TYPES: [&str; 4] = ["boolean", "integer", "string", "array"];
 
 /// Returns the types that one schema accepts.
-fn json_types_of(schema: &Value) -> Vec<&'static str> {
+fn schema_json_types(schema: &Value) -> Vec<&'static str> {
     let of_value = |value: &Value| match value {
         Value::Bool(_) => "boolean",
         Value::Number(_) => "integer",
@@ -239,7 +243,7 @@ fn line_schema() -> Value {
     json!({ "type": "array", "items": { "type": "string" }, "minItems": 1 })
 }
 
-fn number_list_schema(ranges: [&ValueRange; 2], least: usize) -> Value {
+fn number_list_schema(ranges: [&DirectiveValueRange; 2], least: usize) -> Value {
     let items = ranges.map(|range| json!({ "anyOf": range.value_schemas() }));
     json!({ "type": "array", "prefixItems": items, "minItems": least, "maxItems": 2 })
 }
@@ -278,29 +282,31 @@ fn lifetimes_pattern() -> String {
     r"immutable|unfinalized|tip|nothing|config|\S*_\S*".into()
 }
 
-impl ValueRange {
+impl DirectiveValueRange {
     /// Returns the alternative schemas of a value in the range: a number, where no unit is
     /// required, and a text.
     fn value_schemas(&self) -> Vec<Value> {
         let number = match self.unit {
-            ValueUnit::Number | ValueUnit::Bytes => {
+            DirectiveValueUnit::Number | DirectiveValueUnit::Bytes => {
                 json!({ "type": "integer", "minimum": self.least, "maximum": self.most })
             }
-            ValueUnit::Milliseconds | ValueUnit::Time if self.least == 0 => json!({ "const": 0 }),
-            ValueUnit::Milliseconds | ValueUnit::Time => {
-                return vec![text_schema(&self.text_pattern())]
+            DirectiveValueUnit::Milliseconds | DirectiveValueUnit::Time if self.least == 0 => {
+                json!({ "const": 0 })
+            }
+            DirectiveValueUnit::Milliseconds | DirectiveValueUnit::Time => {
+                return vec![text_schema(&self.value_text_pattern())]
             }
         };
-        vec![number, text_schema(&self.text_pattern())]
+        vec![number, text_schema(&self.value_text_pattern())]
     }
 
-    /// Returns a regular expression of the texts that [`parse_value`](Self::parse_value) accepts.
-    fn text_pattern(&self) -> String {
+    /// Returns a regular expression of the texts that [`parse_value`](Self::parse_in_range) accepts.
+    fn value_text_pattern(&self) -> String {
         let units: &[(&str, u64)] = match self.unit {
-            ValueUnit::Number => &[("", 1)],
-            ValueUnit::Bytes => &[("", 1), ("[kK]", KIB), ("[mM]", MIB), ("[gG]", GIB)],
-            ValueUnit::Milliseconds => &[("ms", 1), ("s", 1000)],
-            ValueUnit::Time => &[
+            DirectiveValueUnit::Number => &[("", 1)],
+            DirectiveValueUnit::Bytes => &[("", 1), ("[kK]", KIB), ("[mM]", MIB), ("[gG]", GIB)],
+            DirectiveValueUnit::Milliseconds => &[("ms", 1), ("s", 1000)],
+            DirectiveValueUnit::Time => &[
                 ("ms", 1),
                 ("s", 1000),
                 ("m", 60_000),
@@ -312,8 +318,10 @@ impl ValueRange {
             let (least, most) = (self.least.div_ceil(*factor), self.most / factor);
             (least <= most).then(|| format!("0*(?:{}){unit}", number_range_pattern(least, most)))
         };
-        let bare =
-            matches!(self.unit, ValueUnit::Milliseconds | ValueUnit::Time) && self.least == 0;
+        let bare = matches!(
+            self.unit,
+            DirectiveValueUnit::Milliseconds | DirectiveValueUnit::Time
+        ) && self.least == 0;
         let bare = bare.then(|| "0".to_owned());
         let all: Vec<_> = bare
             .into_iter()

@@ -16,7 +16,7 @@ pub type SettingOccurrence = (String, Vec<String>);
 ///
 /// # Errors
 /// The problem, and the allowed values.
-pub fn parse_settings(source: &str, json: &[u8]) -> Result<Vec<SettingOccurrence>, String> {
+pub fn parse_json_settings(source: &str, json: &[u8]) -> Result<Vec<SettingOccurrence>, String> {
     if json.trim_ascii().is_empty() {
         return Ok(Vec::new());
     }
@@ -64,7 +64,7 @@ fn setting_occurrences(name: &str, value: &Value) -> Result<Vec<Vec<String>>, St
 fn has_several_words(value: &Value) -> bool {
     match value {
         Value::Array(_) => true,
-        Value::String(text) => split_words(text).count() > 1,
+        Value::String(text) => split_setting_words(text).count() > 1,
         _ => false,
     }
 }
@@ -73,17 +73,17 @@ fn has_several_words(value: &Value) -> bool {
 /// splits them.
 fn occurrence_values(name: &str, value: &Value) -> Result<Vec<String>, String> {
     match value {
-        Value::Array(list) => list.iter().map(|one| scalar_text(name, one)).collect(),
-        Value::String(text) => Ok(split_words(text).map(str::to_owned).collect()),
-        other => Ok(vec![scalar_text(name, other)?]),
+        Value::Array(list) => list.iter().map(|one| scalar_to_text(name, one)).collect(),
+        Value::String(text) => Ok(split_setting_words(text).map(str::to_owned).collect()),
+        other => Ok(vec![scalar_to_text(name, other)?]),
     }
 }
 
-fn split_words(text: &str) -> impl Iterator<Item = &str> {
+fn split_setting_words(text: &str) -> impl Iterator<Item = &str> {
     text.split_ascii_whitespace()
 }
 
-fn scalar_text(name: &str, value: &Value) -> Result<String, String> {
+fn scalar_to_text(name: &str, value: &Value) -> Result<String, String> {
     Ok(match value {
         Value::Bool(is_on) => if *is_on { "on" } else { "off" }.to_owned(),
         // all numbers of a Struct are doubles

@@ -22,7 +22,7 @@ pub(super) fn unknown_methods_warning(
 ) -> Option<String> {
     let unknown = patterns.iter().filter(|pattern| !is_defined(pattern));
     let texts: Vec<_> = unknown
-        .filter_map(|pattern| describe_unknown(pattern, case))
+        .filter_map(|pattern| describe_unknown_method(pattern, case))
         .collect();
     (!texts.is_empty()).then(|| texts.join("; "))
 }
@@ -53,7 +53,7 @@ pub(super) fn suggest_method(pattern: &str) -> Option<String> {
     names.first().map(|name| (*name).to_owned())
 }
 
-fn describe_unknown(pattern: &[u8], case: CaseSensitivity) -> Option<String> {
+fn describe_unknown_method(pattern: &[u8], case: CaseSensitivity) -> Option<String> {
     let pattern = String::from_utf8_lossy(pattern);
     if matches_known_method(&pattern, case) {
         return None;

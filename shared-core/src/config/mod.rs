@@ -40,19 +40,19 @@ use crate::ssz::Preset;
 use crate::transcode;
 
 pub use cache::{CacheConfig, CacheGetScope};
-pub use filter_detection::FilterDetection;
+pub use filter_detection::BodyFilterDetection;
 use method_names::CaseSensitivity;
-pub use policy::Policy;
-pub use request_decoding::{CompressedRequestHandling, RequestDecodingMode};
-pub use ssz::{SszConfig, SszRequestMode, WitnessSource};
-pub use upstream_codings::UpstreamCodings;
+pub use policy::CallPolicy;
+pub use request_decoding::{RequestDecodingMode, RequestDecodingState};
+pub use ssz::{SszConfig, SszRequestMode, WitnessProtocol};
+pub use upstream_codings::UnknownCodingDetection;
 use upstreams::RouteDestination;
 use values::{
-    inherit_unset, invalid_value, parse_flag, set_once, single_value, ValueRange, ValueUnit, GIB,
-    KIB, MIB,
+    inherit_unset, invalid_value_error, parse_flag, set_once, single_value, DirectiveValueRange,
+    DirectiveValueUnit, GIB, KIB, MIB,
 };
 pub use values::{DirectiveError, DirectiveLocation};
-pub use verify::{VerifyConfig, VERIFY_ALL_RATE as ALL_HITS};
+pub use verify::{HitVerificationConfig, VERIFY_ALL_RATE as ALL_HITS};
 
 /// The value of `upstream_encoding`: the `Accept-Encoding` of upstream requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,22 +100,22 @@ pub struct RouteConfig {
     /// The content codings that upstream requests accept.
     pub upstream_encoding: UpstreamEncoding,
     /// Treatment of compressed requests.
-    pub coded_requests: CompressedRequestHandling,
+    pub coded_requests: RequestDecodingState,
     /// Buffers for streams in hosts that have none of their own.
     pub buffers: StreamBuffers,
     /// Settings of the cache.
     pub cache: CacheConfig,
     /// The policy, or `None` if all calls are allowed.
-    pub active_policy: Option<Arc<Policy>>,
+    pub active_policy: Option<Arc<CallPolicy>>,
     /// Settings of transcoding.
     pub ssz: SszConfig,
     /// Headers of upstream responses, in lower case, that the host hides from clients: they are
     /// applied and stored, and never sent.
     pub hidden: Arc<[Vec<u8>]>,
     /// Detected body filters of the host.
-    pub filters: FilterDetection,
+    pub filters: BodyFilterDetection,
     /// Detected content codings of the node.
-    pub upstream_codings: UpstreamCodings,
+    pub upstream_codings: UnknownCodingDetection,
     /// The upstream of requests.
     pub destination: RouteDestination,
     /// State that all routes of the process share.
@@ -149,53 +149,53 @@ pub struct ConfigBlock {
 const DEFAULT_HOLD_MS: u64 = 5;
 
 /// Compression levels of libdeflate.
-const COMP_LEVEL_RANGE: ValueRange = ValueRange {
+const COMP_LEVEL_RANGE: DirectiveValueRange = DirectiveValueRange {
     least: 0,
     most: 12,
-    unit: ValueUnit::Number,
+    unit: DirectiveValueUnit::Number,
 };
-const MIN_LENGTH_RANGE: ValueRange = ValueRange {
+const MIN_LENGTH_RANGE: DirectiveValueRange = DirectiveValueRange {
     least: 0,
     most: GIB,
-    unit: ValueUnit::Bytes,
+    unit: DirectiveValueUnit::Bytes,
 };
 /// A buffered body needs twice its length for a moment, and the trailer of gzip counts 32 bits: 1
 /// GiB is far below both limits.
-const MAX_ONESHOT_RANGE: ValueRange = ValueRange {
+const MAX_ONESHOT_RANGE: DirectiveValueRange = DirectiveValueRange {
     least: KIB,
     most: GIB,
-    unit: ValueUnit::Bytes,
+    unit: DirectiveValueUnit::Bytes,
 };
-const HOLD_SIZE_RANGE: ValueRange = ValueRange {
+const HOLD_SIZE_RANGE: DirectiveValueRange = DirectiveValueRange {
     least: 0,
     most: 16 * MIB,
-    unit: ValueUnit::Bytes,
+    unit: DirectiveValueUnit::Bytes,
 };
-const HOLD_TIME_RANGE: ValueRange = ValueRange {
+const HOLD_TIME_RANGE: DirectiveValueRange = DirectiveValueRange {
     least: 0,
     most: 60_000,
-    unit: ValueUnit::Milliseconds,
+    unit: DirectiveValueUnit::Milliseconds,
 };
-const STREAM_LEVEL_RANGE: ValueRange = ValueRange {
+const STREAM_LEVEL_RANGE: DirectiveValueRange = DirectiveValueRange {
     least: 1,
     most: 3,
-    unit: ValueUnit::Number,
+    unit: DirectiveValueUnit::Number,
 };
-const MEMORY_RANGE: ValueRange = ValueRange {
+const MEMORY_RANGE: DirectiveValueRange = DirectiveValueRange {
     least: 0,
     most: 1 << 40,
-    unit: ValueUnit::Bytes,
+    unit: DirectiveValueUnit::Bytes,
 };
-const BUFFER_COUNT_RANGE: ValueRange = ValueRange {
+const BUFFER_COUNT_RANGE: DirectiveValueRange = DirectiveValueRange {
     least: 1,
     most: 1024,
-    unit: ValueUnit::Number,
+    unit: DirectiveValueUnit::Number,
 };
 /// The smallest buffer has room for a flush and a trailer.
-const BUFFER_SIZE_RANGE: ValueRange = ValueRange {
+const BUFFER_SIZE_RANGE: DirectiveValueRange = DirectiveValueRange {
     least: 64,
     most: MIB,
-    unit: ValueUnit::Bytes,
+    unit: DirectiveValueUnit::Bytes,
 };
 
 impl RouteConfig {
@@ -210,14 +210,14 @@ impl RouteConfig {
     }
 
     /// Returns the policy, if sszip is enabled on the route and rules are configured.
-    pub fn active_policy(&self) -> Option<&Arc<Policy>> {
+    pub fn active_policy(&self) -> Option<&Arc<CallPolicy>> {
         self.active_policy.as_ref().filter(|_| self.enable)
     }
 
     /// Whether request bodies may be read before they are forwarded.
     pub fn may_read_request_body(&self) -> bool {
         let reads = self.cache.enable || self.ssz.enable || self.active_policy.is_some();
-        self.enable && (reads || self.coded_requests.is_enabled())
+        self.enable && (reads || self.coded_requests.is_decoding_enabled())
     }
 }
 
@@ -245,31 +245,31 @@ impl ConfigBlock {
             "enable" => set_once(&mut self.enable, || parse_flag(single_value(values)?)),
             "types" => set_once(&mut self.types, || parse_media_types(values)),
             "min_length" => set_once(&mut self.min_length, || {
-                MIN_LENGTH_RANGE.parse_value(single_value(values)?)
+                MIN_LENGTH_RANGE.parse_in_range(single_value(values)?)
             }),
             "comp_level" => set_once(&mut self.comp_level, || {
                 COMP_LEVEL_RANGE
-                    .parse_value(single_value(values)?)
+                    .parse_in_range(single_value(values)?)
                     .map(|level| level as u8)
             }),
             "max_oneshot" => set_once(&mut self.max_oneshot, || {
-                MAX_ONESHOT_RANGE.parse_value(single_value(values)?)
+                MAX_ONESHOT_RANGE.parse_in_range(single_value(values)?)
             }),
             "hold" => set_once(&mut self.hold, || match values {
-                [size] => Ok((HOLD_SIZE_RANGE.parse_value(size)?, DEFAULT_HOLD_MS)),
+                [size] => Ok((HOLD_SIZE_RANGE.parse_in_range(size)?, DEFAULT_HOLD_MS)),
                 [size, time] => Ok((
-                    HOLD_SIZE_RANGE.parse_value(size)?,
-                    HOLD_TIME_RANGE.parse_value(time)?,
+                    HOLD_SIZE_RANGE.parse_in_range(size)?,
+                    HOLD_TIME_RANGE.parse_in_range(time)?,
                 )),
                 _ => Err(DirectiveError::OneOrTwoValues),
             }),
             "stream_level" => set_once(&mut self.stream_level, || {
                 STREAM_LEVEL_RANGE
-                    .parse_value(single_value(values)?)
+                    .parse_in_range(single_value(values)?)
                     .map(|level| level as u8)
             }),
             "memory" => set_once(&mut self.memory, || {
-                MEMORY_RANGE.parse_value(single_value(values)?)
+                MEMORY_RANGE.parse_in_range(single_value(values)?)
             }),
             "upstream_encoding" => set_once(&mut self.upstream_encoding, || {
                 parse_upstream_encoding(single_value(values)?)
@@ -277,34 +277,36 @@ impl ConfigBlock {
             "request_decoding" => set_once(&mut self.request_decoding, || {
                 parse_request_decoding(single_value(values)?)
             }),
-            "buffers" => set_once(&mut self.buffers, || parse_buffers(values)),
-            "method" => self.set_method(values),
-            "upgrade" => self.policy.set_upgrade(values),
-            "max_answer" => self.set_max_answer(values),
-            _ if name == "ssz" || name.starts_with("ssz_") => self.ssz.set_directive(name, values),
-            _ => self.cache.set_directive(name, values, source),
+            "buffers" => set_once(&mut self.buffers, || parse_stream_buffers(values)),
+            "method" => self.set_method_rules(values),
+            "upgrade" => self.policy.set_upgrade_protocol(values),
+            "max_answer" => self.set_response_limit(values),
+            _ if name == "ssz" || name.starts_with("ssz_") => {
+                self.ssz.set_ssz_directive(name, values)
+            }
+            _ => self.cache.set_cache_directive(name, values, source),
         }
     }
 
-    fn set_method(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
-        self.policy.set_method(values)?;
+    fn set_method_rules(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
+        self.policy.set_method_rules(values)?;
         // case sensitivity of the rules
         let case = match values {
             [b"allow", ..] => CaseSensitivity::Exact,
             _ => CaseSensitivity::Any,
         };
         let patterns = values.get(1..).unwrap_or_default();
-        self.set_method_warning(patterns, case);
+        self.warn_unknown_methods(patterns, case);
         Ok(())
     }
 
-    fn set_max_answer(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
+    fn set_response_limit(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
         self.policy.set_max_response_length(values)?;
-        self.set_method_warning(values.get(..1).unwrap_or_default(), CaseSensitivity::Any);
+        self.warn_unknown_methods(values.get(..1).unwrap_or_default(), CaseSensitivity::Any);
         Ok(())
     }
 
-    fn set_method_warning(&mut self, patterns: &[&[u8]], case: CaseSensitivity) {
+    fn warn_unknown_methods(&mut self, patterns: &[&[u8]], case: CaseSensitivity) {
         let cache = &self.cache;
         self.warning = method_names::unknown_methods_warning(patterns, case, |name| {
             cache.has_method_rule(name)
@@ -313,7 +315,7 @@ impl ConfigBlock {
 
     /// Returns the warning about the directive that was set last, if it is allowed but suspicious.
     /// It is returned once.
-    pub fn take_warning(&mut self) -> Option<String> {
+    pub fn take_directive_warning(&mut self) -> Option<String> {
         let warning = self.warning.take();
         warning.or_else(|| self.cache.warning.take())
     }
@@ -343,9 +345,9 @@ impl ConfigBlock {
     }
 
     /// Returns the settings of a route that has this block, with defaults where they are unset.
-    pub fn resolve_route(&self, process: impl Into<ProcessHandle>) -> RouteConfig {
+    pub fn resolve_route_config(&self, process: impl Into<ProcessHandle>) -> RouteConfig {
         let (hold, hold_ms) = self.hold.unwrap_or((64 * KIB, DEFAULT_HOLD_MS));
-        let ssz = self.ssz.resolve_defaults();
+        let ssz = self.ssz.resolve_ssz_config();
         if ssz.enable {
             // compiled now, so that no client waits for it
             transcode::prepare_schemas(ssz.preset.unwrap_or(Preset::Mainnet));
@@ -361,19 +363,19 @@ impl ConfigBlock {
             max_oneshot: self.max_oneshot.unwrap_or(16 * MIB),
             memory: self.memory.unwrap_or(256 * MIB),
             upstream_encoding: self.upstream_encoding.unwrap_or(UpstreamEncoding::Identity),
-            coded_requests: CompressedRequestHandling::new(
-                self.request_decoding.unwrap_or_default(),
-            ),
+            coded_requests: RequestDecodingState::new(self.request_decoding.unwrap_or_default()),
             buffers: self.buffers.unwrap_or(StreamBuffers {
                 number: 2,
                 size: 6144,
             }),
             hidden: Arc::clone(&self.hidden),
-            filters: FilterDetection::default(),
-            upstream_codings: UpstreamCodings::default(),
+            filters: BodyFilterDetection::default(),
+            upstream_codings: UnknownCodingDetection::default(),
             destination: RouteDestination::default(),
-            cache: self.cache.resolve_defaults(),
-            active_policy: self.policy.resolve_policy(self.cache.batch_limit()),
+            cache: self.cache.resolve_cache_config(),
+            active_policy: self
+                .policy
+                .resolve_call_policy(self.cache.batch_call_limit()),
             ssz,
             process: process.into(),
         }
@@ -387,7 +389,7 @@ fn parse_upstream_encoding(value: &[u8]) -> Result<UpstreamEncoding, DirectiveEr
     match value {
         b"identity" => Ok(UpstreamEncoding::Identity),
         b"pass" => Ok(UpstreamEncoding::Pass),
-        _ => Err(invalid_value(value, "\"identity\" or \"pass\"")),
+        _ => Err(invalid_value_error(value, "\"identity\" or \"pass\"")),
     }
 }
 
@@ -396,20 +398,23 @@ fn parse_request_decoding(value: &[u8]) -> Result<RequestDecodingMode, Directive
         b"off" => Ok(RequestDecodingMode::Off),
         b"auto" => Ok(RequestDecodingMode::Auto),
         b"always" => Ok(RequestDecodingMode::Always),
-        _ => Err(invalid_value(value, "\"off\", \"auto\" or \"always\"")),
+        _ => Err(invalid_value_error(
+            value,
+            "\"off\", \"auto\" or \"always\"",
+        )),
     }
 }
 
-fn parse_buffers(values: &[&[u8]]) -> Result<StreamBuffers, DirectiveError> {
+fn parse_stream_buffers(values: &[&[u8]]) -> Result<StreamBuffers, DirectiveError> {
     let [number, size] = values else {
         return Err(DirectiveError::TwoValues);
     };
-    let read = |range: ValueRange, value| {
-        let number = range.parse_value(value).ok();
+    let read = |range: DirectiveValueRange, value| {
+        let number = range.parse_in_range(value).ok();
         number
             .and_then(|number| u32::try_from(number).ok())
             .ok_or_else(|| {
-                invalid_value(
+                invalid_value_error(
                     value,
                     format!("{BUFFER_COUNT_RANGE} and {BUFFER_SIZE_RANGE}"),
                 )
@@ -423,10 +428,10 @@ fn parse_buffers(values: &[&[u8]]) -> Result<StreamBuffers, DirectiveError> {
 
 fn parse_media_types(values: &[&[u8]]) -> Result<MediaTypeSet, DirectiveError> {
     if values.is_empty() {
-        return Err(invalid_value(b"", "at least one media type"));
+        return Err(invalid_value_error(b"", "at least one media type"));
     }
-    MediaTypeSet::parse(values.iter().copied()).map_err(|word| {
-        invalid_value(
+    MediaTypeSet::parse_patterns(values.iter().copied()).map_err(|word| {
+        invalid_value_error(
             word,
             "\"type/subtype\", \"type/*\", \"+suffix\" or \"*\", without parameters",
         )
@@ -437,7 +442,7 @@ fn parse_media_types(values: &[&[u8]]) -> Result<MediaTypeSet, DirectiveError> {
 mod tests {
     use super::{ConfigBlock, UpstreamEncoding};
     use crate::memory::MemoryBudget;
-    use crate::request_coding::SupportedCoding;
+    use crate::request_coding::SupportedContentCoding;
 
     fn set(directives: &mut ConfigBlock, line: &str) -> Result<(), String> {
         let mut words = line.split(' ');
@@ -464,14 +469,14 @@ mod tests {
         ] {
             set(&mut directives, line).unwrap();
         }
-        let config = directives.resolve_route(MemoryBudget::new());
-        assert!(config.enable && config.types.contains_type(b"text/css"));
+        let config = directives.resolve_route_config(MemoryBudget::new());
+        assert!(config.enable && config.types.contains_media_type(b"text/css"));
         assert_eq!((config.min_length, config.comp_level), (2048, 12));
         assert_eq!((config.max_oneshot, config.memory), (1 << 20, 1 << 30));
         assert_eq!(config.upstream_encoding, UpstreamEncoding::Pass);
         assert!(config
             .coded_requests
-            .is_forwarded_decoded(SupportedCoding::Gzip));
+            .is_forwarded_decoded(SupportedContentCoding::Gzip));
         assert_eq!((config.buffers.number, config.buffers.size), (8, 4096));
     }
 
@@ -562,17 +567,17 @@ mod tests {
             "cache_valid config 3s",
         ] {
             set(&mut directives, line).unwrap();
-            assert_eq!(directives.take_warning(), None, "{line}");
+            assert_eq!(directives.take_directive_warning(), None, "{line}");
         }
         set(&mut directives, "cache_valid eth_gasPrise 3s").unwrap();
-        let warning = directives.take_warning().unwrap();
+        let warning = directives.take_directive_warning().unwrap();
         assert!(
             warning.starts_with(
                 "names the unknown method \"eth_gasPrise\"; did you mean \"eth_gasPrice\"?"
             ),
             "{warning}"
         );
-        assert_eq!(directives.take_warning(), None);
+        assert_eq!(directives.take_directive_warning(), None);
         for method in [
             "anvil_mine",
             "evm_revert",
@@ -581,7 +586,7 @@ mod tests {
         ] {
             let refused = set(&mut directives, &format!("cache_valid {method} 3s")).unwrap_err();
             assert!(refused.contains("without side effects"), "{refused}");
-            assert_eq!(directives.take_warning(), None);
+            assert_eq!(directives.take_directive_warning(), None);
         }
     }
 
@@ -593,7 +598,12 @@ mod tests {
             set(&mut directives, "comp_level 4"),
             Err("is duplicate".into())
         );
-        assert_eq!(directives.resolve_route(MemoryBudget::new()).comp_level, 3);
+        assert_eq!(
+            directives
+                .resolve_route_config(MemoryBudget::new())
+                .comp_level,
+            3
+        );
     }
 
     #[test]
@@ -604,7 +614,7 @@ mod tests {
         let mut inner = ConfigBlock::default();
         set(&mut inner, "comp_level 2").unwrap();
         inner.inherit_unset_from(&outer);
-        let config = inner.resolve_route(MemoryBudget::new());
+        let config = inner.resolve_route_config(MemoryBudget::new());
         assert!(config.enable);
         assert_eq!((config.comp_level, config.min_length), (2, 1024));
     }

@@ -31,7 +31,7 @@ pub enum ProbeKind {
 
 impl ProbeKind {
     /// Returns the path below `/eth/` that a probe of this kind requests.
-    pub fn request_path(self) -> &'static str {
+    pub fn probe_request_path(self) -> &'static str {
         match self {
             ProbeKind::Spec => "v1/config/spec",
             ProbeKind::Genesis => "v1/beacon/genesis",
@@ -50,7 +50,7 @@ pub struct RequiredCapabilities {
 
 /// The preset and the fork digests of a node's chain, as far as probes have detected them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct KnownChain {
+pub struct DetectedPresetAndForks {
     /// The preset.
     pub preset: Option<Preset>,
     /// The fork digests.
@@ -73,7 +73,7 @@ struct CapabilityTable {
 #[derive(Debug)]
 struct ProbedNode {
     name: Vec<u8>,
-    known: KnownChain,
+    known: DetectedPresetAndForks,
     forks: Option<ForkSchedule>,
     genesis_root: Option<[u8; 32]>,
     spec: ProbeSchedule,
@@ -92,33 +92,39 @@ struct ProbeSchedule {
 
 impl NodeCapabilities {
     /// Returns the facts about the chain of the named node that probes have detected so far.
-    pub fn capabilities_of_node(&self, name: &[u8]) -> KnownChain {
-        self.with_table(|table| {
-            let node = table.find_node(name);
+    pub fn capabilities_of_node(&self, name: &[u8]) -> DetectedPresetAndForks {
+        self.with_capability_table(|table| {
+            let node = table.find_probed_node(name);
             node.map(|node| node.known.clone()).unwrap_or_default()
         })
     }
 
     /// Returns the probe that the caller must send now, if one is due. Other callers don't receive
     /// the same probe until it is due again.
-    pub fn next_probe(
+    pub fn take_due_probe(
         &self,
         name: &[u8],
         needs: RequiredCapabilities,
         now: u64,
     ) -> Option<ProbeKind> {
-        self.with_table(|table| table.next_node_probe(name, needs, now))
+        self.with_capability_table(|table| table.take_due_node_probe(name, needs, now))
     }
 
     /// Records the body of the named node's response to a probe. Returns whether it was usable.
-    pub fn record_response(&self, name: &[u8], question: ProbeKind, body: &[u8], now: u64) -> bool {
+    pub fn record_probe_response(
+        &self,
+        name: &[u8],
+        question: ProbeKind,
+        body: &[u8],
+        now: u64,
+    ) -> bool {
         // parsed before the table is locked
         let (spec, root) = match question {
             ProbeKind::Spec => (NodeSpec::parse_body(body), None),
             ProbeKind::Genesis => (None, parse_genesis_root(body)),
         };
-        self.with_table(|table| {
-            let Some(node) = table.find_node(name) else {
+        self.with_capability_table(|table| {
+            let Some(node) = table.find_probed_node(name) else {
                 return false;
             };
             let due = ProbeSchedule {
@@ -146,33 +152,33 @@ impl NodeCapabilities {
         })
     }
 
-    fn with_table<T>(&self, action: impl FnOnce(&mut CapabilityTable) -> T) -> T {
+    fn with_capability_table<T>(&self, action: impl FnOnce(&mut CapabilityTable) -> T) -> T {
         action(&mut lock_ignoring_poison(&self.0))
     }
 }
 
 impl CapabilityTable {
-    fn find_node(&mut self, name: &[u8]) -> Option<&mut ProbedNode> {
+    fn find_probed_node(&mut self, name: &[u8]) -> Option<&mut ProbedNode> {
         self.nodes.iter_mut().find(|node| node.name == name)
     }
 
     /// Returns the probe that is due for a node, which is added if it is unknown and there is room.
-    fn next_node_probe(
+    fn take_due_node_probe(
         &mut self,
         name: &[u8],
         needs: RequiredCapabilities,
         now: u64,
     ) -> Option<ProbeKind> {
-        if self.find_node(name).is_none() {
+        if self.find_probed_node(name).is_none() {
             if now < self.next || !self.evict_idle_node(now) {
                 return None;
             }
             self.next = now.saturating_add(NEW_NODE_INTERVAL_MS);
             self.nodes.push(ProbedNode::new(name.to_vec()));
         }
-        let node = self.find_node(name)?;
+        let node = self.find_probed_node(name)?;
         node.wanted = now;
-        node.due_probe(needs, now)
+        node.take_needed_probe(needs, now)
     }
 
     /// Removes a node if the table is full. Returns whether another one may be added.
@@ -181,7 +187,7 @@ impl CapabilityTable {
             return true;
         }
         let is_idle = |node: &ProbedNode| {
-            !node.is_known() || node.wanted.saturating_add(PROBE_FRESH_MS) <= now
+            !node.has_known_capabilities() || node.wanted.saturating_add(PROBE_FRESH_MS) <= now
         };
         let idle = self
             .nodes
@@ -202,7 +208,7 @@ impl ProbedNode {
     fn new(name: Vec<u8>) -> Self {
         Self {
             name,
-            known: KnownChain::default(),
+            known: DetectedPresetAndForks::default(),
             forks: None,
             genesis_root: None,
             spec: ProbeSchedule::default(),
@@ -211,18 +217,18 @@ impl ProbedNode {
         }
     }
 
-    fn is_known(&self) -> bool {
+    fn has_known_capabilities(&self) -> bool {
         self.known.preset.is_some() || self.genesis_root.is_some()
     }
 
     /// Returns the probe of this node that is due and needed, and schedules its repetition.
-    fn due_probe(&mut self, needs: RequiredCapabilities, now: u64) -> Option<ProbeKind> {
-        if self.spec.is_due(now) {
-            self.spec.schedule_retry(now);
+    fn take_needed_probe(&mut self, needs: RequiredCapabilities, now: u64) -> Option<ProbeKind> {
+        if self.spec.is_probe_due(now) {
+            self.spec.schedule_probe_retry(now);
             return Some(ProbeKind::Spec);
         }
-        if needs.digests && self.genesis.is_due(now) {
-            self.genesis.schedule_retry(now);
+        if needs.digests && self.genesis.is_probe_due(now) {
+            self.genesis.schedule_probe_retry(now);
             return Some(ProbeKind::Genesis);
         }
         None
@@ -230,12 +236,12 @@ impl ProbedNode {
 }
 
 impl ProbeSchedule {
-    fn is_due(self, now: u64) -> bool {
+    fn is_probe_due(self, now: u64) -> bool {
         self.at <= now
     }
 
     /// Schedules the next probe in case this one has no usable response.
-    fn schedule_retry(&mut self, now: u64) {
+    fn schedule_probe_retry(&mut self, now: u64) {
         let pause = FIRST_RETRY_MS
             .saturating_mul(1 << self.in_vain.min(16))
             .min(PROBE_FRESH_MS);
@@ -247,8 +253,8 @@ impl ProbeSchedule {
 #[cfg(test)]
 mod tests {
     use super::{
-        KnownChain, NodeCapabilities, ProbeKind, RequiredCapabilities, FIRST_RETRY_MS, MAX_NODES,
-        NEW_NODE_INTERVAL_MS, PROBE_FRESH_MS,
+        DetectedPresetAndForks, NodeCapabilities, ProbeKind, RequiredCapabilities, FIRST_RETRY_MS,
+        MAX_NODES, NEW_NODE_INTERVAL_MS, PROBE_FRESH_MS,
     };
     use crate::ssz::{Fork, Preset};
 
@@ -269,18 +275,30 @@ mod tests {
     fn old_capability_is_probed_again_and_kept_until_the_response() {
         let learnt = NodeCapabilities::default();
         let shared = learnt.clone();
-        assert_eq!(learnt.next_probe(b"a", PRESET, 7), Some(ProbeKind::Spec));
-        assert_eq!(shared.next_probe(b"a", PRESET, 8), None);
-        assert_eq!(learnt.capabilities_of_node(b"a"), KnownChain::default());
-        assert!(shared.record_response(b"a", ProbeKind::Spec, GNOSIS, 9));
+        assert_eq!(
+            learnt.take_due_probe(b"a", PRESET, 7),
+            Some(ProbeKind::Spec)
+        );
+        assert_eq!(shared.take_due_probe(b"a", PRESET, 8), None);
+        assert_eq!(
+            learnt.capabilities_of_node(b"a"),
+            DetectedPresetAndForks::default()
+        );
+        assert!(shared.record_probe_response(b"a", ProbeKind::Spec, GNOSIS, 9));
         assert_eq!(
             learnt.capabilities_of_node(b"a").preset,
             Some(Preset::Gnosis)
         );
-        assert_eq!(learnt.capabilities_of_node(b"b"), KnownChain::default());
-        assert_eq!(learnt.next_probe(b"a", PRESET, 8 + PROBE_FRESH_MS), None);
         assert_eq!(
-            learnt.next_probe(b"a", PRESET, 9 + PROBE_FRESH_MS),
+            learnt.capabilities_of_node(b"b"),
+            DetectedPresetAndForks::default()
+        );
+        assert_eq!(
+            learnt.take_due_probe(b"a", PRESET, 8 + PROBE_FRESH_MS),
+            None
+        );
+        assert_eq!(
+            learnt.take_due_probe(b"a", PRESET, 9 + PROBE_FRESH_MS),
             Some(ProbeKind::Spec)
         );
         // the old value is used until a response arrives
@@ -288,7 +306,12 @@ mod tests {
             learnt.capabilities_of_node(b"a").preset,
             Some(Preset::Gnosis)
         );
-        assert!(!learnt.record_response(b"a", ProbeKind::Spec, b"<html>", 10 + PROBE_FRESH_MS));
+        assert!(!learnt.record_probe_response(
+            b"a",
+            ProbeKind::Spec,
+            b"<html>",
+            10 + PROBE_FRESH_MS
+        ));
         assert_eq!(
             learnt.capabilities_of_node(b"a").preset,
             Some(Preset::Gnosis)
@@ -302,16 +325,22 @@ mod tests {
             [ProbeKind::Genesis, ProbeKind::Spec],
         ] {
             let learnt = NodeCapabilities::default();
-            assert_eq!(learnt.next_probe(b"", DIGESTS, 0), Some(ProbeKind::Spec));
-            assert_eq!(learnt.next_probe(b"", DIGESTS, 0), Some(ProbeKind::Genesis));
-            assert_eq!(learnt.next_probe(b"", DIGESTS, 0), None);
+            assert_eq!(
+                learnt.take_due_probe(b"", DIGESTS, 0),
+                Some(ProbeKind::Spec)
+            );
+            assert_eq!(
+                learnt.take_due_probe(b"", DIGESTS, 0),
+                Some(ProbeKind::Genesis)
+            );
+            assert_eq!(learnt.take_due_probe(b"", DIGESTS, 0), None);
             for question in questions {
                 assert_eq!(learnt.capabilities_of_node(b"").digests, None);
                 let body = match question {
                     ProbeKind::Spec => GNOSIS,
                     ProbeKind::Genesis => GENESIS,
                 };
-                assert!(learnt.record_response(b"", question, body, 1));
+                assert!(learnt.record_probe_response(b"", question, body, 1));
             }
             let digests = learnt.capabilities_of_node(b"").digests.unwrap();
             assert_eq!(digests.digest_at_slot(5).unwrap().0, Fork::Phase0);
@@ -323,20 +352,29 @@ mod tests {
         let learnt = NodeCapabilities::default();
         let mut now = 0;
         for pause in [FIRST_RETRY_MS, 2 * FIRST_RETRY_MS, 4 * FIRST_RETRY_MS] {
-            assert_eq!(learnt.next_probe(b"", PRESET, now), Some(ProbeKind::Spec));
-            assert_eq!(learnt.next_probe(b"", PRESET, now + pause - 1), None);
+            assert_eq!(
+                learnt.take_due_probe(b"", PRESET, now),
+                Some(ProbeKind::Spec)
+            );
+            assert_eq!(learnt.take_due_probe(b"", PRESET, now + pause - 1), None);
             now += pause;
         }
         for _ in 0..100 {
-            assert_eq!(learnt.next_probe(b"", PRESET, now), Some(ProbeKind::Spec));
+            assert_eq!(
+                learnt.take_due_probe(b"", PRESET, now),
+                Some(ProbeKind::Spec)
+            );
             now += PROBE_FRESH_MS;
         }
         // pauses start again after a response
-        assert!(learnt.record_response(b"", ProbeKind::Spec, GNOSIS, now));
+        assert!(learnt.record_probe_response(b"", ProbeKind::Spec, GNOSIS, now));
         now += PROBE_FRESH_MS;
-        assert_eq!(learnt.next_probe(b"", PRESET, now), Some(ProbeKind::Spec));
         assert_eq!(
-            learnt.next_probe(b"", PRESET, now + FIRST_RETRY_MS),
+            learnt.take_due_probe(b"", PRESET, now),
+            Some(ProbeKind::Spec)
+        );
+        assert_eq!(
+            learnt.take_due_probe(b"", PRESET, now + FIRST_RETRY_MS),
             Some(ProbeKind::Spec)
         );
     }
@@ -345,12 +383,12 @@ mod tests {
     fn invented_node_names_are_rate_limited_and_evict_no_known_node() {
         let learnt = NodeCapabilities::default();
         let name = |number: u64| number.to_string().into_bytes();
-        assert!(learnt.next_probe(b"real", PRESET, 0).is_some());
-        assert!(learnt.record_response(b"real", ProbeKind::Spec, GNOSIS, 0));
+        assert!(learnt.take_due_probe(b"real", PRESET, 0).is_some());
+        assert!(learnt.record_probe_response(b"real", ProbeKind::Spec, GNOSIS, 0));
         let mut probes = 0;
         for number in 0..100 * MAX_NODES as u64 {
             let now = NEW_NODE_INTERVAL_MS + number * NEW_NODE_INTERVAL_MS / 10;
-            probes += u64::from(learnt.next_probe(&name(number), PRESET, now).is_some());
+            probes += u64::from(learnt.take_due_probe(&name(number), PRESET, now).is_some());
             assert_eq!(
                 learnt.capabilities_of_node(b"real").preset,
                 Some(Preset::Gnosis)
@@ -362,15 +400,20 @@ mod tests {
         let learnt = NodeCapabilities::default();
         for number in 0..=MAX_NODES as u64 {
             let now = number * NEW_NODE_INTERVAL_MS;
-            let is_probed = learnt.next_probe(&name(number), PRESET, now).is_some();
+            let is_probed = learnt.take_due_probe(&name(number), PRESET, now).is_some();
             assert_eq!(is_probed, number < MAX_NODES as u64);
             assert_eq!(
-                learnt.record_response(&name(number), ProbeKind::Spec, GNOSIS, now),
+                learnt.record_probe_response(&name(number), ProbeKind::Spec, GNOSIS, now),
                 is_probed
             );
         }
-        assert!(learnt.next_probe(b"late", PRESET, PROBE_FRESH_MS).is_some());
-        assert_eq!(learnt.capabilities_of_node(&name(0)), KnownChain::default());
+        assert!(learnt
+            .take_due_probe(b"late", PRESET, PROBE_FRESH_MS)
+            .is_some());
+        assert_eq!(
+            learnt.capabilities_of_node(&name(0)),
+            DetectedPresetAndForks::default()
+        );
         assert_eq!(
             learnt.capabilities_of_node(&name(1)).preset,
             Some(Preset::Gnosis)

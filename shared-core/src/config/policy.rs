@@ -4,11 +4,13 @@
 use std::sync::Arc;
 
 use super::values::{
-    inherit_unset, invalid_value, set_once, single_value, DirectiveError, ValueRange, ValueUnit,
-    GIB, KIB,
+    inherit_unset, invalid_value_error, set_once, single_value, DirectiveError,
+    DirectiveValueRange, DirectiveValueUnit, GIB, KIB,
 };
 use crate::bytes::SharedBytes;
-use crate::cache::entry::{CacheEntry, EntryMeta, EntryPayload, EnvelopeBytes, IdPosition};
+use crate::cache::entry::{
+    CacheEntry, EntryMetadata, EntryPayload, EnvelopeBytes, ResponseIdPosition,
+};
 use crate::jsonrpc::concurrency_limit::ConcurrencyLimit;
 use crate::jsonrpc::method_patterns::MethodPatternTable;
 use crate::jsonrpc::method_rules::{MethodRuleAction, MethodRuleDecision, MethodRules};
@@ -32,25 +34,25 @@ const AMBIGUOUS_METHOD_ERROR: &[u8] =
     br#"{"code":-32600,"message":"a method name must be printable ASCII without spaces"}"#;
 
 /// Range of response limits in bytes.
-pub(super) const RESPONSE_LIMIT_RANGE: ValueRange = ValueRange {
+pub(super) const RESPONSE_LIMIT_RANGE: DirectiveValueRange = DirectiveValueRange {
     least: KIB,
     most: GIB,
-    unit: ValueUnit::Bytes,
+    unit: DirectiveValueUnit::Bytes,
 };
 
 /// Protocols to which connections may be upgraded.
 pub(super) const UPGRADE_WORDS: &[&str] = &["off", "websocket"];
 
-pub(super) const CONCURRENCY_LIMIT_RANGE: ValueRange = ValueRange {
+pub(super) const CONCURRENCY_LIMIT_RANGE: DirectiveValueRange = DirectiveValueRange {
     least: 1,
     most: 1 << 20,
-    unit: ValueUnit::Number,
+    unit: DirectiveValueUnit::Number,
 };
 
 /// The compiled policy of a route: its rules and limits for JSON-RPC methods, and the prepared
 /// errors for calls that break them.
 #[derive(Clone, Debug)]
-pub struct Policy {
+pub struct CallPolicy {
     rules: Option<Arc<MethodRules>>,
     /// Response limits by method, in bytes.
     answers: Option<Arc<MethodPatternTable<u64>>>,
@@ -66,7 +68,7 @@ pub struct Policy {
     misnamed: Arc<CacheEntry>,
 }
 
-impl Policy {
+impl CallPolicy {
     /// Creates the policy of a configuration block. Returns `None` if no rules are configured.
     fn new(directives: &PolicyConfigBlock, batch_max: Option<usize>) -> Option<Arc<Self>> {
         if directives.rules.is_none() && directives.answers.is_none() && batch_max.is_none() {
@@ -77,15 +79,15 @@ impl Policy {
             answers: directives.answers.clone(),
             max_batch_calls: batch_max,
             websocket: directives.websocket.unwrap_or(false),
-            denied: Arc::new(error_entry(METHOD_NOT_FOUND_ERROR)),
-            limited: Arc::new(error_entry(LIMIT_EXCEEDED_ERROR)),
-            too_long: Arc::new(error_entry(RESPONSE_TOO_LONG_ERROR)),
-            misnamed: Arc::new(error_entry(AMBIGUOUS_METHOD_ERROR)),
+            denied: Arc::new(error_cache_entry(METHOD_NOT_FOUND_ERROR)),
+            limited: Arc::new(error_cache_entry(LIMIT_EXCEEDED_ERROR)),
+            too_long: Arc::new(error_cache_entry(RESPONSE_TOO_LONG_ERROR)),
+            misnamed: Arc::new(error_cache_entry(AMBIGUOUS_METHOD_ERROR)),
         }))
     }
 
     /// Evaluates the rules for a method name without escapes.
-    pub fn evaluate_method(&self, method: &[u8]) -> MethodRuleDecision<'_> {
+    pub fn evaluate_method_rules(&self, method: &[u8]) -> MethodRuleDecision<'_> {
         let rules = self.rules.as_ref();
         rules.map_or(MethodRuleDecision::Allowed, |rules| {
             rules.evaluate_method(method)
@@ -131,17 +133,17 @@ impl Policy {
 }
 
 /// Creates an error response in the form of a cache entry.
-fn error_entry(text: &[u8]) -> CacheEntry {
+fn error_cache_entry(text: &[u8]) -> CacheEntry {
     let envelope = EnvelopeBytes {
-        id: IdPosition::BeforeResult,
+        id: ResponseIdPosition::BeforeResult,
         before: Box::from(&b"{\"jsonrpc\":\"2.0\",\"id\":"[..]),
         between: Box::from(&b",\"error\":"[..]),
         after: Box::from(&b"}"[..]),
     };
-    let meta = EntryMeta {
+    let meta = EntryMetadata {
         status: 200,
         fields: vec![(b"Content-Type".to_vec(), JSON_MEDIA_TYPE.to_vec())],
-        ..EntryMeta::default()
+        ..EntryMetadata::default()
     };
     CacheEntry::new(
         envelope,
@@ -161,10 +163,10 @@ pub(super) struct PolicyConfigBlock {
 
 impl PolicyConfigBlock {
     /// Sets `allow`, `deny` or `limit=N` for methods.
-    pub(super) fn set_method(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
+    pub(super) fn set_method_rules(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
         const VERBS: &str = "\"allow\", \"deny\" or \"limit=NUMBER\", followed by method names";
         let (verb, patterns) = match values {
-            [] => return Err(invalid_value(b"", VERBS)),
+            [] => return Err(invalid_value_error(b"", VERBS)),
             [verb, patterns @ ..] => (*verb, patterns),
         };
         let action = match verb {
@@ -172,21 +174,21 @@ impl PolicyConfigBlock {
             b"deny" => MethodRuleAction::Deny,
             [b'l', b'i', b'm', b'i', b't', b'=', most @ ..] => {
                 let most = CONCURRENCY_LIMIT_RANGE
-                    .parse_value(most)
-                    .map_err(|error| error.with_word(verb))?;
+                    .parse_in_range(most)
+                    .map_err(|error| error.with_rejected_word(verb))?;
                 MethodRuleAction::Limit(ConcurrencyLimit::new(
                     usize::try_from(most).unwrap_or(usize::MAX),
                 ))
             }
-            _ => return Err(invalid_value(verb, VERBS)),
+            _ => return Err(invalid_value_error(verb, VERBS)),
         };
         if patterns.is_empty() {
-            return Err(invalid_value(b"", "one or more method names"));
+            return Err(invalid_value_error(b"", "one or more method names"));
         }
         let mut rules = self.rules.as_deref().cloned().unwrap_or_default();
         for pattern in patterns {
             let added = rules.add_rule(pattern, action.clone());
-            added.map_err(|error| invalid_value(pattern, error.to_string()))?;
+            added.map_err(|error| invalid_value_error(pattern, error.to_string()))?;
         }
         self.rules = Some(Arc::new(rules));
         Ok(())
@@ -200,22 +202,22 @@ impl PolicyConfigBlock {
         let [pattern, size] = values else {
             return Err(DirectiveError::TwoValues);
         };
-        let size = RESPONSE_LIMIT_RANGE.parse_value(size)?;
+        let size = RESPONSE_LIMIT_RANGE.parse_in_range(size)?;
         let mut answers = self.answers.as_deref().cloned().unwrap_or_default();
         let added = answers.add_pattern(pattern, size);
-        added.map_err(|error| invalid_value(pattern, error.to_string()))?;
+        added.map_err(|error| invalid_value_error(pattern, error.to_string()))?;
         self.answers = Some(Arc::new(answers));
         Ok(())
     }
 
     /// Sets the protocol of upgrades, or `off`.
-    pub(super) fn set_upgrade(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
+    pub(super) fn set_upgrade_protocol(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
         set_once(&mut self.websocket, || {
             let value = single_value(values)?;
             match value {
                 b"off" => Ok(false),
                 b"websocket" => Ok(true),
-                _ => Err(invalid_value(value, "\"off\" or \"websocket\"")),
+                _ => Err(invalid_value_error(value, "\"off\" or \"websocket\"")),
             }
         })
     }
@@ -229,10 +231,10 @@ impl PolicyConfigBlock {
         inherit_unset(&mut self.websocket, &outer.websocket);
     }
 
-    /// Returns the policy, as [`super::ConfigBlock::resolve_route`] does. Batches with more than
+    /// Returns the policy, as [`super::ConfigBlock::resolve_route_config`] does. Batches with more than
     /// `batch_max` calls are denied.
-    pub(super) fn resolve_policy(&self, batch_max: Option<usize>) -> Option<Arc<Policy>> {
-        Policy::new(self, batch_max)
+    pub(super) fn resolve_call_policy(&self, batch_max: Option<usize>) -> Option<Arc<CallPolicy>> {
+        CallPolicy::new(self, batch_max)
     }
 }
 
@@ -254,7 +256,7 @@ mod tests {
     }
 
     fn config(lines: &[&str]) -> RouteConfig {
-        directives(lines).resolve_route(MemoryBudget::new())
+        directives(lines).resolve_route_config(MemoryBudget::new())
     }
 
     #[test]
@@ -274,8 +276,10 @@ mod tests {
         let config = config(&["enable on", "batch_max 5 deny"]);
         let policy = config.active_policy().unwrap();
         assert!(
-            matches!(policy.evaluate_method(b"a_b"), MethodRuleDecision::Allowed)
-                && policy.max_batch_calls() == 5
+            matches!(
+                policy.evaluate_method_rules(b"a_b"),
+                MethodRuleDecision::Allowed
+            ) && policy.max_batch_calls() == 5
         );
         assert_eq!(config.cache.batch_max, 5);
     }
@@ -290,10 +294,13 @@ mod tests {
         ] {
             let mut inner = directives(lines);
             inner.inherit_unset_from(&outer);
-            let config = inner.resolve_route(MemoryBudget::new());
+            let config = inner.resolve_route_config(MemoryBudget::new());
             let policy = config.active_policy().unwrap();
             let allows = |method: &[u8]| {
-                matches!(policy.evaluate_method(method), MethodRuleDecision::Allowed)
+                matches!(
+                    policy.evaluate_method_rules(method),
+                    MethodRuleDecision::Allowed
+                )
             };
             let allowed = (allows(b"a_x"), allows(b"b_x"));
             assert_eq!(

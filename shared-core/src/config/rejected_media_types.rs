@@ -8,39 +8,43 @@ use std::sync::Arc;
 /// the form that is sent instead: a kind that is recorded wrongly, for one of several nodes or
 /// before an upgrade, does no harm.
 #[derive(Clone, Debug, Default)]
-pub struct RejectedMediaTypes(Arc<AtomicU32>);
+pub struct NodeRejectedBodyKinds(Arc<AtomicU32>);
 
-impl RejectedMediaTypes {
+impl NodeRejectedBodyKinds {
     /// Whether the node has refused the kind of bodies, which is below 32.
-    pub fn is_rejected(&self, kind: usize) -> bool {
-        self.0.load(Ordering::Relaxed) & kind_bit(kind) != 0
+    pub fn is_body_kind_rejected(&self, kind: usize) -> bool {
+        self.0.load(Ordering::Relaxed) & body_kind_bit(kind) != 0
     }
 
     /// Records that the node has refused the kind of bodies.
-    pub fn record_rejection(&self, kind: usize) {
-        self.0.fetch_or(kind_bit(kind), Ordering::Relaxed);
+    pub fn record_rejected_kind(&self, kind: usize) {
+        self.0.fetch_or(body_kind_bit(kind), Ordering::Relaxed);
     }
 }
 
-fn kind_bit(kind: usize) -> u32 {
+fn body_kind_bit(kind: usize) -> u32 {
     u32::try_from(kind).map_or(0, |kind| 1_u32.checked_shl(kind).unwrap_or(0))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::RejectedMediaTypes;
+    use super::NodeRejectedBodyKinds;
 
     #[test]
     fn refused_kinds_are_recorded_separately_and_shared_by_clones() {
-        let refused = RejectedMediaTypes::default();
-        let (shared, other) = (refused.clone(), RejectedMediaTypes::default());
+        let refused = NodeRejectedBodyKinds::default();
+        let (shared, other) = (refused.clone(), NodeRejectedBodyKinds::default());
         for kind in [0, 31] {
-            assert!(!shared.is_rejected(kind));
-            refused.record_rejection(kind);
-            assert!(shared.is_rejected(kind) && !shared.is_rejected(1) && !other.is_rejected(kind));
+            assert!(!shared.is_body_kind_rejected(kind));
+            refused.record_rejected_kind(kind);
+            assert!(
+                shared.is_body_kind_rejected(kind)
+                    && !shared.is_body_kind_rejected(1)
+                    && !other.is_body_kind_rejected(kind)
+            );
         }
         // out of range, and ignored
-        refused.record_rejection(32);
-        assert!(!shared.is_rejected(32) && !shared.is_rejected(1));
+        refused.record_rejected_kind(32);
+        assert!(!shared.is_body_kind_rejected(32) && !shared.is_body_kind_rejected(1));
     }
 }

@@ -1,7 +1,7 @@
 //! Decompression of request bodies.
 
-use super::rejected_media_types::RejectedMediaTypes;
-use crate::request_coding::SupportedCoding;
+use super::rejected_media_types::NodeRejectedBodyKinds;
+use crate::request_coding::SupportedContentCoding;
 
 /// The value of `request_decoding`: the compressed requests that are decoded, and the form in which
 /// the node receives them.
@@ -19,43 +19,45 @@ pub enum RequestDecodingMode {
 /// The treatment of compressed requests on a route: the configured mode, and the content codings
 /// that the node has refused. Clones share the refusals.
 #[derive(Clone, Debug, Default)]
-pub struct CompressedRequestHandling {
+pub struct RequestDecodingState {
     decoding: RequestDecodingMode,
     /// Content codings that the node has refused.
-    refused: RejectedMediaTypes,
+    refused: NodeRejectedBodyKinds,
 }
 
-impl CompressedRequestHandling {
+impl RequestDecodingState {
     pub(super) fn new(decoding: RequestDecodingMode) -> Self {
         Self {
             decoding,
-            refused: RejectedMediaTypes::default(),
+            refused: NodeRejectedBodyKinds::default(),
         }
     }
 
     /// Whether compressed requests are decoded.
-    pub fn is_enabled(&self) -> bool {
+    pub fn is_decoding_enabled(&self) -> bool {
         self.decoding != RequestDecodingMode::Off
     }
 
     /// Whether the node receives requests with this content coding decoded.
-    pub fn is_forwarded_decoded(&self, coded: SupportedCoding) -> bool {
+    pub fn is_forwarded_decoded(&self, coded: SupportedContentCoding) -> bool {
         match self.decoding {
             RequestDecodingMode::Off => false,
-            RequestDecodingMode::Auto => self.refused.is_rejected(coded.coding_bit_index()),
+            RequestDecodingMode::Auto => {
+                self.refused.is_body_kind_rejected(coded.coding_bit_index())
+            }
             RequestDecodingMode::Always => true,
         }
     }
 
     /// Records that the node has refused the content coding with 415 (RFC 9110, 15.5.16).
-    pub fn record_415(&self, coded: SupportedCoding) {
-        self.refused.record_rejection(coded.coding_bit_index());
+    pub fn record_refused_coding(&self, coded: SupportedContentCoding) {
+        self.refused.record_rejected_kind(coded.coding_bit_index());
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{CompressedRequestHandling, RequestDecodingMode, SupportedCoding};
+    use super::{RequestDecodingMode, RequestDecodingState, SupportedContentCoding};
 
     #[test]
     fn refused_coding_is_forwarded_decoded_in_auto_mode() {
@@ -65,14 +67,23 @@ mod tests {
             (Auto, true, false, true),
             (Always, true, true, true),
         ] {
-            let requests = CompressedRequestHandling::new(decoding);
-            assert_eq!(requests.is_enabled(), reads);
+            let requests = RequestDecodingState::new(decoding);
+            assert_eq!(requests.is_decoding_enabled(), reads);
             let shared = requests.clone();
-            assert_eq!(requests.is_forwarded_decoded(SupportedCoding::Gzip), before);
-            shared.record_415(SupportedCoding::Gzip);
-            assert_eq!(requests.is_forwarded_decoded(SupportedCoding::Gzip), after);
+            assert_eq!(
+                requests.is_forwarded_decoded(SupportedContentCoding::Gzip),
+                before
+            );
+            shared.record_refused_coding(SupportedContentCoding::Gzip);
+            assert_eq!(
+                requests.is_forwarded_decoded(SupportedContentCoding::Gzip),
+                after
+            );
             // the other coding is not refused
-            assert_eq!(requests.is_forwarded_decoded(SupportedCoding::Zstd), before);
+            assert_eq!(
+                requests.is_forwarded_decoded(SupportedContentCoding::Zstd),
+                before
+            );
         }
     }
 }

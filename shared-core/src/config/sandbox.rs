@@ -4,7 +4,8 @@
 
 use super::cache::LOOKUP_TIMEOUT_RANGE;
 use super::values::{
-    invalid_value, set_once, single_value, DirectiveError, ValueRange, ValueUnit, GIB, KIB, MIB,
+    invalid_value_error, set_once, single_value, DirectiveError, DirectiveValueRange,
+    DirectiveValueUnit, GIB, KIB, MIB,
 };
 use super::RouteConfig;
 use crate::time_constants::lookup_timeout;
@@ -13,10 +14,10 @@ use crate::time_constants::lookup_timeout;
 /// `per_connection_buffer_limit_bytes`.
 const DEFAULT_BUFFER_LIMIT: u64 = MIB;
 
-const BUFFER_LIMIT_RANGE: ValueRange = ValueRange {
+const BUFFER_LIMIT_RANGE: DirectiveValueRange = DirectiveValueRange {
     least: 64 * KIB,
     most: GIB,
-    unit: ValueUnit::Bytes,
+    unit: DirectiveValueUnit::Bytes,
 };
 
 /// Maximum length of an entry: Envoy's limit for responses to a filter's own requests
@@ -35,7 +36,7 @@ pub struct SandboxConfig {
 impl SandboxConfig {
     /// Sets a setting of the filter, or returns the reason why it is not available. `None`: the
     /// setting is one of [`super::ConfigBlock`].
-    pub fn set_setting(
+    pub fn set_sandbox_setting(
         &mut self,
         name: &str,
         values: &[&[u8]],
@@ -43,15 +44,15 @@ impl SandboxConfig {
         let why = match name {
             "cache_owner" => {
                 return Some(set_once(&mut self.owner_cluster, || {
-                    parse_cluster(single_value(values)?)
+                    parse_owner_cluster(single_value(values)?)
                 }))
             }
             "buffer_limit" => {
-                let read = || BUFFER_LIMIT_RANGE.parse_value(single_value(values)?);
+                let read = || BUFFER_LIMIT_RANGE.parse_in_range(single_value(values)?);
                 return Some(set_once(&mut self.buffer_limit, read));
             }
             "cache_lookup_timeout" => {
-                let read = || LOOKUP_TIMEOUT_RANGE.parse_value(single_value(values)?);
+                let read = || LOOKUP_TIMEOUT_RANGE.parse_in_range(single_value(values)?);
                 return Some(set_once(&mut self.lookup_timeout, read));
             }
             "cache_path" => "sszip-cached owns the store; set \"cache_owner\": \"cluster:NAME\"",
@@ -83,7 +84,7 @@ impl SandboxConfig {
     }
 
     /// Reduces the settings of a route to those that are possible in the sandbox.
-    pub fn clamp_to_sandbox(&self, config: &mut RouteConfig) {
+    pub fn clamp_route_config(&self, config: &mut RouteConfig) {
         let limit = self.buffer_limit();
         let most = |setting: &mut u64, limit: u64| *setting = (*setting).min(limit);
         most(&mut config.max_oneshot, limit);
@@ -96,11 +97,11 @@ impl SandboxConfig {
 }
 
 /// Parses `cluster:NAME`.
-fn parse_cluster(value: &[u8]) -> Result<String, DirectiveError> {
+fn parse_owner_cluster(value: &[u8]) -> Result<String, DirectiveError> {
     let name = value.strip_prefix(b"cluster:").unwrap_or_default();
     match std::str::from_utf8(name) {
         Ok(name) if !name.is_empty() => Ok(name.to_owned()),
-        _ => Err(invalid_value(
+        _ => Err(invalid_value_error(
             value,
             "\"cluster:NAME\", a cluster of one endpoint whose address is the pipe of sszip-cached",
         )),
@@ -114,7 +115,7 @@ mod tests {
     use crate::config::ConfigBlock;
 
     fn set(sandbox: &mut SandboxConfig, name: &str, value: &str) -> Option<Result<(), String>> {
-        let set = sandbox.set_setting(name, &[value.as_bytes()])?;
+        let set = sandbox.set_sandbox_setting(name, &[value.as_bytes()])?;
         Some(set.map_err(|error| error.to_string()))
     }
 
@@ -198,9 +199,9 @@ mod tests {
 
     #[test]
     fn body_limits_are_clamped_to_the_buffer_limit() {
-        let mut config = ConfigBlock::default().resolve_route(ProcessHandle::default());
+        let mut config = ConfigBlock::default().resolve_route_config(ProcessHandle::default());
         let mut sandbox = SandboxConfig::default();
-        sandbox.clamp_to_sandbox(&mut config);
+        sandbox.clamp_route_config(&mut config);
         let lengths = [
             config.max_oneshot,
             config.ssz.max_size,
@@ -211,8 +212,8 @@ mod tests {
             "{lengths:?}"
         );
         assert_eq!(set(&mut sandbox, "buffer_limit", "64m"), Some(Ok(())));
-        let mut config = ConfigBlock::default().resolve_route(ProcessHandle::default());
-        sandbox.clamp_to_sandbox(&mut config);
+        let mut config = ConfigBlock::default().resolve_route_config(ProcessHandle::default());
+        sandbox.clamp_route_config(&mut config);
         assert_eq!(
             (config.max_oneshot, config.ssz.max_size),
             (16 << 20, 64 << 20)

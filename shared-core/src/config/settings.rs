@@ -12,7 +12,7 @@ use super::ssz::{
     PRESET_WORDS, SSZ_CONCURRENCY_RANGE, SSZ_HOLD_RANGE as SSZ_HOLDS, SSZ_MAX_SIZE_RANGE,
     SSZ_REQUEST_WORDS, WITNESS_SOURCE_WORDS,
 };
-use super::values::ValueRange;
+use super::values::DirectiveValueRange;
 use super::{
     BUFFER_COUNT_RANGE, BUFFER_SIZE_RANGE, COMP_LEVEL_RANGE, HOLD_SIZE_RANGE, HOLD_TIME_RANGE,
     MAX_ONESHOT_RANGE, MEMORY_RANGE,
@@ -22,24 +22,27 @@ use super::{
 };
 use crate::cache::use_stale;
 
-use DefaultValue::{Derived, Literal, Nothing};
-use EnvoyScope::{Filter, FilterOrRoute, None, On, Route};
+use EnvoyScope::{EnabledByDefault, Filter, FilterOrRoute, None, Route};
 use NginxContext::{Anywhere, AnywhereAndIf, Http, Location};
-use ValueKind::{Answers, Credentials, Flag, Line, Lines, Methods, Of, OfOr, OfThen, OneOrTwo};
-use ValueKind::{Rate, Rows, Text, Two, Types, Valid, Word, Words};
+use SettingDefault::{Derived, Literal, Nothing};
+use SettingValueKind::{ClassLifetimes, MediaTypes, MethodRows, Rate, Text, Two, Word, Words};
+use SettingValueKind::{
+    Credentials, Flag, Line, Lines, Methods, Number, NumberOrWord, NumberThenWord, OneOrTwo,
+    ResponseLimits,
+};
 
 /// The definition of one setting: its name, values and default, and the contexts of nginx and Envoy
 /// that allow it.
-pub(super) struct Setting {
+pub(super) struct SettingDefinition {
     /// Name in nginx without the prefix `sszip_`; `enable` is the directive `sszip`.
     pub name: &'static str,
     /// Short description.
     pub about: &'static str,
-    pub takes: ValueKind,
+    pub takes: SettingValueKind,
     /// Arguments in the syntax of nginx, one text per form. If empty, they are derived from
     /// `takes`.
     pub syntax: &'static [&'static str],
-    pub default: DefaultValue,
+    pub default: SettingDefault,
     pub context: NginxContext,
     pub envoy: EnvoyScope,
     /// The version that introduced the setting.
@@ -47,16 +50,16 @@ pub(super) struct Setting {
 }
 
 /// The syntax of a setting's values, for the documentation and the JSON Schema.
-pub(super) enum ValueKind {
+pub(super) enum SettingValueKind {
     Flag,
-    Of(ValueRange),
+    Number(DirectiveValueRange),
     /// A number, or the given word.
-    OfOr(ValueRange, &'static str),
+    NumberOrWord(DirectiveValueRange, &'static str),
     /// A number, optionally followed by the given word.
-    OfThen(ValueRange, &'static str),
+    NumberThenWord(DirectiveValueRange, &'static str),
     /// One value, optionally followed by another.
-    OneOrTwo(ValueRange, ValueRange),
-    Two(ValueRange, ValueRange),
+    OneOrTwo(DirectiveValueRange, DirectiveValueRange),
+    Two(DirectiveValueRange, DirectiveValueRange),
     Word(&'static [&'static str]),
     /// One or more of the words.
     Words(fn() -> Vec<&'static str>),
@@ -65,18 +68,18 @@ pub(super) enum ValueKind {
     Line,
     /// One line or several.
     Lines,
-    Types,
-    Valid,
+    MediaTypes,
+    ClassLifetimes,
     Methods,
     /// A method, and a size.
-    Answers,
+    ResponseLimits,
     Credentials,
-    Rows,
+    MethodRows,
     Rate,
 }
 
 /// The default of a setting, as the documentation describes it.
-pub(super) enum DefaultValue {
+pub(super) enum SettingDefault {
     Nothing,
     /// The default is equal to these values.
     Literal(&'static [&'static str]),
@@ -98,13 +101,13 @@ pub(super) enum NginxContext {
 pub(super) enum EnvoyScope {
     FilterOrRoute,
     /// A switch whose default is on in Envoy.
-    On,
+    EnabledByDefault,
     Filter,
     Route,
     None,
 }
 
-const DEFAULT_SETTING: Setting = Setting {
+const DEFAULT_SETTING: SettingDefinition = SettingDefinition {
     name: "",
     about: "",
     takes: Text,
@@ -116,61 +119,61 @@ const DEFAULT_SETTING: Setting = Setting {
 };
 
 /// In the order of the documentation.
-pub(super) const SETTINGS: &[Setting] = &[
-    Setting {
+pub(super) const SETTINGS: &[SettingDefinition] = &[
+    SettingDefinition {
         name: "enable",
         about: "Enables sszip, and with it all other settings.",
         takes: Flag,
         default: Literal(&["off"]),
         context: AnywhereAndIf,
-        envoy: On,
+        envoy: EnabledByDefault,
         ..DEFAULT_SETTING
     },
-    Setting {
+    SettingDefinition {
         name: "types",
         about: "Media types of the responses that are compressed.",
-        takes: Types,
+        takes: MediaTypes,
         syntax: &["TYPE ..."],
         default: Literal(&["application/json +json application/javascript text/*"]),
         ..DEFAULT_SETTING
     },
-    Setting {
+    SettingDefinition {
         name: "min_length",
         about: "Minimum length of a response that is compressed.",
-        takes: Of(MIN_LENGTH_RANGE),
+        takes: Number(MIN_LENGTH_RANGE),
         default: Literal(&["1k"]),
         ..DEFAULT_SETTING
     },
-    Setting {
+    SettingDefinition {
         name: "comp_level",
         about: "Level of one-shot compression (libdeflate).",
-        takes: Of(COMP_LEVEL_RANGE),
+        takes: Number(COMP_LEVEL_RANGE),
         default: Literal(&["1"]),
         ..DEFAULT_SETTING
     },
-    Setting {
+    SettingDefinition {
         name: "max_oneshot",
         about: "Maximum length of a response that is compressed in one shot; longer ones are \
                 streamed.",
-        takes: Of(MAX_ONESHOT_RANGE),
+        takes: Number(MAX_ONESHOT_RANGE),
         default: Literal(&["16m"]),
         ..DEFAULT_SETTING
     },
-    Setting {
+    SettingDefinition {
         name: "hold",
         about: "Buffering window of responses without a length: bytes and time.",
         takes: OneOrTwo(HOLD_SIZE_RANGE, HOLD_TIME_RANGE),
         default: Literal(&["64k 5ms"]),
         ..DEFAULT_SETTING
     },
-    Setting {
+    SettingDefinition {
         name: "stream_level",
         about: "Level of streaming compression.",
-        takes: Of(STREAM_LEVEL_RANGE),
+        takes: Number(STREAM_LEVEL_RANGE),
         default: Literal(&["1"]),
         ..DEFAULT_SETTING
     },
-    Setting {
+    SettingDefinition {
         name: "buffers",
         about: "Number and size of a stream's output buffers, on hosts without buffers of their \
                 own.",
@@ -178,28 +181,28 @@ pub(super) const SETTINGS: &[Setting] = &[
         default: Literal(&["2 6k"]),
         ..DEFAULT_SETTING
     },
-    Setting {
+    SettingDefinition {
         name: "memory",
         about: "Memory that bodies may use in a process.",
-        takes: Of(MEMORY_RANGE),
+        takes: Number(MEMORY_RANGE),
         default: Literal(&["256m"]),
         ..DEFAULT_SETTING
     },
-    Setting {
+    SettingDefinition {
         name: "upstream_encoding",
         about: "Accept-Encoding of upstream requests.",
         takes: Word(UPSTREAM_ENCODING_WORDS),
         default: Literal(&["identity"]),
         ..DEFAULT_SETTING
     },
-    Setting {
+    SettingDefinition {
         name: "request_decoding",
         about: "Decompression of request bodies.",
         takes: Word(REQUEST_DECODING_WORDS),
         default: Literal(&["auto"]),
         ..DEFAULT_SETTING
     },
-    Setting {
+    SettingDefinition {
         name: "thread_pool",
         about: "Thread pool that compresses large responses.",
         takes: Text,
@@ -208,63 +211,63 @@ pub(super) const SETTINGS: &[Setting] = &[
         envoy: None,
         ..DEFAULT_SETTING
     },
-    Setting {
+    SettingDefinition {
         name: "ssz",
         about: "Enables transcoding between JSON and SSZ.",
         takes: Flag,
         default: Literal(&["off"]),
         ..DEFAULT_SETTING
     },
-    Setting {
+    SettingDefinition {
         name: "ssz_preset",
         about: "Preset of the chain.",
         takes: Word(PRESET_WORDS),
         default: Literal(&["auto"]),
         ..DEFAULT_SETTING
     },
-    Setting {
+    SettingDefinition {
         name: "ssz_max_size",
         about: "Maximum length of SSZ that is written or read.",
-        takes: Of(SSZ_MAX_SIZE_RANGE),
+        takes: Number(SSZ_MAX_SIZE_RANGE),
         default: Literal(&["512m"]),
         ..DEFAULT_SETTING
     },
-    Setting {
+    SettingDefinition {
         name: "ssz_hold",
         about: "Maximum length of the original response that is buffered during its conversion.",
-        takes: Of(SSZ_HOLDS),
+        takes: Number(SSZ_HOLDS),
         default: Literal(&["4m"]),
         ..DEFAULT_SETTING
     },
-    Setting {
+    SettingDefinition {
         name: "ssz_concurrency",
         about: "Maximum number of long responses that are transcoded at the same time.",
-        takes: OfOr(SSZ_CONCURRENCY_RANGE, "off"),
+        takes: NumberOrWord(SSZ_CONCURRENCY_RANGE, "off"),
         default: Literal(&["8"]),
         ..DEFAULT_SETTING
     },
-    Setting {
+    SettingDefinition {
         name: "ssz_request",
         about: "Conversion of SSZ in request bodies to JSON.",
         takes: Word(SSZ_REQUEST_WORDS),
         default: Literal(&["auto"]),
         ..DEFAULT_SETTING
     },
-    Setting {
+    SettingDefinition {
         name: "ssz_witness",
         about: "API through which the node returns the witness of a payload.",
         takes: Word(WITNESS_SOURCE_WORDS),
         default: Literal(&["off"]),
         ..DEFAULT_SETTING
     },
-    Setting {
+    SettingDefinition {
         name: "cache",
         about: "Enables the cache.",
         takes: Flag,
         default: Literal(&["off"]),
         ..DEFAULT_SETTING
     },
-    Setting {
+    SettingDefinition {
         name: "cache_get",
         about: "GET requests that are cached: requests of the Beacon API, or all that RFC 9111 \
                 allows.",
@@ -272,7 +275,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         default: Literal(&["beacon"]),
         ..DEFAULT_SETTING
     },
-    Setting {
+    SettingDefinition {
         name: "cache_namespace",
         about: "Name of the chain; routes with the same name share their entries.",
         takes: Text,
@@ -280,52 +283,52 @@ pub(super) const SETTINGS: &[Setting] = &[
         default: Derived("derived from the upstream and the route, see below"),
         ..DEFAULT_SETTING
     },
-    Setting {
+    SettingDefinition {
         name: "cache_valid",
         about: "Lifetime of entries, by class or method.",
-        takes: Valid,
+        takes: ClassLifetimes,
         syntax: &["CLASS | METHOD TIME"],
         default: Literal(&["immutable 1h", "unfinalized 2s", "tip 1s", "nothing 500ms", "config 1m"]),
         ..DEFAULT_SETTING
     },
-    Setting {
+    SettingDefinition {
         name: "cache_method",
         about: "Block on which the responses of a method depend.",
-        takes: Rows,
+        takes: MethodRows,
         syntax: &["METHOD block=p[N] | block=p[N].MEMBER [block=result.MEMBER]", "METHOD block=result.MEMBER | block=result | range=p[N] | transaction=p[0]", "METHOD class=immutable | tip | config | none"],
         ..DEFAULT_SETTING
     },
-    Setting {
+    SettingDefinition {
         name: "cache_memory",
         about: "Memory that entries may use in a process.",
-        takes: Of(CACHE_MEMORIES),
+        takes: Number(CACHE_MEMORIES),
         default: Literal(&["128m"]),
         context: Http,
         ..DEFAULT_SETTING
     },
-    Setting {
+    SettingDefinition {
         name: "cache_max_entry",
         about: "Maximum length of a response that is stored.",
-        takes: Of(MAX_ENTRY_RANGE),
+        takes: Number(MAX_ENTRY_RANGE),
         default: Literal(&["16m"]),
         ..DEFAULT_SETTING
     },
-    Setting {
+    SettingDefinition {
         name: "cache_max_request",
         about: "Maximum length of a request that is looked up.",
-        takes: Of(MAX_REQUEST_RANGE),
+        takes: Number(MAX_REQUEST_RANGE),
         default: Literal(&["64k"]),
         ..DEFAULT_SETTING
     },
-    Setting {
+    SettingDefinition {
         name: "batch_max",
         about: "Maximum number of calls in a batch that is looked up; longer batches are \
                 forwarded, or denied.",
-        takes: OfThen(BATCH_MAX_RANGE, "deny"),
+        takes: NumberThenWord(BATCH_MAX_RANGE, "deny"),
         default: Literal(&["100"]),
         ..DEFAULT_SETTING
     },
-    Setting {
+    SettingDefinition {
         name: "cache_credentials",
         about: "Effect on the cache of headers that identify the caller.",
         takes: Credentials,
@@ -333,7 +336,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         default: Literal(&["bypass"]),
         ..DEFAULT_SETTING
     },
-    Setting {
+    SettingDefinition {
         name: "cache_bypass",
         about: "Conditions under which a request is not looked up.",
         takes: Text,
@@ -341,7 +344,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         envoy: None,
         ..DEFAULT_SETTING
     },
-    Setting {
+    SettingDefinition {
         name: "no_cache",
         about: "Conditions under which a response is not stored.",
         takes: Text,
@@ -349,22 +352,22 @@ pub(super) const SETTINGS: &[Setting] = &[
         envoy: None,
         ..DEFAULT_SETTING
     },
-    Setting {
+    SettingDefinition {
         name: "cache_use_stale",
         about: "Failures for which a stale response is sent.",
-        takes: Words(use_stale::condition_words),
+        takes: Words(use_stale::use_stale_words),
         syntax: &["off | error | timeout | invalid_header | updating |\nhttp_500 | http_502 | http_503 | http_504 |\nhttp_403 | http_404 | http_429 ..."],
         default: Literal(&["off"]),
         ..DEFAULT_SETTING
     },
-    Setting {
+    SettingDefinition {
         name: "cache_background_update",
         about: "Sends the stale response while a background request updates it.",
         takes: Flag,
         default: Literal(&["off"]),
         ..DEFAULT_SETTING
     },
-    Setting {
+    SettingDefinition {
         name: "verify",
         about: "Share of the hits that are compared with the node, and whether different entries \
                 are purged.",
@@ -373,21 +376,21 @@ pub(super) const SETTINGS: &[Setting] = &[
         default: Literal(&["off"]),
         ..DEFAULT_SETTING
     },
-    Setting {
+    SettingDefinition {
         name: "cache_lock",
         about: "Coalesces requests for the same key.",
         takes: Flag,
         default: Literal(&["on"]),
         ..DEFAULT_SETTING
     },
-    Setting {
+    SettingDefinition {
         name: "cache_lock_timeout",
         about: "Time for which a follower waits for the leader.",
-        takes: Of(LOCK_TIMEOUT_RANGE),
+        takes: Number(LOCK_TIMEOUT_RANGE),
         default: Literal(&["5s"]),
         ..DEFAULT_SETTING
     },
-    Setting {
+    SettingDefinition {
         name: "cache_path",
         about: "Folder of the store, and its limits.",
         takes: Line,
@@ -396,7 +399,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         envoy: Filter,
         ..DEFAULT_SETTING
     },
-    Setting {
+    SettingDefinition {
         name: "cache_owner",
         about: "Socket of the process that owns the store.",
         takes: Text,
@@ -405,23 +408,23 @@ pub(super) const SETTINGS: &[Setting] = &[
         envoy: Filter,
         ..DEFAULT_SETTING
     },
-    Setting {
+    SettingDefinition {
         name: "cache_lookup_timeout",
         about: "Time for which a request waits for the owner.",
-        takes: Of(LOOKUP_TIMEOUT_RANGE),
+        takes: Number(LOOKUP_TIMEOUT_RANGE),
         default: Literal(&["20ms"]),
         context: Http,
         envoy: Filter,
         ..DEFAULT_SETTING
     },
-    Setting {
+    SettingDefinition {
         name: "cache_head",
         about: "Node whose chain the owner follows, and how.",
         takes: Lines,
         syntax: &["URL [interval=TIME] [finality=tag|depth:N]\n[api=execution|beacon] [header=NAME:VALUE ...]\n[ca=FILE] [namespace=NAME]", "off"],
         ..DEFAULT_SETTING
     },
-    Setting {
+    SettingDefinition {
         name: "cache_purge",
         about: "Requests purge the entries that their query selects.",
         takes: Flag,
@@ -430,7 +433,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         envoy: Route,
         ..DEFAULT_SETTING
     },
-    Setting {
+    SettingDefinition {
         name: "status",
         about: "Requests receive the status: a page, JSON, or metrics.",
         takes: Flag,
@@ -439,21 +442,21 @@ pub(super) const SETTINGS: &[Setting] = &[
         envoy: Route,
         ..DEFAULT_SETTING
     },
-    Setting {
+    SettingDefinition {
         name: "method",
         about: "Methods that are allowed, denied or limited.",
         takes: Methods,
         syntax: &["allow | deny | limit=N METHOD | PREFIX* ..."],
         ..DEFAULT_SETTING
     },
-    Setting {
+    SettingDefinition {
         name: "max_answer",
         about: "Maximum length of the responses of a method.",
-        takes: Answers,
+        takes: ResponseLimits,
         syntax: &["METHOD | PREFIX* SIZE"],
         ..DEFAULT_SETTING
     },
-    Setting {
+    SettingDefinition {
         name: "upgrade",
         about: "Protocol to which connections may switch on routes with a policy.",
         takes: Word(UPGRADE_WORDS),

@@ -1,10 +1,10 @@
 //! Settings of transcoding between JSON and SSZ.
 
 use super::node_capabilities::NodeCapabilities;
-use super::rejected_media_types::RejectedMediaTypes;
+use super::rejected_media_types::NodeRejectedBodyKinds;
 use super::values::{
-    inherit_unset, invalid_value, parse_flag, set_once, single_value, DirectiveError, ValueRange,
-    ValueUnit,
+    inherit_unset, invalid_value_error, parse_flag, set_once, single_value, DirectiveError,
+    DirectiveValueRange, DirectiveValueUnit,
 };
 use super::values::{GIB, MIB};
 use crate::ssz::Preset;
@@ -27,9 +27,9 @@ pub struct SszConfig {
     /// Treatment of request bodies in SSZ.
     pub request: SszRequestMode,
     /// Routes for which the node has refused SSZ.
-    pub refused: RejectedMediaTypes,
+    pub refused: NodeRejectedBodyKinds,
     /// The protocol over which the node returns witnesses.
-    pub witness: WitnessSource,
+    pub witness: WitnessProtocol,
     /// Detected capabilities of the node.
     pub learnt: NodeCapabilities,
 }
@@ -37,7 +37,7 @@ pub struct SszConfig {
 /// The value of `ssz_witness`: the protocol over which a node returns the witness of a submitted
 /// payload. Requests over the other protocol are converted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WitnessSource {
+pub enum WitnessProtocol {
     /// Not configured: requests are forwarded unchanged.
     Off,
     /// JSON-RPC, not REST.
@@ -68,31 +68,31 @@ pub(super) struct SszConfigBlock {
     hold: Option<u64>,
     concurrency: Option<usize>,
     request: Option<SszRequestMode>,
-    witness: Option<WitnessSource>,
+    witness: Option<WitnessProtocol>,
 }
 
 /// Offsets of SSZ have 32 bits.
-pub(super) const SSZ_MAX_SIZE_RANGE: ValueRange = ValueRange {
+pub(super) const SSZ_MAX_SIZE_RANGE: DirectiveValueRange = DirectiveValueRange {
     least: 0,
     most: 4095 * MIB,
-    unit: ValueUnit::Bytes,
+    unit: DirectiveValueUnit::Bytes,
 };
-pub(super) const SSZ_HOLD_RANGE: ValueRange = ValueRange {
+pub(super) const SSZ_HOLD_RANGE: DirectiveValueRange = DirectiveValueRange {
     least: 0,
     most: GIB,
-    unit: ValueUnit::Bytes,
+    unit: DirectiveValueUnit::Bytes,
 };
 
-pub(super) const SSZ_CONCURRENCY_RANGE: ValueRange = ValueRange {
+pub(super) const SSZ_CONCURRENCY_RANGE: DirectiveValueRange = DirectiveValueRange {
     least: 1,
     most: 65_535,
-    unit: ValueUnit::Number,
+    unit: DirectiveValueUnit::Number,
 };
 
 impl SszConfigBlock {
     /// Sets `ssz` or a directive whose name starts with `ssz_`, as
     /// [`super::ConfigBlock::set_directive`] does.
-    pub(super) fn set_directive(
+    pub(super) fn set_ssz_directive(
         &mut self,
         name: &str,
         values: &[&[u8]],
@@ -101,19 +101,19 @@ impl SszConfigBlock {
             "ssz" => set_once(&mut self.enable, || parse_flag(single_value(values)?)),
             "ssz_preset" => set_once(&mut self.preset, || parse_preset(single_value(values)?)),
             "ssz_max_size" => set_once(&mut self.max_size, || {
-                SSZ_MAX_SIZE_RANGE.parse_value(single_value(values)?)
+                SSZ_MAX_SIZE_RANGE.parse_in_range(single_value(values)?)
             }),
             "ssz_request" => set_once(&mut self.request, || {
-                parse_request_mode(single_value(values)?)
+                parse_ssz_request_mode(single_value(values)?)
             }),
             "ssz_witness" => set_once(&mut self.witness, || {
-                parse_witness_source(single_value(values)?)
+                parse_witness_protocol(single_value(values)?)
             }),
             "ssz_hold" => set_once(&mut self.hold, || {
-                SSZ_HOLD_RANGE.parse_value(single_value(values)?)
+                SSZ_HOLD_RANGE.parse_in_range(single_value(values)?)
             }),
             "ssz_concurrency" => set_once(&mut self.concurrency, || {
-                parse_concurrency(single_value(values)?)
+                parse_ssz_concurrency(single_value(values)?)
             }),
             _ => Err(DirectiveError::Unknown),
         }
@@ -129,7 +129,7 @@ impl SszConfigBlock {
         inherit_unset(&mut self.witness, &outer.witness);
     }
 
-    pub(super) fn resolve_defaults(&self) -> SszConfig {
+    pub(super) fn resolve_ssz_config(&self) -> SszConfig {
         SszConfig {
             enable: self.enable.unwrap_or(false),
             preset: self.preset.unwrap_or(None),
@@ -137,8 +137,8 @@ impl SszConfigBlock {
             hold: self.hold.unwrap_or(4 * MIB),
             concurrency: self.concurrency.unwrap_or(8),
             request: self.request.unwrap_or(SszRequestMode::Auto),
-            refused: RejectedMediaTypes::default(),
-            witness: self.witness.unwrap_or(WitnessSource::Off),
+            refused: NodeRejectedBodyKinds::default(),
+            witness: self.witness.unwrap_or(WitnessProtocol::Off),
             learnt: NodeCapabilities::default(),
         }
     }
@@ -148,31 +148,34 @@ pub(super) const PRESET_WORDS: &[&str] = &["auto", "mainnet", "minimal", "gnosis
 pub(super) const SSZ_REQUEST_WORDS: &[&str] = &["off", "auto", "always"];
 pub(super) const WITNESS_SOURCE_WORDS: &[&str] = &["off", "rpc", "rest"];
 
-fn parse_concurrency(value: &[u8]) -> Result<usize, DirectiveError> {
+fn parse_ssz_concurrency(value: &[u8]) -> Result<usize, DirectiveError> {
     if value == b"off" {
         return Ok(usize::MAX);
     }
-    let number = SSZ_CONCURRENCY_RANGE.parse_value(value).ok();
+    let number = SSZ_CONCURRENCY_RANGE.parse_in_range(value).ok();
     number
         .and_then(|number| usize::try_from(number).ok())
-        .ok_or_else(|| invalid_value(value, format!("{SSZ_CONCURRENCY_RANGE} or \"off\"")))
+        .ok_or_else(|| invalid_value_error(value, format!("{SSZ_CONCURRENCY_RANGE} or \"off\"")))
 }
 
-fn parse_request_mode(value: &[u8]) -> Result<SszRequestMode, DirectiveError> {
+fn parse_ssz_request_mode(value: &[u8]) -> Result<SszRequestMode, DirectiveError> {
     match value {
         b"off" => Ok(SszRequestMode::Off),
         b"auto" => Ok(SszRequestMode::Auto),
         b"always" => Ok(SszRequestMode::Always),
-        _ => Err(invalid_value(value, "\"off\", \"auto\" or \"always\"")),
+        _ => Err(invalid_value_error(
+            value,
+            "\"off\", \"auto\" or \"always\"",
+        )),
     }
 }
 
-fn parse_witness_source(value: &[u8]) -> Result<WitnessSource, DirectiveError> {
+fn parse_witness_protocol(value: &[u8]) -> Result<WitnessProtocol, DirectiveError> {
     match value {
-        b"off" => Ok(WitnessSource::Off),
-        b"rpc" => Ok(WitnessSource::Rpc),
-        b"rest" => Ok(WitnessSource::Rest),
-        _ => Err(invalid_value(value, "\"off\", \"rpc\" or \"rest\"")),
+        b"off" => Ok(WitnessProtocol::Off),
+        b"rpc" => Ok(WitnessProtocol::Rpc),
+        b"rest" => Ok(WitnessProtocol::Rest),
+        _ => Err(invalid_value_error(value, "\"off\", \"rpc\" or \"rest\"")),
     }
 }
 
@@ -182,6 +185,8 @@ fn parse_preset(value: &[u8]) -> Result<Option<Preset>, DirectiveError> {
     }
     let name = std::str::from_utf8(value).unwrap_or_default();
     let allowed = "\"auto\", \"mainnet\", \"minimal\" or \"gnosis\"";
-    let preset = name.parse().map_err(|_| invalid_value(value, allowed))?;
+    let preset = name
+        .parse()
+        .map_err(|_| invalid_value_error(value, allowed))?;
     Ok(Some(preset))
 }

@@ -2,8 +2,8 @@
 
 use super::endpoint::MAX_SOCKET_PATH;
 use super::values::{
-    invalid_value, parse_flag, parse_nginx_time, set_once, DirectiveError, ValueRange, ValueUnit,
-    MIB,
+    invalid_value_error, parse_flag, parse_nginx_time, set_once, DirectiveError,
+    DirectiveValueRange, DirectiveValueUnit, MIB,
 };
 
 /// Name of the owner's socket in the store's folder.
@@ -27,15 +27,15 @@ pub struct StoreSettings {
     pub recompress: Option<bool>,
 }
 
-const STORE_SIZE_RANGE: ValueRange = ValueRange {
+const STORE_SIZE_RANGE: DirectiveValueRange = DirectiveValueRange {
     least: 64 * MIB,
     most: 1 << 60,
-    unit: ValueUnit::Bytes,
+    unit: DirectiveValueUnit::Bytes,
 };
-const STORE_MEMORY_RANGE: ValueRange = ValueRange {
+const STORE_MEMORY_RANGE: DirectiveValueRange = DirectiveValueRange {
     least: MIB,
     most: 1 << 50,
-    unit: ValueUnit::Bytes,
+    unit: DirectiveValueUnit::Bytes,
 };
 
 const STORE_PARAMETERS: &str =
@@ -48,29 +48,31 @@ impl StoreSettings {
     ///
     /// # Errors
     /// The [`DirectiveError`] contains the allowed values.
-    pub fn parse_words(words: &[&[u8]], base: &str) -> Result<Self, DirectiveError> {
+    pub fn parse_store_settings(words: &[&[u8]], base: &str) -> Result<Self, DirectiveError> {
         let Some((path, words)) = words.split_first() else {
-            return Err(invalid_value(b"", STORE_PARAMETERS));
+            return Err(invalid_value_error(b"", STORE_PARAMETERS));
         };
         let mut store = StoreSettings {
-            folder: resolve_folder(path, base)?,
+            folder: resolve_store_folder(path, base)?,
             ..Self::default()
         };
         for word in words {
             let (name, value) = match word.iter().position(|byte| *byte == b'=') {
                 Some(at) => (&word[..at], &word[at + 1..]),
-                None => return Err(invalid_value(word, STORE_PARAMETERS)),
+                None => return Err(invalid_value_error(word, STORE_PARAMETERS)),
             };
             match name {
-                b"max_size" => {
-                    set_once(&mut store.max_size, || STORE_SIZE_RANGE.parse_value(value))
-                }
-                b"memory" => set_once(&mut store.memory, || STORE_MEMORY_RANGE.parse_value(value)),
+                b"max_size" => set_once(&mut store.max_size, || {
+                    STORE_SIZE_RANGE.parse_in_range(value)
+                }),
+                b"memory" => set_once(&mut store.memory, || {
+                    STORE_MEMORY_RANGE.parse_in_range(value)
+                }),
                 b"inactive" => set_once(&mut store.inactive, || parse_nginx_time(value)),
                 b"recompress" => set_once(&mut store.recompress, || parse_flag(value)),
-                _ => return Err(invalid_value(word, STORE_PARAMETERS)),
+                _ => return Err(invalid_value_error(word, STORE_PARAMETERS)),
             }
-            .map_err(|error| error.with_word(word).for_parameter(name))?;
+            .map_err(|error| error.with_rejected_word(word).into_parameter_error(name))?;
         }
         Ok(store)
     }
@@ -86,11 +88,11 @@ impl StoreSettings {
     }
 }
 
-fn resolve_folder(path: &[u8], base: &str) -> Result<String, DirectiveError> {
+fn resolve_store_folder(path: &[u8], base: &str) -> Result<String, DirectiveError> {
     let text = std::str::from_utf8(path).unwrap_or_default();
     let folder = match text.trim_end_matches('/') {
         "" => {
-            return Err(invalid_value(
+            return Err(invalid_value_error(
                 path,
                 "a folder of its own, whose path is UTF-8",
             ))
@@ -103,7 +105,7 @@ fn resolve_folder(path: &[u8], base: &str) -> Result<String, DirectiveError> {
         let allowed = format!(
             "a path of at most {longest} bytes: the path of the socket in it would be too long"
         );
-        return Err(invalid_value(folder.as_bytes(), allowed));
+        return Err(invalid_value_error(folder.as_bytes(), allowed));
     }
     Ok(folder)
 }
@@ -114,7 +116,7 @@ mod tests {
 
     fn parse(line: &str) -> Result<StoreSettings, String> {
         let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
-        StoreSettings::parse_words(&words, "/base/").map_err(|error| error.to_string())
+        StoreSettings::parse_store_settings(&words, "/base/").map_err(|error| error.to_string())
     }
 
     #[test]

@@ -7,9 +7,9 @@ use std::sync::Arc;
 /// The detection of a node that sends a content coding that was not requested and is not decoded.
 /// Clones share one value.
 #[derive(Clone, Debug, Default)]
-pub struct UpstreamCodings(Arc<AtomicBool>);
+pub struct UnknownCodingDetection(Arc<AtomicBool>);
 
-impl UpstreamCodings {
+impl UnknownCodingDetection {
     /// Whether a response had a content coding that was not requested and can't be decoded. Batches
     /// of this node are not split, because their parts could not be merged.
     pub fn has_unknown_coding(&self) -> bool {

@@ -21,14 +21,14 @@ pub struct UpstreamGroups {
 
 impl UpstreamGroups {
     /// Adds a group of servers.
-    pub fn add_group<'a>(&mut self, name: &[u8], servers: impl Iterator<Item = &'a [u8]>) {
+    pub fn add_server_group<'a>(&mut self, name: &[u8], servers: impl Iterator<Item = &'a [u8]>) {
         let servers = servers.map(<[u8]>::to_vec).collect();
         let name = name.to_vec();
         self.found.push(UpstreamGroup { name, servers });
     }
 
     /// Makes the groups visible to all routes, once all of them are added.
-    pub fn mark_complete(&mut self) {
+    pub fn publish_groups(&mut self) {
         let _ = self.all.set(std::mem::take(&mut self.found));
     }
 
@@ -74,12 +74,12 @@ impl RouteDestination {
 
     /// Returns the text that identifies the destination of a request. `url` is the URL of the
     /// request, if the route's URL depends on it.
-    pub fn request_text(&self, url: Option<&[u8]>) -> Cow<'_, [u8]> {
+    pub fn destination_text(&self, url: Option<&[u8]>) -> Cow<'_, [u8]> {
         match url {
-            Some(url) => self.text_for_url(url).into(),
+            Some(url) => self.destination_text_for_url(url).into(),
             None => {
                 let constant = || match &self.url {
-                    Some(url) => self.text_for_url(url),
+                    Some(url) => self.destination_text_for_url(url),
                     None => self.place.clone(),
                 };
                 self.request_text.get_or_init(constant).into()
@@ -89,7 +89,7 @@ impl RouteDestination {
 
     /// Returns the destination of requests to `url`, as lines: a line feed ends each part, because
     /// no name in a configuration contains one.
-    fn text_for_url(&self, url: &[u8]) -> Vec<u8> {
+    fn destination_text_for_url(&self, url: &[u8]) -> Vec<u8> {
         let servers = self.upstreams.servers_of_url(url).iter().map(Vec::as_slice);
         join_lines([&self.place[..], url].into_iter().chain(servers))
     }
@@ -97,7 +97,7 @@ impl RouteDestination {
 
 /// Returns the destination for a host with named routes and named clusters of nodes. The name of
 /// the route represents its changes to requests, which are not known.
-pub fn route_destination(route: &[u8], nodes: &[u8]) -> Vec<u8> {
+pub fn named_route_destination(route: &[u8], nodes: &[u8]) -> Vec<u8> {
     join_lines([route, nodes].into_iter())
 }
 
@@ -118,11 +118,11 @@ mod tests {
         let mut upstreams = UpstreamGroups::default();
         let early = RouteDestination::new(b"/", Some(b"http://Nodes/rpc"), &upstreams);
         let servers = [&b"10.0.0.1:8545"[..], b"10.0.0.2:8545"];
-        upstreams.add_group(b"other", [&b"10.0.0.9:8545"[..]].into_iter());
-        upstreams.add_group(b"nodes", servers.into_iter());
-        upstreams.mark_complete();
+        upstreams.add_server_group(b"other", [&b"10.0.0.9:8545"[..]].into_iter());
+        upstreams.add_server_group(b"nodes", servers.into_iter());
+        upstreams.publish_groups();
         let all = b"/\nhttp://Nodes/rpc\n10.0.0.1:8545\n10.0.0.2:8545\n";
-        assert_eq!(*early.request_text(None), all[..]);
+        assert_eq!(*early.destination_text(None), all[..]);
         for (url, servers) in [
             ("nodes", "10.0.0.1:8545\n10.0.0.2:8545\n"),
             ("nodes?a", "10.0.0.1:8545\n10.0.0.2:8545\n"),
@@ -136,7 +136,7 @@ mod tests {
         ] {
             let expected = format!("/\n{url}\n{servers}");
             assert_eq!(
-                *early.request_text(Some(url.as_bytes())),
+                *early.destination_text(Some(url.as_bytes())),
                 *expected.as_bytes()
             );
         }
@@ -145,7 +145,10 @@ mod tests {
     #[test]
     fn destination_without_a_url_is_the_name_of_the_route() {
         let destination = RouteDestination::new(b"/files", None, &UpstreamGroups::default());
-        assert_eq!(*destination.request_text(None), b"/files"[..]);
-        assert_eq!(*destination.request_text(Some(b"u")), b"/files\nu\n"[..]);
+        assert_eq!(*destination.destination_text(None), b"/files"[..]);
+        assert_eq!(
+            *destination.destination_text(Some(b"u")),
+            b"/files\nu\n"[..]
+        );
     }
 }

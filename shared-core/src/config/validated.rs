@@ -6,11 +6,11 @@ use super::head_source::NodeApi;
 use super::head_sources::{HeadSourceList, NamespaceSource};
 use super::store::StoreSettings;
 use super::values::{
-    invalid_value, set_once, single_value, DirectiveError, DirectiveLocation, DisplayMilliseconds,
-    DisplaySize,
+    invalid_value_error, set_once, single_value, DirectiveError, DirectiveLocation,
+    DisplayMilliseconds, DisplaySize,
 };
 use super::RouteConfig;
-use crate::cache::class::Class;
+use crate::cache::class::LifetimeClass;
 use crate::time_constants::lookup_timeout;
 
 /// The parts of a host's configuration that are checked across its routes: the store or owner, the
@@ -42,7 +42,7 @@ struct CachedRoute {
     /// Whether the namespace depends on the request.
     is_per_request: bool,
     /// A class with a lifetime in milliseconds that is longer than its default.
-    long: Option<(Class, u64)>,
+    long: Option<(LifetimeClass, u64)>,
 }
 
 /// A route as the host declares it for validation: its name, its namespace, and the properties that
@@ -67,18 +67,18 @@ pub struct RouteDeclaration<'a> {
 impl ValidatedConfig {
     /// Sets a directive of the whole configuration. Returns `None` if the directive is not one. A
     /// relative path is resolved against `base`.
-    pub fn set_directive(
+    pub fn set_global_directive(
         &mut self,
         name: &str,
         values: &[&[u8]],
         base: &str,
     ) -> Option<Result<(), DirectiveError>> {
-        self.set_directive_at(name, values, base, DirectiveLocation::default())
+        self.set_global_directive_at(name, values, base, DirectiveLocation::default())
     }
 
-    /// Sets a directive as [`set_directive`](Self::set_directive) does, with its position in the
+    /// Sets a directive as [`set_directive`](Self::set_global_directive) does, with its position in the
     /// configuration.
-    pub fn set_directive_at(
+    pub fn set_global_directive_at(
         &mut self,
         name: &str,
         values: &[&[u8]],
@@ -95,11 +95,10 @@ impl ValidatedConfig {
                 at: self.owner_at.clone(),
             }),
             "cache_owner" => parse_owner_socket(values).map(|path| self.foreign_owner = Some(path)),
-            "cache_path" => {
-                StoreSettings::parse_words(values, base).map(|store| self.store = Some(store))
-            }
+            "cache_path" => StoreSettings::parse_store_settings(values, base)
+                .map(|store| self.store = Some(store)),
             "cache_lookup_timeout" => {
-                let read = || LOOKUP_TIMEOUT_RANGE.parse_value(single_value(values)?);
+                let read = || LOOKUP_TIMEOUT_RANGE.parse_in_range(single_value(values)?);
                 set_once(&mut self.lookup_timeout, read)
             }
             _ => return None,
@@ -158,7 +157,7 @@ impl ValidatedConfig {
         if place.answers && !place.purges {
             let added = self
                 .follows
-                .add_route_sources(&config.cache.follows, place.named);
+                .add_route_head_sources(&config.cache.follows, place.named);
             added.map_err(|(error, at)| {
                 let name = place.name;
                 format!("\"cache_head\" in {name} {error} in {at}")
@@ -210,7 +209,7 @@ impl ValidatedConfig {
     ///
     /// # Errors
     /// The text describes the problem, as in [`add_route`](Self::add_route).
-    pub fn check_all_routes(&self) -> Result<(), String> {
+    pub fn check_across_routes(&self) -> Result<(), String> {
         let has_owner = self.owner_socket().is_some();
         if self.purges && !has_owner {
             return Err(
@@ -232,7 +231,7 @@ impl ValidatedConfig {
     }
 
     /// Returns the largest maximum length of an entry on any route, in bytes.
-    pub fn largest_max_entry(&self) -> u64 {
+    pub fn largest_entry_limit(&self) -> u64 {
         self.largest_max_entry
     }
 }
@@ -243,13 +242,13 @@ impl CachedRoute {
             NamespaceSource::Fixed(name) => Some(String::from_utf8_lossy(name).into_owned()),
             NamespaceSource::Derived | NamespaceSource::PerRequest => None,
         };
-        let classes = [Class::Tip, Class::Unfinalized].into_iter();
+        let classes = [LifetimeClass::Tip, LifetimeClass::Unfinalized].into_iter();
         let mut long = classes.map(|class| (class, config.cache.valid.lifetime_for_class(class)));
         Self {
             name: place.name.to_owned(),
             namespace,
             is_per_request: place.named == NamespaceSource::PerRequest,
-            long: long.find(|(class, time)| *time > class.default_lifetime()),
+            long: long.find(|(class, time)| *time > class.default_lifetime_ms()),
         }
     }
 }
@@ -281,7 +280,7 @@ fn parse_owner_socket(values: &[&[u8]]) -> Result<String, DirectiveError> {
     let path = path.filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"unix:"));
     match path.and_then(|(_, path)| std::str::from_utf8(path).ok()) {
         Some(path) if (1..=MAX_SOCKET_PATH).contains(&path.len()) => Ok(path.into()),
-        _ => Err(invalid_value(
+        _ => Err(invalid_value_error(
             value,
             format!("\"unix:PATH\" with a socket's path of at most {MAX_SOCKET_PATH} bytes"),
         )),
@@ -305,7 +304,7 @@ mod tests {
             let source = DirectiveLocation { at: "f:7" };
             directives.set_directive_at(name, &values, source).unwrap();
         }
-        directives.resolve_route(MemoryBudget::new())
+        directives.resolve_route_config(MemoryBudget::new())
     }
 
     const PLACE: RouteDeclaration<'_> = RouteDeclaration {
@@ -395,7 +394,7 @@ mod tests {
         ] {
             let mut plan = ValidatedConfig::default();
             if let Some(owner) = owner {
-                plan.set_directive("cache_owner", &[owner.as_bytes()], "")
+                plan.set_global_directive("cache_owner", &[owner.as_bytes()], "")
                     .unwrap()
                     .unwrap();
             }
@@ -456,7 +455,7 @@ mod tests {
             ..PLACE
         };
         assert_eq!(plan.add_route(&vain, between), Ok(None));
-        assert_eq!(plan.largest_max_entry(), 0);
+        assert_eq!(plan.largest_entry_limit(), 0);
     }
 
     #[test]
@@ -469,7 +468,7 @@ mod tests {
         ] {
             assert_eq!(plan.add_route(&config(lines), PLACE), Ok(None));
         }
-        assert_eq!(plan.largest_max_entry(), 2 << 20);
+        assert_eq!(plan.largest_entry_limit(), 2 << 20);
     }
 
     #[test]
@@ -481,13 +480,13 @@ mod tests {
         };
         plan.add_route(&config(&[]), purges).unwrap();
         assert!(plan
-            .check_all_routes()
+            .check_across_routes()
             .unwrap_err()
             .contains("\"cache_purge\" needs"));
-        plan.set_directive("cache_owner", &[b"unix:/s"], "")
+        plan.set_global_directive("cache_owner", &[b"unix:/s"], "")
             .unwrap()
             .unwrap();
-        assert_eq!(plan.check_all_routes(), Ok(()));
+        assert_eq!(plan.check_across_routes(), Ok(()));
     }
 
     #[test]
@@ -512,7 +511,7 @@ mod tests {
             let mut plan = ValidatedConfig::default();
             let mut set = |name, at| {
                 let values: [&[u8]; 1] = [b"unix:/s"];
-                plan.set_directive_at(name, &values, "/", DirectiveLocation { at })
+                plan.set_global_directive_at(name, &values, "/", DirectiveLocation { at })
                     .unwrap()
             };
             assert_eq!(set(first, "f:7"), Ok(()));
@@ -535,8 +534,9 @@ mod tests {
             (("cache_path", "/p"), ("cache_path", "/p"), "/p/owner.sock"),
         ] {
             let mut plan = ValidatedConfig::default();
-            let mut set =
-                |(name, value): (&str, &str)| plan.set_directive(name, &[value.as_bytes()], "/b/");
+            let mut set = |(name, value): (&str, &str)| {
+                plan.set_global_directive(name, &[value.as_bytes()], "/b/")
+            };
             assert_eq!(set(first), Some(Ok(())));
             let error = set(second).unwrap().unwrap_err().to_string();
             assert!(error.starts_with("is duplicate"), "{error}");
@@ -544,7 +544,7 @@ mod tests {
         }
         assert_eq!(ValidatedConfig::default().owner_socket(), None);
         assert_eq!(
-            ValidatedConfig::default().set_directive("cache", &[b"on"], ""),
+            ValidatedConfig::default().set_global_directive("cache", &[b"on"], ""),
             None
         );
     }
@@ -553,8 +553,9 @@ mod tests {
     fn lookup_timeout_is_set_once_and_within_its_range() {
         let mut plan = ValidatedConfig::default();
         assert_eq!(plan.lookup_timeout(), 20);
-        let mut set =
-            |value: &str| plan.set_directive("cache_lookup_timeout", &[value.as_bytes()], "");
+        let mut set = |value: &str| {
+            plan.set_global_directive("cache_lookup_timeout", &[value.as_bytes()], "")
+        };
         assert!(matches!(set("1001ms"), Some(Err(_))));
         assert_eq!(set("150ms"), Some(Ok(())));
         assert!(matches!(set("150ms"), Some(Err(_))));
@@ -566,7 +567,7 @@ mod tests {
         let long = format!("unix:/{}", "s".repeat(107));
         for value in ["/run/owner", "unix:", "127.0.0.1:80", "unix", "", &long] {
             let mut plan = ValidatedConfig::default();
-            let error = plan.set_directive("cache_owner", &[value.as_bytes()], "");
+            let error = plan.set_global_directive("cache_owner", &[value.as_bytes()], "");
             let error = error.unwrap().unwrap_err().to_string();
             assert!(error.contains("must be \"unix:PATH\" with"), "{error}");
             assert_eq!(plan.owner_socket(), None);
@@ -588,16 +589,16 @@ mod tests {
                 ..PLACE
             };
             plan.add_route(&config(lines), named).unwrap();
-            let error = plan.check_all_routes().unwrap_err();
+            let error = plan.check_across_routes().unwrap_err();
             assert_eq!(error, "\"cache_head\" needs \"cache_path\" in f:7");
             plan.foreign_owner = Some("/s".into());
             assert!(plan
-                .check_all_routes()
+                .check_across_routes()
                 .unwrap_err()
                 .contains("the daemon follows the chain"));
             plan.foreign_owner = None;
             plan.store = Some(StoreSettings::default());
-            assert_eq!(plan.check_all_routes(), Ok(()));
+            assert_eq!(plan.check_across_routes(), Ok(()));
         }
     }
 }

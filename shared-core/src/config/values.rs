@@ -89,15 +89,15 @@ impl std::error::Error for DirectiveError {}
 
 impl DirectiveError {
     /// Replaces the rejected value with the whole word that contains it.
-    pub(super) fn with_word(self, word: &[u8]) -> Self {
+    pub(super) fn with_rejected_word(self, word: &[u8]) -> Self {
         match self {
-            DirectiveError::Value { allowed, .. } => invalid_value(word, allowed),
+            DirectiveError::Value { allowed, .. } => invalid_value_error(word, allowed),
             other => other,
         }
     }
 
     /// Converts a duplicate to the error of the named parameter.
-    pub(super) fn for_parameter(self, name: &[u8]) -> Self {
+    pub(super) fn into_parameter_error(self, name: &[u8]) -> Self {
         match self {
             DirectiveError::Duplicate => DirectiveError::Twice {
                 parameter: String::from_utf8_lossy(name).into_owned(),
@@ -107,7 +107,7 @@ impl DirectiveError {
     }
 }
 
-pub(super) fn invalid_value(value: &[u8], allowed: impl Into<String>) -> DirectiveError {
+pub(super) fn invalid_value_error(value: &[u8], allowed: impl Into<String>) -> DirectiveError {
     DirectiveError::Value {
         value: String::from_utf8_lossy(value).into_owned(),
         allowed: allowed.into(),
@@ -148,7 +148,7 @@ pub(super) fn parse_flag(value: &[u8]) -> Result<bool, DirectiveError> {
     } else if value.eq_ignore_ascii_case(b"off") {
         Ok(false)
     } else {
-        Err(invalid_value(value, "\"on\" or \"off\""))
+        Err(invalid_value_error(value, "\"on\" or \"off\""))
     }
 }
 
@@ -185,13 +185,13 @@ pub(super) fn parse_nginx_time(value: &[u8]) -> Result<u64, DirectiveError> {
     read().ok_or_else(|| {
         let meant = parse_common_time(value).filter(|time| *time > 0);
         let meant = meant.map(|time| DisplayMilliseconds(time).to_string());
-        invalid_value(value, add_suggestion("a time of at least 1ms", meant))
+        invalid_value_error(value, add_suggestion("a time of at least 1ms", meant))
     })
 }
 
 /// The unit of a directive's number, which determines its notation.
 #[derive(Clone, Copy)]
-pub(super) enum ValueUnit {
+pub(super) enum DirectiveValueUnit {
     Number,
     Bytes,
     /// Short time with `ms` or `s`, in milliseconds.
@@ -202,27 +202,32 @@ pub(super) enum ValueUnit {
 
 /// The range of numbers that a directive accepts, from `least` to `most`, and their unit.
 #[derive(Clone, Copy)]
-pub(super) struct ValueRange {
+pub(super) struct DirectiveValueRange {
     pub(super) least: u64,
     pub(super) most: u64,
-    pub(super) unit: ValueUnit,
+    pub(super) unit: DirectiveValueUnit,
 }
 
-impl ValueRange {
+impl DirectiveValueRange {
     /// Parses a number in the notation of its unit. Errors: it is no number, or out of the range.
-    pub(super) fn parse_value(self, value: &[u8]) -> Result<u64, DirectiveError> {
+    pub(super) fn parse_in_range(self, value: &[u8]) -> Result<u64, DirectiveError> {
         let (digits, factor) = match (self.unit, value) {
-            (ValueUnit::Bytes, [digits @ .., b'k' | b'K']) => (digits, KIB),
-            (ValueUnit::Bytes, [digits @ .., b'm' | b'M']) => (digits, MIB),
-            (ValueUnit::Bytes, [digits @ .., b'g' | b'G']) => (digits, GIB),
-            (ValueUnit::Milliseconds | ValueUnit::Time, [digits @ .., b'm', b's']) => (digits, 1),
-            (ValueUnit::Milliseconds | ValueUnit::Time, [digits @ .., b's']) => (digits, 1000),
-            (ValueUnit::Time, [digits @ .., b'm']) => (digits, 60_000),
-            (ValueUnit::Time, [digits @ .., b'h']) => (digits, 3_600_000),
-            (ValueUnit::Time, [digits @ .., b'd']) => (digits, 86_400_000),
-            (ValueUnit::Milliseconds | ValueUnit::Time, b"0") => (&b"0"[..], 1),
+            (DirectiveValueUnit::Bytes, [digits @ .., b'k' | b'K']) => (digits, KIB),
+            (DirectiveValueUnit::Bytes, [digits @ .., b'm' | b'M']) => (digits, MIB),
+            (DirectiveValueUnit::Bytes, [digits @ .., b'g' | b'G']) => (digits, GIB),
+            (
+                DirectiveValueUnit::Milliseconds | DirectiveValueUnit::Time,
+                [digits @ .., b'm', b's'],
+            ) => (digits, 1),
+            (DirectiveValueUnit::Milliseconds | DirectiveValueUnit::Time, [digits @ .., b's']) => {
+                (digits, 1000)
+            }
+            (DirectiveValueUnit::Time, [digits @ .., b'm']) => (digits, 60_000),
+            (DirectiveValueUnit::Time, [digits @ .., b'h']) => (digits, 3_600_000),
+            (DirectiveValueUnit::Time, [digits @ .., b'd']) => (digits, 86_400_000),
+            (DirectiveValueUnit::Milliseconds | DirectiveValueUnit::Time, b"0") => (&b"0"[..], 1),
             // a number without a unit is ambiguous: elsewhere in nginx it means seconds
-            (ValueUnit::Milliseconds | ValueUnit::Time, _) => (&b""[..], 1),
+            (DirectiveValueUnit::Milliseconds | DirectiveValueUnit::Time, _) => (&b""[..], 1),
             (_, digits) => (digits, 1),
         };
         std::str::from_utf8(digits)
@@ -233,7 +238,7 @@ impl ValueRange {
             .and_then(|number| number.checked_mul(factor))
             .filter(|number| (self.least..=self.most).contains(number))
             .ok_or_else(|| {
-                invalid_value(
+                invalid_value_error(
                     value,
                     add_suggestion(&self.to_string(), self.suggest_value(value)),
                 )
@@ -243,16 +248,16 @@ impl ValueRange {
     /// Suggests an allowed value for a value that has another name of a unit, or a fraction.
     fn suggest_value(self, value: &[u8]) -> Option<String> {
         let word = match self.unit {
-            ValueUnit::Number => return None,
-            ValueUnit::Bytes => DisplaySize(parse_common_size(value)?).to_string(),
-            ValueUnit::Time => DisplayMilliseconds(parse_common_time(value)?).to_string(),
-            ValueUnit::Milliseconds => match parse_common_time(value)? {
+            DirectiveValueUnit::Number => return None,
+            DirectiveValueUnit::Bytes => DisplaySize(parse_common_size(value)?).to_string(),
+            DirectiveValueUnit::Time => DisplayMilliseconds(parse_common_time(value)?).to_string(),
+            DirectiveValueUnit::Milliseconds => match parse_common_time(value)? {
                 time if time.is_multiple_of(1000) => format!("{}s", time / 1000),
                 time => format!("{time}ms"),
             },
         };
         let differs = word.as_bytes() != value;
-        (differs && self.parse_value(word.as_bytes()).is_ok()).then_some(word)
+        (differs && self.parse_in_range(word.as_bytes()).is_ok()).then_some(word)
     }
 }
 
@@ -314,23 +319,23 @@ fn parse_with_unit(value: &[u8], unit: impl Fn(&str) -> Option<u64>) -> Option<u
     product.is_multiple_of(scale).then_some(product / scale)
 }
 
-impl fmt::Display for ValueRange {
+impl fmt::Display for DirectiveValueRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ValueRange { least, most, unit } = *self;
+        let DirectiveValueRange { least, most, unit } = *self;
         match unit {
-            ValueUnit::Number => write!(f, "a number from {least} to {most}"),
+            DirectiveValueUnit::Number => write!(f, "a number from {least} to {most}"),
             // the maximum is larger than any disk
-            ValueUnit::Bytes if most >= 1 << 50 => {
+            DirectiveValueUnit::Bytes if most >= 1 << 50 => {
                 write!(f, "a size of at least {}", DisplaySize(least))
             }
-            ValueUnit::Bytes => write!(
+            DirectiveValueUnit::Bytes => write!(
                 f,
                 "a size from {} to {}",
                 DisplaySize(least),
                 DisplaySize(most)
             ),
-            ValueUnit::Milliseconds => write!(f, "a time from {least}ms to {most}ms"),
-            ValueUnit::Time => {
+            DirectiveValueUnit::Milliseconds => write!(f, "a time from {least}ms to {most}ms"),
+            DirectiveValueUnit::Time => {
                 f.write_str("a time with its unit (ms, s, m, h or d), ")?;
                 match least {
                     0 => write!(f, "at most {}", DisplayMilliseconds(most)),
@@ -383,26 +388,26 @@ impl fmt::Display for DisplayMilliseconds {
 
 #[cfg(test)]
 mod tests {
-    use super::{parse_nginx_time, ValueRange, ValueUnit, GIB, MIB};
+    use super::{parse_nginx_time, DirectiveValueRange, DirectiveValueUnit, GIB, MIB};
 
     #[test]
     fn sizes_and_times_in_other_notations_are_rejected_with_a_suggestion() {
-        let bytes = ValueRange {
+        let bytes = DirectiveValueRange {
             least: 64 * MIB,
             most: 1024 * GIB,
-            unit: ValueUnit::Bytes,
+            unit: DirectiveValueUnit::Bytes,
         };
-        let time = ValueRange {
+        let time = DirectiveValueRange {
             least: 100,
             most: 86_400_000,
-            unit: ValueUnit::Time,
+            unit: DirectiveValueUnit::Time,
         };
-        let milliseconds = ValueRange {
-            unit: ValueUnit::Milliseconds,
+        let milliseconds = DirectiveValueRange {
+            unit: DirectiveValueUnit::Milliseconds,
             ..time
         };
-        let number = ValueRange {
-            unit: ValueUnit::Number,
+        let number = DirectiveValueRange {
+            unit: DirectiveValueUnit::Number,
             ..bytes
         };
         for (range, value, meant) in [
@@ -439,14 +444,17 @@ mod tests {
             (milliseconds, "250msec", Some("250ms")),
             (number, "1k", None),
         ] {
-            let error = range.parse_value(value.as_bytes()).unwrap_err().to_string();
+            let error = range
+                .parse_in_range(value.as_bytes())
+                .unwrap_err()
+                .to_string();
             let suggestion = meant.map(|meant| format!("; did you mean \"{meant}\"?"));
             match suggestion {
                 Some(suggestion) => assert!(error.ends_with(&suggestion), "{error}"),
                 None => assert!(!error.contains("did you mean"), "{error}"),
             }
             if let Some(meant) = meant {
-                assert!(range.parse_value(meant.as_bytes()).is_ok(), "{meant}");
+                assert!(range.parse_in_range(meant.as_bytes()).is_ok(), "{meant}");
             }
         }
         for (value, meant) in [

@@ -1,11 +1,11 @@
 //! The share of hits that are verified against the node.
 
-use super::values::{invalid_value, DirectiveError};
+use super::values::{invalid_value_error, DirectiveError};
 
 /// The value of `verify`: the share of hits that are compared with a new response of the node, and
 /// the action on a difference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct VerifyConfig {
+pub struct HitVerificationConfig {
     /// Hits per million that are verified.
     pub rate: u32,
     /// Whether different entries are purged.
@@ -18,31 +18,31 @@ pub const VERIFY_ALL_RATE: u32 = 1_000_000;
 const PURGE_WORD: &[u8] = b"purge";
 const ALLOWED_RATES: &str = "\"off\" or a share of the hits, from 0.0001% to 100%";
 
-impl VerifyConfig {
+impl HitVerificationConfig {
     /// Whether a share of the hits is verified against the node.
-    pub fn is_enabled(self) -> bool {
+    pub fn is_verification_enabled(self) -> bool {
         self.rate > 0
     }
 
-    pub(super) fn parse_values(values: &[&[u8]]) -> Result<Self, DirectiveError> {
+    pub(super) fn parse_verify_values(values: &[&[u8]]) -> Result<Self, DirectiveError> {
         match values {
             [b"off"] => Ok(Self::default()),
             [rate] => Ok(Self {
-                rate: parse_rate(rate)?,
+                rate: parse_verification_rate(rate)?,
                 purges: false,
             }),
             [rate, word] if *word == PURGE_WORD => Ok(Self {
-                rate: parse_rate(rate)?,
+                rate: parse_verification_rate(rate)?,
                 purges: true,
             }),
-            [_, word] => Err(invalid_value(word, "\"purge\" or omitted")),
+            [_, word] => Err(invalid_value_error(word, "\"purge\" or omitted")),
             _ => Err(DirectiveError::OneOrTwoValues),
         }
     }
 }
 
 /// Parses a percentage with at most four decimal places, and returns millionths.
-fn parse_rate(value: &[u8]) -> Result<u32, DirectiveError> {
+fn parse_verification_rate(value: &[u8]) -> Result<u32, DirectiveError> {
     let read = || {
         let text = std::str::from_utf8(value).ok()?.strip_suffix('%')?;
         let (whole, parts) = text.split_once('.').unwrap_or((text, "0"));
@@ -54,7 +54,7 @@ fn parse_rate(value: &[u8]) -> Result<u32, DirectiveError> {
         let rate = whole.parse::<u32>().ok()? * 10_000 + parts;
         (1..=VERIFY_ALL_RATE).contains(&rate).then_some(rate)
     };
-    read().ok_or_else(|| invalid_value(value, ALLOWED_RATES))
+    read().ok_or_else(|| invalid_value_error(value, ALLOWED_RATES))
 }
 
 /// Regular expression of a rate.
@@ -62,11 +62,11 @@ pub(super) const RATE_PATTERN: &str = r"(?:0{1,3}\.(?!0+%)[0-9]{1,4}|(?:0{0,2}[1
 
 #[cfg(test)]
 mod tests {
-    use super::VerifyConfig;
+    use super::HitVerificationConfig;
 
     fn read(values: &[&str]) -> Option<(u32, bool)> {
         let values: Vec<_> = values.iter().map(|value| value.as_bytes()).collect();
-        let verify = VerifyConfig::parse_values(&values).ok()?;
+        let verify = HitVerificationConfig::parse_verify_values(&values).ok()?;
         Some((verify.rate, verify.purges))
     }
 

@@ -5,7 +5,7 @@
 //! and bodies.
 //!
 //! The moves are in [`transitions`]; a call that the present state does not allow is an error of
-//! the host and returns [`Misuse`]. No call panics on data from the network, and none loses a
+//! the host and returns [`HostMisuse`]. No call panics on data from the network, and none loses a
 //! byte: the original is kept until the response is decided.
 
 mod cache;
@@ -16,11 +16,11 @@ mod response;
 mod ssz;
 
 pub use crate::exchange::cache::lookup::request::{LookupAction, LookupRequest};
-pub use cache::fill::Fill;
+pub use cache::fill::CacheFill;
 pub use cache::purge_request::PurgeRequest;
 #[cfg(not(target_family = "wasm"))]
 pub use cache::status_request::StatusRequest;
-pub use machine::actions::{BodyEndAction, BodyPieceAction, Misuse, ResponseHeadAction};
+pub use machine::actions::{BodyEndAction, BodyPieceAction, HostMisuse, ResponseHeadAction};
 pub use machine::message_head::{HeadEdit, Header, RequestHead, ResponseHead};
 pub use machine::{transitions, Exchange};
 pub use response::stream_encoder::BodyStreamError;
@@ -31,5 +31,5 @@ use crate::{gzip, hash_keys};
 /// for it.
 pub fn initialize_shared_values() {
     hash_keys::create_hash_keys();
-    gzip::prepare_libraries();
+    gzip::open_codec_libraries();
 }

@@ -4,9 +4,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::config::waiter_of;
+use super::config::waiter_with_identity;
 use super::exchange::{
-    fields_of, response_head_of, sszip_exchange, with_driver, with_exchange, write_step,
+    borrow_headers, sszip_exchange, to_response_head, with_driver, with_exchange, write_step,
 };
 use super::exchange_types::{
     sszip_failure, sszip_header, sszip_job, sszip_lookup_request, sszip_other_filters,
@@ -15,9 +15,11 @@ use super::exchange_types::{
 use super::panic::{
     borrow_mut, borrow_sized, catch_panic, catch_panic_status, check_results, write_result,
 };
-use super::types::{slice_of, sszip_status, sszip_str};
+use super::types::{borrow_slice, sszip_status, sszip_str};
 use crate::cache::reason::Reason;
-use crate::exchange::drive::{BodyLength, ExchangeDriver, OtherFilters, RequestBody, RequiredBody};
+use crate::exchange::drive::{
+    BodyLength, ExchangeDriver, HostFilterEffect, RequestBody, RequiredBody,
+};
 use crate::exchange::{Exchange, LookupRequest, PurgeRequest};
 
 /// Returns the part of the request body that a lookup requires, for a request
@@ -87,7 +89,7 @@ pub unsafe extern "C" fn sszip_exchange_lookup(
         let url = (!request.url.data.is_null()).then(|| unsafe { request.url.borrow_bytes() });
         let is_named = !request.name_space.data.is_null();
         let place = match &config {
-            Some(config) if !is_named => config.destination.request_text(url),
+            Some(config) if !is_named => config.destination.destination_text(url),
             _ => Cow::default(),
         };
         // SAFETY: the function's contract.
@@ -107,7 +109,7 @@ pub unsafe extern "C" fn sszip_exchange_lookup(
                 filters: request.has_other_filters,
                 host_writes_vary: request.host_writes_vary,
                 forwards_codings: request.forwards_codings,
-                waiter: waiter_of(request.waiter),
+                waiter: waiter_with_identity(request.waiter),
                 bypass: request.bypass,
                 never_anew: false,
             };
@@ -146,7 +148,7 @@ pub unsafe extern "C" fn sszip_exchange_purge(
         check_results!(step);
         let driver = &mut borrow_mut!(exchange).driver;
         let request = borrow_sized!(request);
-        let Some(waiter) = waiter_of(request.waiter) else {
+        let Some(waiter) = waiter_with_identity(request.waiter) else {
             return sszip_status::SSZIP_STATUS_MISUSE;
         };
         // SAFETY: the function's contract.
@@ -205,7 +207,7 @@ pub unsafe extern "C" fn sszip_exchange_take_probe(
     // SAFETY: the function's contract.
     let inquiry = unsafe {
         let url = (!url.data.is_null()).then(|| url.borrow_bytes());
-        with_driver(exchange, |driver| driver.take_probe(url, now))
+        with_driver(exchange, |driver| driver.take_node_probe(url, now))
     };
     inquiry.flatten().map_or(std::ptr::null_mut(), |inquiry| {
         Box::into_raw(Box::new(sszip_exchange::from_driver(inquiry)))
@@ -261,10 +263,10 @@ pub unsafe extern "C" fn sszip_exchange_upstream_failed(
     catch_panic_status(|| {
         check_results!(serves_stale);
         let driver = &mut borrow_mut!(exchange).driver;
-        let Some(failure) = sszip_failure::numbered(failure, status) else {
+        let Some(failure) = sszip_failure::from_number(failure, status) else {
             return sszip_status::SSZIP_STATUS_MISUSE;
         };
-        write_result!(serves_stale, driver.upstream_failed(failure, now));
+        write_result!(serves_stale, driver.handle_upstream_failure(failure, now));
         sszip_status::SSZIP_STATUS_OK
     })
 }
@@ -285,10 +287,11 @@ pub unsafe extern "C" fn sszip_exchange_would_serve_stale(
     catch_panic_status(|| {
         check_results!(serves_stale);
         let driver = &mut borrow_mut!(exchange).driver;
-        let Some(failure) = sszip_failure::numbered(failure, status) else {
+        let Some(failure) = sszip_failure::from_number(failure, status) else {
             return sszip_status::SSZIP_STATUS_MISUSE;
         };
-        let is_served = driver.update_exchange(|exchange| exchange.would_serve_stale(failure, now));
+        let is_served =
+            driver.with_exchange_mut(|exchange| exchange.would_serve_stale(failure, now));
         write_result!(serves_stale, is_served.unwrap_or(false));
         sszip_status::SSZIP_STATUS_OK
     })
@@ -304,7 +307,7 @@ pub unsafe extern "C" fn sszip_exchange_request_body(exchange: *const sszip_exch
     // SAFETY: the function's contract.
     let body = unsafe {
         with_exchange(exchange, |exchange| {
-            sszip_str::from_bytes(exchange.request_body())
+            sszip_str::from_bytes(exchange.upstream_request_body())
         })
     };
     body.unwrap_or(sszip_str::ABSENT)
@@ -323,7 +326,7 @@ pub unsafe extern "C" fn sszip_exchange_request_target(
     // SAFETY: the function's contract.
     let target = unsafe {
         with_exchange(exchange, |exchange| {
-            sszip_str::from_bytes(exchange.request_target())
+            sszip_str::from_bytes(exchange.upstream_request_target())
         })
     };
     target.unwrap_or(sszip_str::ABSENT)
@@ -348,7 +351,7 @@ pub unsafe extern "C" fn sszip_exchange_status(exchange: *const sszip_exchange) 
 pub unsafe extern "C" fn sszip_exchange_no_store(exchange: *mut sszip_exchange) -> sszip_status {
     catch_panic_status(|| {
         let driver = &mut borrow_mut!(exchange).driver;
-        driver.update_exchange(|exchange| exchange.reject_storage(Reason::NoCache));
+        driver.with_exchange_mut(|exchange| exchange.reject_storage(Reason::NoCache));
         sszip_status::SSZIP_STATUS_OK
     })
 }
@@ -362,7 +365,7 @@ pub unsafe extern "C" fn sszip_exchange_no_store(exchange: *mut sszip_exchange) 
 pub unsafe extern "C" fn sszip_exchange_redirected(exchange: *mut sszip_exchange) -> sszip_status {
     catch_panic_status(|| {
         let driver = &mut borrow_mut!(exchange).driver;
-        driver.update_exchange(|exchange| exchange.reject_storage(Reason::Redirect));
+        driver.with_exchange_mut(|exchange| exchange.reject_storage(Reason::Redirect));
         sszip_status::SSZIP_STATUS_OK
     })
 }
@@ -379,7 +382,7 @@ pub unsafe extern "C" fn sszip_exchange_response_sent(
     now: u64,
 ) -> *mut sszip_job {
     // SAFETY: the function's contract.
-    let job = unsafe { with_driver(exchange, |driver| driver.response_sent(now)) }.flatten();
+    let job = unsafe { with_driver(exchange, |driver| driver.handle_response_sent(now)) }.flatten();
     job.map_or(std::ptr::null_mut(), sszip_job::into_raw)
 }
 
@@ -406,11 +409,11 @@ pub unsafe extern "C" fn sszip_exchange_upstream_head(
         check_results!(replaced);
         let driver = &mut borrow_mut!(exchange).driver;
         let head = borrow_sized!(head);
-        let Some(failure) = sszip_failure::numbered(failure, head.status) else {
+        let Some(failure) = sszip_failure::from_number(failure, head.status) else {
             return sszip_status::SSZIP_STATUS_MISUSE;
         };
         // SAFETY: the function's contract.
-        match driver.upstream_head(unsafe { response_head_of(head) }, failure, now) {
+        match driver.handle_upstream_head(unsafe { to_response_head(head) }, failure, now) {
             Ok(by_stored) => write_result!(replaced, by_stored),
             Err(_) => return sszip_status::SSZIP_STATUS_MISUSE,
         }
@@ -435,12 +438,16 @@ pub unsafe extern "C" fn sszip_exchange_other_filters(
     // SAFETY: the function's contract.
     match unsafe {
         with_driver(exchange, |driver| {
-            driver.record_other_filters(changes, compresses, has_length)
+            driver.record_filter_effect(changes, compresses, has_length)
         })
     } {
-        Some(OtherFilters::BodyChanged) => sszip_other_filters::SSZIP_OTHER_FILTERS_BODY_CHANGED,
-        Some(OtherFilters::SeparateCopy) => sszip_other_filters::SSZIP_OTHER_FILTERS_SEPARATE_COPY,
-        Some(OtherFilters::None) | None => sszip_other_filters::SSZIP_OTHER_FILTERS_NONE,
+        Some(HostFilterEffect::BodyChanged) => {
+            sszip_other_filters::SSZIP_OTHER_FILTERS_BODY_CHANGED
+        }
+        Some(HostFilterEffect::SeparateCopy) => {
+            sszip_other_filters::SSZIP_OTHER_FILTERS_SEPARATE_COPY
+        }
+        Some(HostFilterEffect::None) | None => sszip_other_filters::SSZIP_OTHER_FILTERS_NONE,
     }
 }
 
@@ -456,7 +463,7 @@ pub unsafe extern "C" fn sszip_exchange_is_new_filter_detection(
     exchange: *mut sszip_exchange,
 ) -> bool {
     // SAFETY: the function's contract.
-    unsafe { with_driver(exchange, ExchangeDriver::is_new_filter_detection) }.unwrap_or(false)
+    unsafe { with_driver(exchange, ExchangeDriver::take_new_filter_detection) }.unwrap_or(false)
 }
 
 /// Reads `len` bytes of the body as the upstream sent it, after
@@ -476,8 +483,9 @@ pub unsafe extern "C" fn sszip_exchange_upstream_piece(
     now: u64,
 ) -> *mut sszip_job {
     // SAFETY: the function's contract.
-    let piece = (!data.is_null()).then(|| unsafe { slice_of(data, len) });
-    let show = |driver: &mut ExchangeDriver| driver.upstream_piece(piece, len as u64, last, now);
+    let piece = (!data.is_null()).then(|| unsafe { borrow_slice(data, len) });
+    let show =
+        |driver: &mut ExchangeDriver| driver.handle_upstream_piece(piece, len as u64, last, now);
     // SAFETY: the function's contract.
     let job = unsafe { with_driver(exchange, show) }.flatten();
     job.map_or(std::ptr::null_mut(), sszip_job::into_raw)
@@ -503,8 +511,8 @@ pub unsafe extern "C" fn sszip_exchange_filtered_hit_head(
     catch_panic_status(|| {
         let driver = &mut borrow_mut!(exchange).driver;
         // SAFETY: the function's contract.
-        let fields = unsafe { fields_of(fields, nfields) };
-        match driver.filtered_hit_head(fields) {
+        let fields = unsafe { borrow_headers(fields, nfields) };
+        match driver.apply_filtered_hit_head(fields) {
             true => sszip_status::SSZIP_STATUS_OK,
             false => sszip_status::SSZIP_STATUS_MEMORY,
         }

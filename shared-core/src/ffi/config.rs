@@ -3,8 +3,8 @@
 use std::sync::{Arc, LazyLock};
 
 use super::panic::catch_panic_status;
-use super::types::{slice_of, sszip_status, sszip_str};
-use crate::cache::process::wake::{EventLoop, Waiter, WakeQueue};
+use super::types::{borrow_slice, sszip_status, sszip_str};
+use crate::cache::process::wake::{EventLoopId, RequestWaiter, WokenRequestQueue};
 use crate::cache::process::ProcessHandle;
 use crate::config::RouteConfig;
 
@@ -16,12 +16,12 @@ pub(super) static PROCESS: LazyLock<ProcessHandle> = LazyLock::new(|| {
 });
 
 /// Wakeups of the process's only event loop, which `sszip_next_wakeup` returns.
-pub(super) static WOKEN: LazyLock<Arc<WakeQueue>> = LazyLock::new(Arc::default);
+pub(super) static WOKEN: LazyLock<Arc<WokenRequestQueue>> = LazyLock::new(Arc::default);
 
 /// Returns the waiter of the request with this identity; `None` for 0: the
 /// request does not wait.
-pub(super) fn waiter_of(name: usize) -> Option<Waiter> {
-    (name != 0).then(|| EventLoop::default().waiter_with_id(name))
+pub(super) fn waiter_with_identity(name: usize) -> Option<RequestWaiter> {
+    (name != 0).then(|| EventLoopId::default().waiter_with_id(name))
 }
 
 /// The settings of one route. They do not change: any number of threads may
@@ -32,9 +32,9 @@ pub struct sszip_config(pub(super) Arc<RouteConfig>);
 ///
 /// # Safety
 /// `values` are `nvalues` valid strings that do not change during `'a`.
-pub(super) unsafe fn values_of<'a>(values: *const sszip_str, nvalues: usize) -> Vec<&'a [u8]> {
+pub(super) unsafe fn borrow_strings<'a>(values: *const sszip_str, nvalues: usize) -> Vec<&'a [u8]> {
     // SAFETY: the caller's promise.
-    let values = unsafe { slice_of(values, nvalues) };
+    let values = unsafe { borrow_slice(values, nvalues) };
     // SAFETY: the caller's promise.
     let values = values.iter().map(|value| unsafe { value.borrow_bytes() });
     values.collect()
@@ -42,7 +42,7 @@ pub(super) unsafe fn values_of<'a>(values: *const sszip_str, nvalues: usize) -> 
 
 /// Returns the core's name of a directive, without the prefix that a host puts
 /// before it.
-pub(super) fn core_name(name: &[u8]) -> &str {
+pub(super) fn core_directive_name(name: &[u8]) -> &str {
     match name.strip_prefix(b"sszip") {
         Some(b"") => "enable",
         Some([b'_', own @ ..]) => std::str::from_utf8(own).unwrap_or_default(),

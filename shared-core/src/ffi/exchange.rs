@@ -12,12 +12,12 @@ use super::known_header::sszip_known_header;
 use super::panic::{
     borrow, borrow_mut, borrow_sized, catch_panic, catch_panic_status, check_results, write_result,
 };
-use super::types::{slice_of, sszip_status, sszip_str};
+use super::types::{borrow_slice, sszip_status, sszip_str};
 use crate::allocator;
 use crate::bytes::try_push;
 use crate::exchange::drive::{ExchangeDriver, HostStep};
 use crate::exchange::{
-    BodyStreamError, Exchange, HeadEdit, Header, Misuse, RequestHead, ResponseHead,
+    BodyStreamError, Exchange, HeadEdit, Header, HostMisuse, RequestHead, ResponseHead,
 };
 
 /// One HTTP exchange; each request has its own. docs/exchange.md describes the
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn sszip_exchange_new(
                 hot.clear();
             }
         };
-        if !allocator::can_begin_work(drop_stored) {
+        if !allocator::can_begin_new_work(drop_stored) {
             return sszip_status::SSZIP_STATUS_MEMORY;
         }
         write_result!(
@@ -109,11 +109,11 @@ pub unsafe extern "C" fn sszip_exchange_request_head(
         let driver = &mut borrow_mut!(exchange).driver;
         let head = borrow_sized!(head);
         // SAFETY: the function's contract.
-        misuse_status(driver.request_head(unsafe {
+        misuse_status(driver.handle_request_head(unsafe {
             RequestHead {
                 method: head.method.borrow_bytes(),
                 target: head.target.borrow_bytes(),
-                fields: fields_of(head.fields, head.nfields),
+                fields: borrow_headers(head.fields, head.nfields),
             }
         }))
     })
@@ -133,7 +133,7 @@ pub unsafe extern "C" fn sszip_exchange_upstream_edits(
     nedits: *mut usize,
 ) -> sszip_status {
     // SAFETY: the function's contract.
-    unsafe { write_edits(exchange, Exchange::upstream_edits, edits, nedits) }
+    unsafe { write_head_edits(exchange, Exchange::upstream_edits, edits, nedits) }
 }
 
 /// Reads the response head, and returns the next action. Copies what the
@@ -159,7 +159,7 @@ pub unsafe extern "C" fn sszip_exchange_response_head(
         let driver = &mut exchange.driver;
         driver.record_upstream_latency(u64::try_from(elapsed).unwrap_or(u64::MAX));
         // SAFETY: the function's contract.
-        let judged = driver.response_head(unsafe { response_head_of(head) });
+        let judged = driver.handle_response_head(unsafe { to_response_head(head) });
         // SAFETY: the function's contract.
         unsafe { write_step(judged, step) }
     })
@@ -178,7 +178,7 @@ pub unsafe extern "C" fn sszip_exchange_response_head_unavailable(
 ) -> sszip_status {
     catch_panic_status(|| {
         check_results!(step);
-        let judged = borrow_mut!(exchange).driver.response_head_unavailable();
+        let judged = borrow_mut!(exchange).driver.handle_unavailable_head();
         // SAFETY: the function's contract.
         unsafe { write_step(judged, step) }
     })
@@ -235,7 +235,8 @@ pub unsafe extern "C" fn sszip_exchange_end_buffering(
 pub unsafe extern "C" fn sszip_exchange_read_size(exchange: *const sszip_exchange) -> usize {
     // SAFETY: the function's contract.
     let exchange = unsafe { exchange.as_ref() };
-    let bytes = exchange.and_then(|exchange| catch_panic(|| exchange.driver.read_size()).flatten());
+    let bytes =
+        exchange.and_then(|exchange| catch_panic(|| exchange.driver.body_read_size()).flatten());
     bytes.unwrap_or(0)
 }
 
@@ -279,8 +280,8 @@ pub unsafe extern "C" fn sszip_exchange_stream(
         check_results!(progress);
         let driver = &mut borrow_mut!(exchange).driver;
         // SAFETY: the function's contract.
-        let (piece, output) = unsafe { (piece.borrow_bytes(), output_slice(output, capacity)) };
-        let Some(flush) = sszip_flush::numbered(flush) else {
+        let (piece, output) = unsafe { (piece.borrow_bytes(), borrow_output(output, capacity)) };
+        let Some(flush) = sszip_flush::from_number(flush) else {
             return sszip_status::SSZIP_STATUS_MISUSE;
         };
         match driver.encode_body_piece(piece, flush, output) {
@@ -333,7 +334,7 @@ pub unsafe extern "C" fn sszip_exchange_end_truncated(
 ) -> sszip_status {
     catch_panic_status(|| {
         check_results!(step);
-        let ended = borrow_mut!(exchange).driver.end_truncated();
+        let ended = borrow_mut!(exchange).driver.handle_truncated_body();
         // SAFETY: the function's contract.
         unsafe { write_step(ended, step) }
     })
@@ -363,7 +364,7 @@ pub unsafe extern "C" fn sszip_exchange_head_edits(
     nedits: *mut usize,
 ) -> sszip_status {
     // SAFETY: the function's contract.
-    unsafe { write_edits(exchange, Exchange::head_edits, edits, nedits) }
+    unsafe { write_head_edits(exchange, Exchange::head_edits, edits, nedits) }
 }
 
 /// Returns whether the response depends on `Accept-Encoding`: a host that
@@ -479,7 +480,7 @@ pub(super) unsafe fn with_driver<T>(
 /// # Safety
 /// `data` points at `len` bytes that no one else uses during `'a`, or is NULL
 /// with `len` 0.
-unsafe fn output_slice<'a>(data: *mut u8, len: usize) -> &'a mut [u8] {
+unsafe fn borrow_output<'a>(data: *mut u8, len: usize) -> &'a mut [u8] {
     if len == 0 {
         &mut []
     } else {
@@ -494,7 +495,7 @@ unsafe fn output_slice<'a>(data: *mut u8, len: usize) -> &'a mut [u8] {
 /// # Safety
 /// `out` is NULL or points at memory of its type.
 pub(super) unsafe fn write_step(
-    step: Result<HostStep, Misuse>,
+    step: Result<HostStep, HostMisuse>,
     out: *mut sszip_step,
 ) -> sszip_status {
     let Ok(step) = step else {
@@ -538,12 +539,12 @@ pub(super) unsafe fn write_step(
 /// # Safety
 /// `fields` are `nfields` fields of valid strings that do not change during
 /// `'a`.
-pub(super) unsafe fn fields_of<'a>(
+pub(super) unsafe fn borrow_headers<'a>(
     fields: *const sszip_header,
     nfields: usize,
 ) -> impl Iterator<Item = Header<'a>> + Clone {
     // SAFETY: the caller's promise.
-    let fields = unsafe { slice_of(fields, nfields) };
+    let fields = unsafe { borrow_slice(fields, nfields) };
     fields.iter().map(|field| {
         // SAFETY: the caller's promise.
         unsafe { (field.name.borrow_bytes(), field.value.borrow_bytes()) }
@@ -554,14 +555,14 @@ pub(super) unsafe fn fields_of<'a>(
 ///
 /// # Safety
 /// Everything that `head` points at is valid and does not change during `'a`.
-pub(super) unsafe fn response_head_of<'a>(
+pub(super) unsafe fn to_response_head<'a>(
     head: &sszip_response_head,
 ) -> ResponseHead<impl Iterator<Item = Header<'a>> + Clone> {
     ResponseHead {
         status: head.status,
         content_length: u64::try_from(head.content_length).ok(),
         // SAFETY: the caller's promise.
-        fields: unsafe { fields_of(head.fields, head.nfields) },
+        fields: unsafe { borrow_headers(head.fields, head.nfields) },
         now: head.now,
         delimited: head.delimited,
         unbuffered: head.unbuffered,
@@ -576,7 +577,7 @@ pub(super) unsafe fn response_head_of<'a>(
 /// # Safety
 /// `exchange` is NULL or valid; the results are NULL or point at memory of
 /// their type.
-unsafe fn write_edits(
+unsafe fn write_head_edits(
     exchange: *mut sszip_exchange,
     of: fn(&Exchange) -> &[HeadEdit],
     edits: *mut *const sszip_head_edit,
@@ -604,7 +605,7 @@ unsafe fn write_edits(
     })
 }
 
-fn misuse_status(result: Result<(), Misuse>) -> sszip_status {
+fn misuse_status(result: Result<(), HostMisuse>) -> sszip_status {
     match result {
         Ok(()) => sszip_status::SSZIP_STATUS_OK,
         Err(_) => sszip_status::SSZIP_STATUS_MISUSE,

@@ -6,7 +6,7 @@ use super::known_header::sszip_known_header;
 use super::types::sszip_str;
 use crate::cache::use_stale::UpstreamFailure;
 use crate::exchange::drive::OffLoopJob;
-use crate::gzip::stream::Flush;
+use crate::gzip::stream::FlushMode;
 
 /// A header field.
 #[repr(C)]
@@ -253,7 +253,7 @@ pub enum sszip_failure {
 impl sszip_failure {
     /// Returns the failure with this number and status; `None` for a number
     /// that is not an `sszip_failure`.
-    pub(super) fn numbered(number: u32, status: u16) -> Option<UpstreamFailure> {
+    pub(super) fn from_number(number: u32, status: u16) -> Option<UpstreamFailure> {
         Some(match number {
             0 => UpstreamFailure::Status(status),
             1 => UpstreamFailure::Error,
@@ -281,11 +281,11 @@ pub enum sszip_flush {
 impl sszip_flush {
     /// Returns the flush mode with this number; `None` for a number that is not
     /// an `sszip_flush`.
-    pub(super) fn numbered(number: u32) -> Option<Flush> {
+    pub(super) fn from_number(number: u32) -> Option<FlushMode> {
         Some(match number {
-            0 => Flush::None,
-            1 => Flush::Sync,
-            2 => Flush::Finish,
+            0 => FlushMode::None,
+            1 => FlushMode::Sync,
+            2 => FlushMode::Finish,
             _ => return None,
         })
     }

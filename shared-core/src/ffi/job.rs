@@ -60,8 +60,9 @@ pub unsafe extern "C" fn sszip_exchange_take_teardown_job(
 ) -> *mut sszip_job {
     // SAFETY: the function's contract.
     let exchange = unsafe { exchange.as_mut() };
-    let job =
-        exchange.and_then(|exchange| catch_panic(|| exchange.driver.teardown_job()).flatten());
+    let job = exchange.and_then(|exchange| {
+        catch_panic(|| exchange.driver.take_exchange_as_teardown_job()).flatten()
+    });
     job.map_or(std::ptr::null_mut(), sszip_job::into_raw)
 }
 

@@ -8,9 +8,9 @@ use std::sync::{Arc, OnceLock};
 use super::config::PROCESS;
 use super::panic::{catch_panic, catch_panic_status, check_results, write_result};
 use super::types::{sszip_status, sszip_str};
-use crate::cache::link::{ConnectionAction, Link, OwnerHealthChange};
+use crate::cache::link::{LinkConnectionAction, OwnerHealthChange, OwnerLink};
 use crate::cache::process::owner_client::OwnerClient;
-use crate::cache::tip_floor::{FloorSource, FloorTable};
+use crate::cache::tip_floor::{TipFloorSource, TipFloorTable};
 use crate::config::validated::ValidatedConfig;
 
 /// Result of opening a connection to the owner.
@@ -46,17 +46,17 @@ pub enum sszip_link_action {
 /// Joins this process to the owner of a store. Replies that are longer than
 /// the longest entry that the plan allows are refused.
 pub(super) fn join_owner(plan: &ValidatedConfig) {
-    let link = LINK.get_or_init(|| Arc::new(Link::for_process(plan.largest_max_entry())));
-    link.set_deadline(plan.lookup_timeout());
+    let link = LINK.get_or_init(|| Arc::new(OwnerLink::for_process(plan.largest_entry_limit())));
+    link.set_lookup_deadline(plan.lookup_timeout());
     PROCESS
         .shared
-        .join_owner(Arc::clone(link) as Arc<dyn OwnerClient>);
+        .connect_owner(Arc::clone(link) as Arc<dyn OwnerClient>);
 }
 
 /// The process's only link.
-static LINK: OnceLock<Arc<Link>> = OnceLock::new();
+static LINK: OnceLock<Arc<OwnerLink>> = OnceLock::new();
 
-fn owner_link() -> Option<&'static Link> {
+fn owner_link() -> Option<&'static OwnerLink> {
     LINK.get().map(|link| &**link)
 }
 
@@ -64,7 +64,7 @@ fn owner_link() -> Option<&'static Link> {
 /// share their tip floors.
 #[no_mangle]
 pub extern "C" fn sszip_tip_floors_size() -> usize {
-    FloorTable::LENGTH * size_of::<u64>()
+    TipFloorTable::LENGTH * size_of::<u64>()
 }
 
 /// Attaches the memory in which the workers of the host share their tip
@@ -85,9 +85,9 @@ pub unsafe extern "C" fn sszip_tip_floors_attach(memory: *mut c_void) -> sszip_s
         }
         // SAFETY: not NULL; the function's contract; every access to it is
         // atomic.
-        let numbers = unsafe { std::slice::from_raw_parts(first, FloorTable::LENGTH) };
-        if let (Some(link), Some(table)) = (owner_link(), FloorTable::from_numbers(numbers)) {
-            link.chains.share_tip_floors(FloorSource::Table(table));
+        let numbers = unsafe { std::slice::from_raw_parts(first, TipFloorTable::LENGTH) };
+        if let (Some(link), Some(table)) = (owner_link(), TipFloorTable::from_numbers(numbers)) {
+            link.chains.share_tip_floors(TipFloorSource::Table(table));
         }
         sszip_status::SSZIP_STATUS_OK
     })
@@ -104,12 +104,12 @@ pub unsafe extern "C" fn sszip_tip_floors_attach(memory: *mut c_void) -> sszip_s
 /// `slot` is NULL or points at memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_link_next_action(slot: *mut usize) -> sszip_link_action {
-    let need = catch_panic(|| owner_link().and_then(Link::next_action));
+    let need = catch_panic(|| owner_link().and_then(OwnerLink::next_action));
     let (need, at) = match need.flatten() {
-        Some(ConnectionAction::Connect(at)) => (sszip_link_action::SSZIP_LINK_CONNECT, at),
-        Some(ConnectionAction::Write(at)) => (sszip_link_action::SSZIP_LINK_WRITE, at),
-        Some(ConnectionAction::Close(at)) => (sszip_link_action::SSZIP_LINK_CLOSE, at),
-        Some(ConnectionAction::Tick) => (sszip_link_action::SSZIP_LINK_TICK, 0),
+        Some(LinkConnectionAction::Connect(at)) => (sszip_link_action::SSZIP_LINK_CONNECT, at),
+        Some(LinkConnectionAction::Write(at)) => (sszip_link_action::SSZIP_LINK_WRITE, at),
+        Some(LinkConnectionAction::Close(at)) => (sszip_link_action::SSZIP_LINK_CLOSE, at),
+        Some(LinkConnectionAction::Tick) => (sszip_link_action::SSZIP_LINK_TICK, 0),
         None => (sszip_link_action::SSZIP_LINK_NOTHING, 0),
     };
     if !slot.is_null() {
@@ -253,8 +253,12 @@ pub extern "C" fn sszip_link_closed(slot: usize, now: u64) -> sszip_status {
 /// 0: no call is due.
 #[no_mangle]
 pub extern "C" fn sszip_link_tick(now: u64) -> u64 {
-    catch_panic(|| owner_link().map_or(0, |link| link.send_and_expire(&PROCESS.shared, now)))
-        .unwrap_or(0)
+    catch_panic(|| {
+        owner_link().map_or(0, |link| {
+            link.send_and_expire_requests(&PROCESS.shared, now)
+        })
+    })
+    .unwrap_or(0)
 }
 
 /// Returns a change of the owner's health for the log: once when the owner has
@@ -268,7 +272,7 @@ pub extern "C" fn sszip_link_tick(now: u64) -> u64 {
 #[no_mangle]
 pub unsafe extern "C" fn sszip_link_health_change(now: u64, is_bad: *mut bool) -> sszip_str {
     let news = catch_panic(|| owner_link().and_then(|link| link.take_health_change(now))).flatten();
-    let text = news.map_or("", OwnerHealthChange::log_text);
+    let text = news.map_or("", OwnerHealthChange::health_log_text);
     if !is_bad.is_null() {
         // SAFETY: not NULL; the function's contract.
         unsafe { is_bad.write(news.is_some_and(OwnerHealthChange::is_outage)) };

@@ -51,7 +51,7 @@ macro_rules! borrow_sized {
     ($pointer:expr) => {
         // SAFETY: the header: it is NULL, or valid for the size that it
         // contains.
-        match unsafe { super::panic::borrow_sized_struct($pointer) } {
+        match unsafe { super::panic::borrow_struct_of_exact_size($pointer) } {
             Ok(reference) => reference,
             Err(status) => return status,
         }
@@ -63,7 +63,9 @@ macro_rules! borrow_sized {
 /// # Safety
 /// `pointer` is NULL, or points at a struct that begins with its size in bytes
 /// and is valid if that is `T`'s.
-pub(super) unsafe fn borrow_sized_struct<'a, T>(pointer: *const T) -> Result<&'a T, sszip_status> {
+pub(super) unsafe fn borrow_struct_of_exact_size<'a, T>(
+    pointer: *const T,
+) -> Result<&'a T, sszip_status> {
     if pointer.is_null() {
         return Err(sszip_status::SSZIP_STATUS_NULL);
     }

@@ -56,7 +56,7 @@ pub extern "C" fn sszip_coders() -> sszip_str {
 /// last fork, when the process is bound to its processors.
 #[no_mangle]
 pub extern "C" fn sszip_max_running_jobs() -> usize {
-    catch_panic(OffLoopJob::max_concurrency).unwrap_or(1)
+    catch_panic(OffLoopJob::max_concurrent_jobs).unwrap_or(1)
 }
 
 /// Returns the `waiter` of a waiting request whose lookup is to be repeated,
@@ -65,7 +65,7 @@ pub extern "C" fn sszip_max_running_jobs() -> usize {
 /// an exchange or a job that stores a response or ends, and of the link.
 #[no_mangle]
 pub extern "C" fn sszip_next_wakeup() -> usize {
-    catch_panic(|| WOKEN.next_woken()).flatten().unwrap_or(0)
+    catch_panic(|| WOKEN.next_woken_id()).flatten().unwrap_or(0)
 }
 
 /// Writes the next line for the error log about verified hits to `text`,

@@ -9,9 +9,9 @@ use std::cell::RefCell;
 use super::config::PROCESS;
 use super::exchange_types::sszip_header;
 use super::panic::{catch_panic_status, check_results, write_result};
-use super::types::{slice_of, sszip_status, sszip_str};
+use super::types::{borrow_slice, sszip_status, sszip_str};
 use crate::bytes::SharedBytes;
-use crate::cache::link::ReplyHead;
+use crate::cache::link::OwnerReplyHead;
 use crate::gzip::inflate::{gunzip_reserved, InflateError};
 use crate::gzip::oneshot::{compressed_bound, gzip_oneshot, OneshotError};
 use crate::script::{cached_responses, request_calls, stored_values};
@@ -48,7 +48,7 @@ fn set_thread_result(result: ThreadResult) {
     THREAD_RESULT.with(|last| *last.borrow_mut() = result);
 }
 
-fn return_bytes(bytes: SharedBytes, out: *mut sszip_str) -> sszip_status {
+fn return_result_bytes(bytes: SharedBytes, out: *mut sszip_str) -> sszip_status {
     write_result!(out, sszip_str::from_bytes(&bytes));
     set_thread_result(ThreadResult {
         _bytes: Some(bytes),
@@ -59,17 +59,17 @@ fn return_bytes(bytes: SharedBytes, out: *mut sszip_str) -> sszip_status {
 
 /// Writes the result of a function of the script API to `out`: bytes, none
 /// (NULL `data`), or the text of an error.
-pub(super) fn return_result<B: Into<SharedBytes>, E: ToString>(
+pub(super) fn return_thread_result<B: Into<SharedBytes>, E: ToString>(
     result: Result<Option<B>, E>,
     out: *mut sszip_str,
 ) -> sszip_status {
     match result {
-        Ok(Some(bytes)) => return_bytes(bytes.into(), out),
+        Ok(Some(bytes)) => return_result_bytes(bytes.into(), out),
         Ok(None) => {
             write_result!(out, sszip_str::ABSENT);
             sszip_status::SSZIP_STATUS_OK
         }
-        Err(why) => match return_bytes(why.to_string().into_bytes().into(), out) {
+        Err(why) => match return_result_bytes(why.to_string().into_bytes().into(), out) {
             sszip_status::SSZIP_STATUS_OK => sszip_status::SSZIP_STATUS_INVALID,
             other => other,
         },
@@ -101,7 +101,7 @@ pub unsafe extern "C" fn sszip_value_get(
         check_results!(out);
         // SAFETY: the function's contract.
         let name = unsafe { name.borrow_bytes() };
-        return_result(stored_values::get(&PROCESS.shared, name, now), out)
+        return_thread_result(stored_values::stored_value(&PROCESS.shared, name, now), out)
     })
 }
 
@@ -124,7 +124,7 @@ pub unsafe extern "C" fn sszip_value_set(
         check_results!(out);
         // SAFETY: the function's contract.
         let (name, value) = unsafe { (name.borrow_bytes(), value.borrow_bytes()) };
-        return_result(
+        return_thread_result(
             stored_values::set_stored_value(&PROCESS.shared, name, value, ttl, now),
             out,
         )
@@ -143,7 +143,7 @@ pub unsafe extern "C" fn sszip_value_delete(name: sszip_str, out: *mut sszip_str
         check_results!(out);
         // SAFETY: the function's contract.
         let name = unsafe { name.borrow_bytes() };
-        return_result(
+        return_thread_result(
             stored_values::delete_stored_value(&PROCESS.shared, name),
             out,
         )
@@ -170,7 +170,7 @@ pub unsafe extern "C" fn sszip_value_lookup_request(
             stored_values::value_lookup_request(&PROCESS.shared, unsafe { name.borrow_bytes() });
         let known = request.as_ref().ok().and_then(Option::as_ref);
         write_result!(generation, known.map_or(0, |(_, generation)| *generation));
-        return_result(request.map(|request| request.map(|(text, _)| text)), out)
+        return_thread_result(request.map(|request| request.map(|(text, _)| text)), out)
     })
 }
 
@@ -198,8 +198,8 @@ pub unsafe extern "C" fn sszip_value_decode_reply(
                 (head.borrow_bytes(), body.borrow_bytes()),
             )
         };
-        return_result(
-            stored_values::accept_lookup_reply(&PROCESS.shared, name, reply, generation, now),
+        return_thread_result(
+            stored_values::accept_value_lookup_reply(&PROCESS.shared, name, reply, generation, now),
             out,
         )
     })
@@ -229,7 +229,7 @@ pub unsafe extern "C" fn sszip_cached_response_get(
             }
             Err(_) => Err("the key must be 64 hexadecimal digits".into()),
         };
-        return_result(found, out)
+        return_thread_result(found, out)
     })
 }
 
@@ -248,7 +248,7 @@ pub unsafe extern "C" fn sszip_purge_request(
         check_results!(out);
         // SAFETY: the function's contract.
         let query = unsafe { query.borrow_bytes() };
-        return_result(
+        return_thread_result(
             stored_values::scope_purge_request(&PROCESS.shared, query),
             out,
         )
@@ -272,7 +272,7 @@ pub unsafe extern "C" fn sszip_owner_reply_head(
     catch_panic_status(|| {
         check_results!(status, length);
         // SAFETY: the function's contract.
-        let read = ReplyHead::parse(unsafe { head.borrow_bytes() });
+        let read = OwnerReplyHead::parse(unsafe { head.borrow_bytes() });
         let read = read.ok().flatten();
         let Some((head, bytes)) = read.and_then(|head| Some((head.response.status, head.length?)))
         else {
@@ -304,7 +304,7 @@ pub unsafe extern "C" fn sszip_gzip(
             OneshotError::Level(_) => "the level must be from 0 to 12",
             OneshotError::NotSmaller | OneshotError::OutOfMemory => "out of memory",
         });
-        return_result(coded, out)
+        return_thread_result(coded, out)
     })
 }
 
@@ -328,7 +328,7 @@ pub unsafe extern "C" fn sszip_gunzip(
             InflateError::TooLarge => "the decompressed data is longer than the limit",
             InflateError::OutOfMemory => "out of memory",
         });
-        return_result(plain, out)
+        return_thread_result(plain, out)
     })
 }
 
@@ -380,20 +380,20 @@ pub unsafe extern "C" fn sszip_calls_parse(
     catch_panic_status(|| {
         check_results!(calls, ncalls, is_batch, out);
         // SAFETY: the function's contract.
-        let (fields, body) = unsafe { (slice_of(fields, nfields), body.borrow_bytes()) };
+        let (fields, body) = unsafe { (borrow_slice(fields, nfields), body.borrow_bytes()) };
         let codings = fields.iter().filter_map(|field| {
             // SAFETY: the function's contract.
             let (name, value) = unsafe { (field.name.borrow_bytes(), field.value.borrow_bytes()) };
             name.eq_ignore_ascii_case(b"content-encoding")
                 .then_some(value)
         });
-        let plain = match request_calls::decode_body(body, codings, max_bytes) {
+        let plain = match request_calls::decode_request_body(body, codings, max_bytes) {
             Ok(plain) => plain,
-            Err(no) => return return_result::<Vec<u8>, _>(Err(no), out),
+            Err(no) => return return_thread_result::<Vec<u8>, _>(Err(no), out),
         };
-        let (found, batch) = match request_calls::parse_calls(&plain, max_calls) {
+        let (found, batch) = match request_calls::parse_request_calls(&plain, max_calls) {
             Ok(found) => found,
-            Err(no) => return return_result::<Vec<u8>, _>(Err(no), out),
+            Err(no) => return return_thread_result::<Vec<u8>, _>(Err(no), out),
         };
         let text = |text: Option<&[u8]>| text.map_or(sszip_str::ABSENT, sszip_str::from_bytes);
         let found: Vec<sszip_call> = found

@@ -1,7 +1,7 @@
 //! Conversion and checks of SSZ values.
 
 use super::panic::{catch_panic_status, check_results};
-use super::script::return_result;
+use super::script::return_thread_result;
 use super::types::{sszip_status, sszip_str};
 use crate::bytes::SharedBytes;
 use crate::script::ssz_values::{self, SszTypeName};
@@ -130,8 +130,8 @@ unsafe fn write_ssz_result<B: Into<SharedBytes>>(
         text(names.form),
         text(names.path),
     ) else {
-        return return_result::<Vec<u8>, _>(Err("a name is not UTF-8"), out);
+        return return_thread_result::<Vec<u8>, _>(Err("a name is not UTF-8"), out);
     };
     let ssz_type = SszTypeName { name, fork, preset };
-    return_result(run(&ssz_type, form, path).map(Some), out)
+    return_thread_result(run(&ssz_type, form, path).map(Some), out)
 }

@@ -5,16 +5,17 @@ use std::ffi::c_void;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::config::{waiter_of, PROCESS};
+use super::config::{waiter_with_identity, PROCESS};
 use super::exchange::{sszip_exchange, write_step};
 use super::exchange_types::{sszip_lookup_request, sszip_step};
 use super::panic::{
-    borrow_mut, borrow_sized, borrow_sized_struct, catch_panic_status, check_results, write_result,
+    borrow_mut, borrow_sized, borrow_struct_of_exact_size, catch_panic_status, check_results,
+    write_result,
 };
 use super::types::{sszip_status, sszip_str};
 use crate::cache::process::ProcessHandle;
 use crate::exchange::StatusRequest;
-use crate::metrics::{gauge_values, ExchangeTally, GAUGES};
+use crate::metrics::{gauge_values, ExchangeMetricsTally, GAUGES};
 use crate::script::metrics::flat_metrics;
 use crate::status::metrics_board::MetricsBoard;
 
@@ -70,7 +71,9 @@ pub unsafe extern "C" fn sszip_metrics_board_init(memory: *mut c_void, now: u64)
     catch_panic_status(|| {
         // SAFETY: the function's contract.
         let numbers = unsafe { board_values(memory) };
-        match numbers.and_then(|numbers| MetricsBoard::init_shared(numbers, unix_seconds(), now)) {
+        match numbers
+            .and_then(|numbers| MetricsBoard::init_shared_board(numbers, unix_seconds(), now))
+        {
             Some(_) => sszip_status::SSZIP_STATUS_OK,
             None => sszip_status::SSZIP_STATUS_NULL,
         }
@@ -107,7 +110,7 @@ pub unsafe extern "C" fn sszip_exchange_count(
     catch_panic_status(|| {
         let exchange = borrow_mut!(exchange);
         // SAFETY: the function's contract.
-        let (counters, board) = match unsafe { board_of(board) } {
+        let (counters, board) = match unsafe { borrow_board(board) } {
             Ok(board) => board,
             Err(status) => return status,
         };
@@ -121,7 +124,7 @@ pub unsafe extern "C" fn sszip_exchange_count(
         }
         if SHOWN.get().is_none_or(|shown| now >= shown + SHOWN_EVERY) {
             SHOWN.set(Some(now));
-            show_open(exchange, counters, board.worker);
+            update_exchange_gauges(exchange, counters, board.worker);
         }
         sszip_status::SSZIP_STATUS_OK
     })
@@ -141,11 +144,11 @@ pub unsafe extern "C" fn sszip_metrics_board_set_gauges(
 ) -> sszip_status {
     catch_panic_status(|| {
         // SAFETY: the function's contract.
-        let (counters, board) = match unsafe { board_of(board) } {
+        let (counters, board) = match unsafe { borrow_board(board) } {
             Ok(board) => board,
             Err(status) => return status,
         };
-        if let Some(tally) = ExchangeTally::from_process(&PROCESS.shared) {
+        if let Some(tally) = ExchangeMetricsTally::from_process_state(&PROCESS.shared) {
             counters.add_exchange(board.worker, &tally, board.now);
         }
         counters.set_request_gauges(board.worker, &PROCESS);
@@ -164,7 +167,7 @@ pub unsafe extern "C" fn sszip_metrics_board_reset_gauges(
 ) -> sszip_status {
     catch_panic_status(|| {
         // SAFETY: the function's contract.
-        let (counters, board) = match unsafe { board_of(board) } {
+        let (counters, board) = match unsafe { borrow_board(board) } {
             Ok(board) => board,
             Err(status) => return status,
         };
@@ -173,7 +176,7 @@ pub unsafe extern "C" fn sszip_metrics_board_reset_gauges(
     })
 }
 
-fn show_open(exchange: &sszip_exchange, counters: MetricsBoard, worker: usize) {
+fn update_exchange_gauges(exchange: &sszip_exchange, counters: MetricsBoard, worker: usize) {
     if let Some(open) = exchange.driver.available_exchange() {
         update_gauges(&open.route_config().process, counters, worker);
     }
@@ -187,13 +190,14 @@ fn update_gauges(process: &ProcessHandle, counters: MetricsBoard, worker: usize)
 ///
 /// # Safety
 /// `board` is NULL or valid.
-unsafe fn board_of<'a>(
+unsafe fn borrow_board<'a>(
     board: *const sszip_metrics_board,
 ) -> Result<(MetricsBoard, &'a sszip_metrics_board), sszip_status> {
     // SAFETY: the function's contract.
-    let board = unsafe { borrow_sized_struct(board) }?;
+    let board = unsafe { borrow_struct_of_exact_size(board) }?;
     // SAFETY: the function's contract.
-    let counters = unsafe { board_values(board.memory) }.and_then(MetricsBoard::attach_memory);
+    let counters =
+        unsafe { board_values(board.memory) }.and_then(MetricsBoard::attach_shared_board);
     let counters = counters.ok_or(sszip_status::SSZIP_STATUS_NULL)?;
     Ok((counters, board))
 }
@@ -221,19 +225,19 @@ pub unsafe extern "C" fn sszip_exchange_report_status(
         let board = borrow_sized!(board);
         // SAFETY: the function's contract.
         let Some(counters) =
-            unsafe { board_values(board.memory) }.and_then(MetricsBoard::attach_memory)
+            unsafe { board_values(board.memory) }.and_then(MetricsBoard::attach_shared_board)
         else {
             return sszip_status::SSZIP_STATUS_NULL;
         };
-        show_open(exchange, counters, board.worker);
+        update_exchange_gauges(exchange, counters, board.worker);
         // SAFETY: the function's contract.
         let reported = unsafe {
-            exchange.driver.report_status(&StatusRequest {
+            exchange.driver.respond_with_status_page(&StatusRequest {
                 method: method.borrow_bytes(),
                 query: query.borrow_bytes(),
                 host: &String::from_utf8_lossy(board.host.borrow_bytes()),
                 board: counters,
-                waiter: waiter_of(request.waiter),
+                waiter: waiter_with_identity(request.waiter),
                 now: request.now,
                 wall: unix_seconds(),
             })
@@ -260,7 +264,7 @@ pub unsafe extern "C" fn sszip_metrics_board_read(
     catch_panic_status(|| {
         check_results!(metrics, nmetrics);
         // SAFETY: the function's contract.
-        let (counters, board) = match unsafe { board_of(board) } {
+        let (counters, board) = match unsafe { borrow_board(board) } {
             Ok(board) => board,
             Err(status) => return status,
         };

@@ -66,7 +66,7 @@ impl sszip_str {
     /// not change during `'a`.
     pub(super) unsafe fn borrow_bytes<'a>(self) -> &'a [u8] {
         // SAFETY: the caller's promise.
-        unsafe { slice_of(self.data, self.len) }
+        unsafe { borrow_slice(self.data, self.len) }
     }
 }
 
@@ -88,7 +88,7 @@ pub extern "C" fn sszip_version() -> sszip_str {
 /// # Safety
 /// `data` points at `len` initialised `T`s, or is NULL with `len` 0; they do
 /// not change during `'a`.
-pub(super) unsafe fn slice_of<'a, T>(data: *const T, len: usize) -> &'a [T] {
+pub(super) unsafe fn borrow_slice<'a, T>(data: *const T, len: usize) -> &'a [T] {
     if len == 0 {
         &[]
     } else {

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use super::config::{
-    core_name, free_boxed_object, sszip_config, sszip_route_settings, values_of, PROCESS,
+    borrow_strings, core_directive_name, free_boxed_object, sszip_config, sszip_route_settings,
+    PROCESS,
 };
 use super::panic::{
     borrow, borrow_mut, borrow_sized, catch_panic_status, check_results, write_result,
@@ -166,18 +167,18 @@ pub unsafe extern "C" fn sszip_validated_config_set(
         let block = borrow_mut!(block);
         let directive = borrow_sized!(directive);
         // SAFETY: the function's contract.
-        let values = unsafe { values_of(directive.values, directive.nvalues) };
+        let values = unsafe { borrow_strings(directive.values, directive.nvalues) };
         // SAFETY: the function's contract.
         let (name, file) =
             unsafe { (directive.name.borrow_bytes(), directive.file.borrow_bytes()) };
         let at = format!("{}:{}", String::from_utf8_lossy(file), directive.line);
         let mut number = *block;
-        let set = config.set_directive(&mut number, core_name(name), &values, &at);
+        let set = config.set_directive(&mut number, core_directive_name(name), &values, &at);
         if set.is_ok() {
             *block = number;
         }
         // SAFETY: the function's contract.
-        unsafe { config.write_text(set, text) }
+        unsafe { config.write_operator_text(set, text) }
     })
 }
 
@@ -213,7 +214,7 @@ pub unsafe extern "C" fn sszip_validated_config_add_route(
         let block = borrow_mut!(block);
         let route = borrow_sized!(route);
         // SAFETY: the function's contract.
-        let hidden = unsafe { values_of(route.hidden, route.nhidden) };
+        let hidden = unsafe { borrow_strings(route.hidden, route.nhidden) };
         // SAFETY: the function's contract.
         let (name, name_space) =
             unsafe { (route.name.borrow_bytes(), route.name_space.borrow_bytes()) };
@@ -238,8 +239,8 @@ pub unsafe extern "C" fn sszip_validated_config_add_route(
         };
         let added = config.plan.add_route(&route_config, route);
         let added = added
-            .map(|text| text.map(|text| with_nginx_names(&text)))
-            .map_err(|error| with_nginx_names(&error));
+            .map(|text| text.map(|text| with_nginx_directive_names(&text)))
+            .map_err(|error| with_nginx_directive_names(&error));
         if added.is_ok() {
             let route_config = Box::new(sszip_config(Arc::new(route_config)));
             write_result!(settings, sszip_route_settings::from_config(&route_config));
@@ -247,7 +248,7 @@ pub unsafe extern "C" fn sszip_validated_config_add_route(
             *block = number;
         }
         // SAFETY: the function's contract.
-        unsafe { config.write_text(added, text) }
+        unsafe { config.write_operator_text(added, text) }
     })
 }
 
@@ -267,8 +268,8 @@ pub unsafe extern "C" fn sszip_validated_config_add_upstream(
     catch_panic_status(|| {
         let config = borrow_mut!(config);
         // SAFETY: the function's contract.
-        let (name, servers) = unsafe { (name.borrow_bytes(), values_of(servers, nservers)) };
-        config.upstreams.add_group(name, servers.into_iter());
+        let (name, servers) = unsafe { (name.borrow_bytes(), borrow_strings(servers, nservers)) };
+        config.upstreams.add_server_group(name, servers.into_iter());
         sszip_status::SSZIP_STATUS_OK
     })
 }
@@ -290,11 +291,11 @@ pub unsafe extern "C" fn sszip_validated_config_check(
         let config = borrow_mut!(config);
         let checked = config.check_config().map(|()| {
             let warnings = config.plan.cross_route_warnings();
-            (!warnings.is_empty()).then(|| with_nginx_names(&warnings.join("; ")))
+            (!warnings.is_empty()).then(|| with_nginx_directive_names(&warnings.join("; ")))
         });
-        let checked = checked.map_err(|error| with_nginx_names(&error));
+        let checked = checked.map_err(|error| with_nginx_directive_names(&error));
         // SAFETY: the function's contract.
-        unsafe { config.write_text(checked, text) }
+        unsafe { config.write_operator_text(checked, text) }
     })
 }
 
@@ -311,7 +312,9 @@ pub unsafe extern "C" fn sszip_validated_config_owner_socket(
 ) -> sszip_str {
     // SAFETY: the function's contract.
     let config = unsafe { config.as_ref() };
-    config.map_or(sszip_str::ABSENT, |config| without_nul(&config.owner))
+    config.map_or(sszip_str::ABSENT, |config| {
+        string_without_nul(&config.owner)
+    })
 }
 
 /// Returns the host's own store and the settings of its owner, after
@@ -335,7 +338,8 @@ pub unsafe extern "C" fn sszip_validated_config_store(
         let Some(own) = &config.plan.store else {
             return sszip_status::SSZIP_STATUS_MISUSE;
         };
-        let [folder, socket, data, heads] = config.store.each_ref().map(|text| without_nul(text));
+        let [folder, socket, data, heads] =
+            config.store.each_ref().map(|text| string_without_nul(text));
         write_result!(
             out,
             sszip_store {
@@ -344,7 +348,7 @@ pub unsafe extern "C" fn sszip_validated_config_store(
                 data,
                 max_size: own.max_size.unwrap_or(0),
                 memory: own.memory.unwrap_or(0),
-                max_entry: config.plan.largest_max_entry(),
+                max_entry: config.plan.largest_entry_limit(),
                 inactive: own.inactive.unwrap_or(0),
                 no_recompress: own.recompress == Some(false),
                 heads,
@@ -388,27 +392,27 @@ impl sszip_validated_config {
         let prefix = String::from_utf8_lossy(&self.prefix);
         if let Some(set) =
             self.plan
-                .set_directive_at(name, values, &prefix, DirectiveLocation { at })
+                .set_global_directive_at(name, values, &prefix, DirectiveLocation { at })
         {
-            set.map_err(|error| with_nginx_names(&error.to_string()))?;
+            set.map_err(|error| with_nginx_directive_names(&error.to_string()))?;
             if name == "cache_path" {
                 // a store whose folder cannot be used is removed from the plan
                 let store = self.plan.store.take();
                 let folder = store.as_ref().map(|store| &store.folder);
-                folder.map_or(Ok(()), |folder| files::prepare_folder(folder))?;
+                folder.map_or(Ok(()), |folder| files::validate_store_folder(folder))?;
                 self.plan.store = store;
             }
             return Ok(None);
         }
-        let values = files::resolve_files(name, values, &self.file_prefix)?;
+        let values = files::resolve_ca_files(name, values, &self.file_prefix)?;
         let values: Vec<&[u8]> = values.iter().map(|value| &**value).collect();
         let directives = self
             .find_or_add_block(block)
             .ok_or("is not in a configuration block")?;
         let set = directives.set_directive_at(name, &values, DirectiveLocation { at });
         set.map_err(|error| error.to_string())?;
-        let warning = directives.take_warning();
-        Ok(warning.map(|warning| with_nginx_names(&warning)))
+        let warning = directives.take_directive_warning();
+        Ok(warning.map(|warning| with_nginx_directive_names(&warning)))
     }
 
     /// Returns the settings of a route; `None`: there is no such block.
@@ -425,12 +429,12 @@ impl sszip_validated_config {
         let directives = self.find_or_add_block(block)?;
         directives.inherit_unset_from(&outer);
         directives.set_hidden_headers(hidden.iter().copied());
-        Some(directives.resolve_route(PROCESS.clone()))
+        Some(directives.resolve_route_config(PROCESS.clone()))
     }
 
     fn check_config(&mut self) -> Result<(), String> {
-        self.upstreams.mark_complete();
-        self.plan.check_all_routes()?;
+        self.upstreams.publish_groups();
+        self.plan.check_across_routes()?;
         if let Some(own) = &self.plan.store {
             let heads = self.plan.follows.to_json();
             let texts = [
@@ -450,7 +454,7 @@ impl sszip_validated_config {
     ///
     /// # Safety
     /// `text` is NULL or points at memory of its type.
-    unsafe fn write_text(
+    unsafe fn write_operator_text(
         &mut self,
         result: Result<Option<String>, String>,
         text: *mut sszip_str,
@@ -466,12 +470,12 @@ impl sszip_validated_config {
 }
 
 /// Returns a text as a string of the C ABI, without the NUL that ends it.
-fn without_nul(text: &str) -> sszip_str {
+fn string_without_nul(text: &str) -> sszip_str {
     sszip_str::from_bytes(text.strip_suffix('\0').unwrap_or(text).as_bytes())
 }
 
 /// Replaces the core's names of directives by nginx's, which have a prefix.
-fn with_nginx_names(message: &str) -> String {
+fn with_nginx_directive_names(message: &str) -> String {
     message
         .replace("\"cache", "\"sszip_cache")
         .replace("\"method\"", "\"sszip_method\"")

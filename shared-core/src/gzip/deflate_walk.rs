@@ -13,7 +13,7 @@ pub(super) const WALK_MARGIN: usize = 8;
 
 /// The position of a stream's last block, in bits from the start of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FinalBlock {
+pub(super) struct FinalDeflateBlock {
     /// The first bit of the block, BFINAL.
     pub(super) header: usize,
     /// The position after the last bit of the block.
@@ -22,13 +22,17 @@ pub(super) struct FinalBlock {
 
 /// Walks the stream that is exactly `bytes[start..end]`, followed by [`WALK_MARGIN`] more bytes.
 /// `None` if it is not a valid stream.
-pub(super) fn find_final_block(bytes: &[u8], start: usize, end: usize) -> Option<FinalBlock> {
+pub(super) fn find_final_block(
+    bytes: &[u8],
+    start: usize,
+    end: usize,
+) -> Option<FinalDeflateBlock> {
     let mut walk = DeflateWalker {
         bytes,
         at: start.checked_mul(8)?,
         produced: 0,
     };
-    let mut codes = Box::new(BlockCodes::new());
+    let mut codes = Box::new(DeflateBlockCodes::new());
     loop {
         let header = walk.at;
         let is_final = walk.take_bits(1)? == 1;
@@ -48,7 +52,7 @@ pub(super) fn find_final_block(bytes: &[u8], start: usize, end: usize) -> Option
             return None;
         }
         if is_final {
-            let last = FinalBlock {
+            let last = FinalDeflateBlock {
                 header,
                 end: walk.at,
             };
@@ -93,7 +97,7 @@ impl DeflateWalker<'_> {
     }
 
     /// Reads the codes of a block, which are themselves encoded (section 3.2.7).
-    fn read_codes(&mut self, codes: &mut BlockCodes) -> Option<()> {
+    fn read_codes(&mut self, codes: &mut DeflateBlockCodes) -> Option<()> {
         const ORDER: [usize; 19] = [
             16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15,
         ];
@@ -143,7 +147,7 @@ impl DeflateWalker<'_> {
     }
 
     /// Walks the symbols of a compressed block up to its end.
-    fn walk_symbols(&mut self, codes: &BlockCodes) -> Option<()> {
+    fn walk_symbols(&mut self, codes: &DeflateBlockCodes) -> Option<()> {
         loop {
             let mut word = self.peek_bits()?;
             let mut symbol = codes.literals.decode_symbol(word)?;
@@ -171,7 +175,7 @@ impl DeflateWalker<'_> {
 
     /// Walks a match, whose length symbol was read, and checks its distance.
     #[inline(always)]
-    fn walk_match(&mut self, length: DeflateSymbol, codes: &BlockCodes) -> Option<()> {
+    fn walk_match(&mut self, length: DeflateSymbol, codes: &DeflateBlockCodes) -> Option<()> {
         let word = self.peek_bits()? >> length.code_bits();
         let copied = length.base_value() + length.extra_value(word);
         let word = word >> length.extra_bits();
@@ -301,14 +305,14 @@ enum CodeCompleteness {
 }
 
 /// The Huffman codes of a compressed block.
-struct BlockCodes {
+struct DeflateBlockCodes {
     literals: HuffmanCode<2048>,
     distances: HuffmanCode<256>,
     /// The code of the code lengths of the other two.
     lengths: HuffmanCode<128>,
 }
 
-impl BlockCodes {
+impl DeflateBlockCodes {
     fn new() -> Self {
         Self {
             literals: HuffmanCode::new(),

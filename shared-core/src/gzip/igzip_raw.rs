@@ -52,21 +52,21 @@ pub(super) fn is_available() -> bool {
 
 /// An encoder of igzip for one-shot compression: its stream and its level buffer, in one
 /// allocation.
-struct OneshotEncoder {
+struct OneshotIgzipEncoder {
     functions: &'static IsalFunctions,
     stream: NonNull<IsalStreamState>,
 }
 
 // SAFETY: igzip_lib.h keeps all state in the stream; nothing in it belongs to
 // the thread that made it.
-unsafe impl Send for OneshotEncoder {}
+unsafe impl Send for OneshotIgzipEncoder {}
 
 const ENCODER_LAYOUT: Layout = match Layout::from_size_align(STREAM_SIZE + LEVEL_BUFFER_SIZE, 64) {
     Ok(layout) => layout,
     Err(_) => unreachable!(),
 };
 
-impl OneshotEncoder {
+impl OneshotIgzipEncoder {
     /// Allocates an encoder; `None` without the library or the memory.
     fn new() -> Option<Self> {
         let functions = igzip_functions()?;
@@ -115,7 +115,7 @@ impl OneshotEncoder {
     }
 }
 
-impl Drop for OneshotEncoder {
+impl Drop for OneshotIgzipEncoder {
     fn drop(&mut self) {
         // SAFETY: ours since `new`, of that layout, freed once.
         unsafe { dealloc(self.stream.as_ptr().cast(), ENCODER_LAYOUT) }
@@ -123,14 +123,14 @@ impl Drop for OneshotEncoder {
 }
 
 /// The idle encoder; others are freed.
-static IDLE_ENCODER: Mutex<Option<OneshotEncoder>> = Mutex::new(None);
+static IDLE_ENCODER: Mutex<Option<OneshotIgzipEncoder>> = Mutex::new(None);
 
 /// Writes `plain` as deflate blocks, none of them final, into the spare capacity of `output`,
 /// after its contents, aligned to a byte. `false`, with unchanged `output`, without the library
 /// or the memory, beyond its 4 GiB, or if it does not fit.
-pub(super) fn deflate_into(plain: &[u8], output: &mut Vec<u8>) -> bool {
+pub(super) fn deflate_with_igzip(plain: &[u8], output: &mut Vec<u8>) -> bool {
     let idle = lock_ignoring_poison(&IDLE_ENCODER).take();
-    let Some(mut coder) = idle.or_else(OneshotEncoder::new) else {
+    let Some(mut coder) = idle.or_else(OneshotIgzipEncoder::new) else {
         return false;
     };
     let fits = coder.write_deflate_blocks(plain, output);
@@ -144,11 +144,11 @@ mod tests {
     use std::io::Read;
 
     use super::super::oneshot::compressed_bound;
-    use super::deflate_into;
+    use super::deflate_with_igzip;
 
     fn deflate_to_vec(plain: &[u8]) -> Option<Vec<u8>> {
         let mut output = Vec::with_capacity(compressed_bound(plain.len()));
-        deflate_into(plain, &mut output).then_some(output)
+        deflate_with_igzip(plain, &mut output).then_some(output)
     }
 
     /// Decompresses an open stream.

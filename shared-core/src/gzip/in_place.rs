@@ -6,9 +6,9 @@ use std::ops::Range;
 use super::crc::{CrcShift, RunningCrc};
 use super::format::{member_trailer, EMPTY_FINAL_BLOCK, MEMBER_HEADER};
 use super::oneshot::compressed_bound;
-use super::open_stream::compress_open_reusing;
+use super::open_stream::compress_to_open_stream_reusing;
 use super::splice::SlicedBody;
-use crate::faults::{is_fault_injected, panic_if_injected, Fault};
+use crate::faults::{is_fault_injected, panic_if_injected, InjectedFault};
 use crate::memory::release_pages;
 
 /// Number of plain bytes that are compressed at once.
@@ -22,7 +22,7 @@ const DECISION_LENGTH: usize = 64 << 10;
 const MAX_END_LENGTH: usize = 16;
 
 /// The reason why [`gzip_in_place`] returns no gzip member in place of the plain bytes.
-pub(crate) enum ShrinkError {
+pub(crate) enum GzipInPlaceError {
     /// The member would not be shorter, or there is no memory for it. Contains the plain bytes,
     /// unchanged.
     Plain(Vec<u8>),
@@ -39,7 +39,7 @@ struct CompressedPiece {
 }
 
 /// Compresses these parts of `plain` to one gzip member at a
-/// [level](super::open_stream::compress_open), and releases `plain` meanwhile.
+/// [level](super::open_stream::compress_to_open_stream), and releases `plain` meanwhile.
 ///
 /// The compression begins at the end of the memory and releases the bytes that were compressed,
 /// so that at most one piece exists in both forms. It can be undone only for the first pieces:
@@ -50,10 +50,10 @@ pub(crate) fn gzip_in_place(
     parts: &[Range<usize>],
     level: u8,
     any_length: bool,
-) -> Result<SlicedBody, ShrinkError> {
-    panic_if_injected(Fault::PanicCompress);
+) -> Result<SlicedBody, GzipInPlaceError> {
+    panic_if_injected(InjectedFault::PanicCompress);
     let Some((mut pieces, mut coded)) = prepare_pieces(&plain, parts) else {
-        return Err(ShrinkError::Plain(plain));
+        return Err(GzipInPlaceError::Plain(plain));
     };
     coded.extend_from_slice(&MEMBER_HEADER);
     let (head, whole) = (0..coded.len(), plain.len());
@@ -63,12 +63,12 @@ pub(crate) fn gzip_in_place(
     let (mut tried, mut is_decided) = (0, any_length);
     let last = from_the_end.len().saturating_sub(1);
     for (number, piece) in from_the_end.into_iter().enumerate() {
-        let open = compress_open_reusing(&plain[piece.plain.clone()], level, &mut room);
+        let open = compress_to_open_stream_reusing(&plain[piece.plain.clone()], level, &mut room);
         let fits = |length| coded.capacity() - coded.len() >= length + MAX_END_LENGTH;
         let Some(open) = open.filter(|it| fits(it.bytes.len())) else {
             return Err(match plain.len() == whole {
-                true => ShrinkError::Plain(plain),
-                false => ShrinkError::Nothing,
+                true => GzipInPlaceError::Plain(plain),
+                false => GzipInPlaceError::Nothing,
             });
         };
         piece.coded = coded.len()..coded.len() + open.bytes.len();
@@ -77,7 +77,7 @@ pub(crate) fn gzip_in_place(
         tried += piece.plain.len();
         if !is_decided && (tried >= DECISION_LENGTH || number == last) {
             if coded.len() - head.len() >= tried {
-                return Err(ShrinkError::Plain(plain));
+                return Err(GzipInPlaceError::Plain(plain));
             }
             is_decided = true;
         }
@@ -86,13 +86,13 @@ pub(crate) fn gzip_in_place(
             plain.truncate(piece.plain.start);
         }
     }
-    assemble_member(coded, head, &pieces).ok_or(ShrinkError::Nothing)
+    assemble_member(coded, head, &pieces).ok_or(GzipInPlaceError::Nothing)
 }
 
 /// Returns the pieces, in order, and the buffer for their compressed forms. The buffer reserves
 /// address space; memory is used as it is written.
 fn prepare_pieces(plain: &[u8], parts: &[Range<usize>]) -> Option<(Vec<CompressedPiece>, Vec<u8>)> {
-    if is_fault_injected(Fault::FailCompress) {
+    if is_fault_injected(InjectedFault::FailCompress) {
         return None;
     }
     let count = parts
@@ -144,7 +144,7 @@ fn assemble_member(
 
 #[cfg(test)]
 mod tests {
-    use super::{gzip_in_place, ShrinkError, PIECE_LENGTH};
+    use super::{gzip_in_place, GzipInPlaceError, PIECE_LENGTH};
     use crate::support::gunzip;
 
     fn text(length: usize) -> Vec<u8> {
@@ -227,7 +227,7 @@ mod tests {
             let expected = [&plain[2 * PIECE_LENGTH..], &plain[..2 * PIECE_LENGTH]].concat();
             assert!(gunzip(&body.to_vec()).unwrap() == expected);
             match gzip_in_place(plain.clone(), &parts[..1], level, false) {
-                Err(ShrinkError::Plain(unchanged)) => assert!(unchanged == plain),
+                Err(GzipInPlaceError::Plain(unchanged)) => assert!(unchanged == plain),
                 _ => panic!("100 bytes alone at level {level}"),
             }
         }
@@ -239,7 +239,7 @@ mod tests {
         let whole = 0..plain.len();
         for level in [1, 6] {
             match gzip_in_place(plain.clone(), std::slice::from_ref(&whole), level, false) {
-                Err(ShrinkError::Plain(unchanged)) => assert!(unchanged == plain),
+                Err(GzipInPlaceError::Plain(unchanged)) => assert!(unchanged == plain),
                 _ => panic!("level {level}"),
             }
             let Ok(body) = gzip_in_place(plain.clone(), std::slice::from_ref(&whole), level, true)

@@ -94,12 +94,12 @@ pub fn gunzip_available(
     let mut inflate = None;
     let (mut rest, mut length) = (coded, 0);
     loop {
-        grow_output(&mut body, length, coded.len(), cap, |room| {
+        grow_inflate_output(&mut body, length, coded.len(), cap, |room| {
             may_take(room.saturating_add(INFLATE_STATE_SIZE))
         })?;
         let inflate = match &mut inflate {
             Some(inflate) => inflate,
-            none => none.insert(new_inflate()?),
+            none => none.insert(new_inflate_state()?),
         };
         let (read, wrote) = (inflate.total_in(), inflate.total_out());
         let room = body.get_mut(length..).unwrap_or_default();
@@ -112,7 +112,7 @@ pub fn gunzip_available(
         length += wrote;
         match status {
             _ if rest.is_empty() && length < body.len() => break,
-            Status::StreamEnd => *inflate = new_inflate()?,
+            Status::StreamEnd => *inflate = new_inflate_state()?,
             _ if read == 0 && wrote == 0 && length < body.len() => return Err(InflateError::Bad),
             Status::Ok | Status::BufError => {}
         }
@@ -122,7 +122,7 @@ pub fn gunzip_available(
     Ok(body)
 }
 
-fn new_inflate() -> Result<Inflate, InflateError> {
+fn new_inflate_state() -> Result<Inflate, InflateError> {
     // zlib-rs would panic: allocate as much first
     let mut room = Vec::<u8>::new();
     black_box(&mut room)
@@ -133,7 +133,7 @@ fn new_inflate() -> Result<Inflate, InflateError> {
 }
 
 /// Grows the output beyond the `length` bytes that were written, up to `cap`.
-pub(crate) fn grow_output(
+pub(crate) fn grow_inflate_output(
     body: &mut Vec<u8>,
     length: usize,
     coded: usize,

@@ -33,7 +33,7 @@ pub fn has_isal() -> bool {
 
 /// Opens the libraries of this machine before they are needed: a library that can't be opened
 /// later, because memory is short, would never be used.
-pub fn prepare_libraries() {
+pub fn open_codec_libraries() {
     igzip_raw::open_igzip();
     let _ = stream::CodecLibrary::fastest_library();
 }

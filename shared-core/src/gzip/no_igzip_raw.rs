@@ -7,6 +7,6 @@ pub(super) fn is_available() -> bool {
 }
 
 /// Compresses nothing: returns `false`, with unchanged `output`.
-pub(super) fn deflate_into(_plain: &[u8], _output: &mut Vec<u8>) -> bool {
+pub(super) fn deflate_with_igzip(_plain: &[u8], _output: &mut Vec<u8>) -> bool {
     false
 }

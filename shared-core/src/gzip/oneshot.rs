@@ -4,7 +4,7 @@ use super::compressor_pool::with_compressor;
 use super::crc::crc32;
 use super::format::{EMPTY_FINAL_BLOCK, MEMBER_HEADER, TRAILER_LENGTH};
 use super::libdeflate::MAX_LEVEL;
-use crate::faults::{is_fault_injected, panic_if_injected, Fault};
+use crate::faults::{is_fault_injected, panic_if_injected, InjectedFault};
 use crate::memory::release_unused_capacity;
 
 /// The reason why a body was not compressed. The original is to be sent.
@@ -39,8 +39,8 @@ pub fn gzip_oneshot_into(
     if level > MAX_LEVEL {
         return Err(OneshotError::Level(level));
     }
-    panic_if_injected(Fault::PanicCompress);
-    if is_fault_injected(Fault::FailCompress) {
+    panic_if_injected(InjectedFault::PanicCompress);
+    if is_fault_injected(InjectedFault::FailCompress) {
         return Err(OneshotError::OutOfMemory);
     }
     let room = limit.saturating_sub(1);
@@ -69,7 +69,9 @@ pub fn gzip_oneshot_into(
 fn compress_with_igzip(body: &[u8], room: usize, output: &mut Vec<u8>) -> bool {
     // the limit leaves room for the end, because most bodies stay far below it
     output.extend_from_slice(&MEMBER_HEADER);
-    if !super::igzip_raw::deflate_into(body, output) || output.len() + MEMBER_TAIL_LENGTH > room {
+    if !super::igzip_raw::deflate_with_igzip(body, output)
+        || output.len() + MEMBER_TAIL_LENGTH > room
+    {
         return false;
     }
     output.extend_from_slice(&EMPTY_FINAL_BLOCK);
@@ -95,7 +97,7 @@ pub fn compressed_bound(length: usize) -> usize {
 
 /// Returns the length in bytes beyond which a body is compressed off the event loop: 2 to 3 ms,
 /// as 256 KiB take at libdeflate's lower levels.
-pub(crate) fn off_loop_length(level: u8) -> usize {
+pub(crate) fn off_loop_min_length(level: u8) -> usize {
     match level {
         0..=6 => 256 << 10,
         7..=9 => 64 << 10,

@@ -52,20 +52,24 @@ impl OpenStream {
 /// fifth of the time of levels 2 and 3, for 0 to 10 % more. `None` if memory is refused or there
 /// is no such level. The bytes may differ between machines: never compare them with recorded
 /// ones.
-pub fn compress_open(plain: &[u8], level: u8) -> Option<OpenStream> {
-    compress_open_reusing(plain, level, &mut Vec::new())
+pub fn compress_to_open_stream(plain: &[u8], level: u8) -> Option<OpenStream> {
+    compress_to_open_stream_reusing(plain, level, &mut Vec::new())
 }
 
-/// Compresses `plain` to an open stream as [`compress_open`] does, and reuses the memory of `room`
+/// Compresses `plain` to an open stream as [`compress_to_open_stream`] does, and reuses the memory of `room`
 /// for the output of igzip. `room` grows if it is shorter than `plain`, whose compressed form is
 /// rarely longer. `None` if memory is refused or there is no such level.
-pub fn compress_open_reusing(plain: &[u8], level: u8, room: &mut Vec<u8>) -> Option<OpenStream> {
+pub fn compress_to_open_stream_reusing(
+    plain: &[u8],
+    level: u8,
+    room: &mut Vec<u8>,
+) -> Option<OpenStream> {
     if (1..=3).contains(&level) {
         room.clear();
         if room.capacity() < plain.len() {
             room.try_reserve_exact(compressed_bound(plain.len())).ok()?;
         }
-        if super::igzip_raw::deflate_into(plain, room) {
+        if super::igzip_raw::deflate_with_igzip(plain, room) {
             let (crc, length) = (crc32(plain), plain.len() as u64);
             return Some(OpenStream::new(
                 SharedBytes::try_copy_from(room)?,
@@ -74,10 +78,10 @@ pub fn compress_open_reusing(plain: &[u8], level: u8, room: &mut Vec<u8>) -> Opt
             ));
         }
     }
-    compress_open_libdeflate(plain, level)
+    compress_with_libdeflate(plain, level)
 }
 
-fn compress_open_libdeflate(plain: &[u8], level: u8) -> Option<OpenStream> {
+fn compress_with_libdeflate(plain: &[u8], level: u8) -> Option<OpenStream> {
     if level > MAX_LEVEL {
         return None;
     }
@@ -104,7 +108,7 @@ fn compress_open_libdeflate(plain: &[u8], level: u8) -> Option<OpenStream> {
 ///
 /// `None` for bytes that are not exactly one stream: damaged, truncated, or followed by other
 /// bytes. The result decompresses to the same bytes.
-pub fn open_finished_stream(raw_final_deflate: Vec<u8>) -> Option<Vec<u8>> {
+pub fn convert_to_open_stream(raw_final_deflate: Vec<u8>) -> Option<Vec<u8>> {
     let mut stream = raw_final_deflate;
     let end = stream.len();
     stream.try_reserve(deflate_walk::WALK_MARGIN).ok()?;

@@ -18,7 +18,7 @@ use crate::memory::{drain_body_bytes, DRAINED_BODY_BYTES};
 /// A part of a member's plain bytes, as it is passed to [`assemble_gzip_member`]: plain, or
 /// compressed before.
 #[derive(Clone, Copy, Debug)]
-pub enum MemberPart<'a> {
+pub enum SplicedMemberPart<'a> {
     /// Bytes that are not compressed.
     Text(&'a [u8]),
     /// Bytes that were compressed before.
@@ -27,13 +27,13 @@ pub enum MemberPart<'a> {
 
 /// Assembles one gzip member. `None` if memory is refused.
 pub fn assemble_gzip_member<'a>(
-    parts: impl IntoIterator<Item = MemberPart<'a>>,
+    parts: impl IntoIterator<Item = SplicedMemberPart<'a>>,
 ) -> Option<SlicedBody> {
     let mut member = GzipMember::with_capacity(0, 0)?;
     for part in parts {
         match part {
-            MemberPart::Text(text) => member.append_text(text)?,
-            MemberPart::Open(open) => member.append_open_stream(open)?,
+            SplicedMemberPart::Text(text) => member.append_text(text)?,
+            SplicedMemberPart::Open(open) => member.append_open_stream(open)?,
         }
     }
     member.finish_member()
@@ -44,7 +44,7 @@ impl OpenStream {
     /// stream does not match its length and checksum.
     pub fn inflate(&self) -> Option<Vec<u8>> {
         let length = usize::try_from(self.length).ok()?;
-        let member = assemble_gzip_member([MemberPart::Open(self)])?.try_to_vec()?;
+        let member = assemble_gzip_member([SplicedMemberPart::Open(self)])?.try_to_vec()?;
         gunzip_reserved(&member, length)
             .ok()
             .filter(|plain| plain.len() == length)

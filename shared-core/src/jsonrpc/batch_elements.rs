@@ -14,7 +14,7 @@ use crate::bytes::try_push;
 /// One response in a node's response to a batch, as the spans of its parts in the text; `None` for
 /// absent members.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RawElement {
+pub struct RawBatchElement {
     /// Span of the response.
     pub span: Range<usize>,
     /// Id, if it is a string, a number or `null`.
@@ -42,7 +42,7 @@ pub struct BatchElements {
     /// The value that contains the responses.
     pub shape: BatchShape,
     /// Complete responses, in the order of the text.
-    pub all: Vec<RawElement>,
+    pub all: Vec<RawBatchElement>,
     /// The text is JSON from its beginning to its end.
     pub is_whole: bool,
 }
@@ -63,7 +63,7 @@ impl BatchElements {
 pub struct OutOfMemory;
 
 /// The reason why reading ends before the text does.
-enum ReadError {
+enum BatchReadError {
     Syntax,
     Memory,
 }
@@ -79,10 +79,10 @@ pub fn read_batch_elements(text: &[u8]) -> Result<BatchElements, OutOfMemory> {
     } else {
         0
     };
-    let mut reader = ElementReader {
+    let mut reader = BatchElementReader {
         text,
         at: start,
-        open: OpenContainers::default(),
+        open: OpenJsonContainers::default(),
     };
     let mut elements = BatchElements {
         shape: BatchShape::Other,
@@ -91,23 +91,23 @@ pub fn read_batch_elements(text: &[u8]) -> Result<BatchElements, OutOfMemory> {
     };
     match reader.read_elements(&mut elements) {
         Ok(()) => elements.is_whole = true,
-        Err(ReadError::Syntax) => {}
-        Err(ReadError::Memory) => return Err(OutOfMemory),
+        Err(BatchReadError::Syntax) => {}
+        Err(BatchReadError::Memory) => return Err(OutOfMemory),
     }
     Ok(elements)
 }
 
 /// A reader of a node's response to a batch: the text, the position in it, and the containers that
 /// are open there.
-struct ElementReader<'a> {
+struct BatchElementReader<'a> {
     text: &'a [u8],
     at: usize,
-    open: OpenContainers,
+    open: OpenJsonContainers,
 }
 
-impl ElementReader<'_> {
+impl BatchElementReader<'_> {
     /// Reads the array or the single object, and appends its responses.
-    fn read_elements(&mut self, to: &mut BatchElements) -> Result<(), ReadError> {
+    fn read_elements(&mut self, to: &mut BatchElements) -> Result<(), BatchReadError> {
         self.skip_white_space();
         match self.required_byte()? {
             b'[' => {
@@ -118,19 +118,19 @@ impl ElementReader<'_> {
             b'{' => {
                 to.shape = BatchShape::Object;
                 let element = self.read_element()?;
-                try_push(&mut to.all, element).ok_or(ReadError::Memory)?;
+                try_push(&mut to.all, element).ok_or(BatchReadError::Memory)?;
             }
             _ => self.skip_value()?,
         }
         self.skip_white_space();
         match self.peek_byte() {
             None => Ok(()),
-            Some(_) => Err(ReadError::Syntax),
+            Some(_) => Err(BatchReadError::Syntax),
         }
     }
 
     /// Reads an array after its opening bracket.
-    fn read_array(&mut self, to: &mut Vec<RawElement>) -> Result<(), ReadError> {
+    fn read_array(&mut self, to: &mut Vec<RawBatchElement>) -> Result<(), BatchReadError> {
         self.skip_white_space();
         if self.required_byte()? == b']' {
             self.at += 1;
@@ -142,24 +142,24 @@ impl ElementReader<'_> {
             let element = self.read_element()?;
             if is_number && self.peek_byte().is_none() {
                 // more digits may have been cut off
-                return Err(ReadError::Syntax);
+                return Err(BatchReadError::Syntax);
             }
-            try_push(to, element).ok_or(ReadError::Memory)?;
+            try_push(to, element).ok_or(BatchReadError::Memory)?;
             self.skip_white_space();
             self.at += 1;
             match self.text[self.at - 1..].first() {
                 Some(b',') => {}
                 Some(b']') => return Ok(()),
-                _ => return Err(ReadError::Syntax),
+                _ => return Err(BatchReadError::Syntax),
             }
         }
     }
 
     /// Reads one response, and returns the spans of its parts.
-    fn read_element(&mut self) -> Result<RawElement, ReadError> {
-        let mut element = RawElement {
+    fn read_element(&mut self) -> Result<RawBatchElement, BatchReadError> {
+        let mut element = RawBatchElement {
             span: self.at..self.at,
-            ..RawElement::default()
+            ..RawBatchElement::default()
         };
         match self.required_byte()? {
             b'{' => {
@@ -174,7 +174,7 @@ impl ElementReader<'_> {
 
     /// Reads an object after its opening brace. The last of several members with one name counts,
     /// as in clients.
-    fn read_members(&mut self, element: &mut RawElement) -> Result<(), ReadError> {
+    fn read_members(&mut self, element: &mut RawBatchElement) -> Result<(), BatchReadError> {
         self.skip_white_space();
         if self.required_byte()? == b'}' {
             self.at += 1;
@@ -199,13 +199,13 @@ impl ElementReader<'_> {
             match self.text[self.at - 1..].first() {
                 Some(b',') => {}
                 Some(b'}') => return Ok(()),
-                _ => return Err(ReadError::Syntax),
+                _ => return Err(BatchReadError::Syntax),
             }
         }
     }
 
     /// Skips one JSON value of any depth.
-    fn skip_value(&mut self) -> Result<(), ReadError> {
+    fn skip_value(&mut self) -> Result<(), BatchReadError> {
         self.open.clear();
         'value: loop {
             match self.required_byte()? {
@@ -246,7 +246,7 @@ impl ElementReader<'_> {
                     }
                     b'}' if is_object => {}
                     b']' if !is_object => {}
-                    _ => return Err(ReadError::Syntax),
+                    _ => return Err(BatchReadError::Syntax),
                 }
                 self.at += 1;
                 self.open.pop();
@@ -255,10 +255,10 @@ impl ElementReader<'_> {
     }
 
     /// Skips a colon and the white space around it.
-    fn skip_colon(&mut self) -> Result<(), ReadError> {
+    fn skip_colon(&mut self) -> Result<(), BatchReadError> {
         self.skip_white_space();
         if self.required_byte()? != b':' {
-            return Err(ReadError::Syntax);
+            return Err(BatchReadError::Syntax);
         }
         self.at += 1;
         self.skip_white_space();
@@ -266,9 +266,9 @@ impl ElementReader<'_> {
     }
 
     /// Reads a string, and returns its content without the quotes.
-    fn read_string(&mut self) -> Result<Range<usize>, ReadError> {
+    fn read_string(&mut self) -> Result<Range<usize>, BatchReadError> {
         if self.required_byte()? != b'"' {
-            return Err(ReadError::Syntax);
+            return Err(BatchReadError::Syntax);
         }
         let start = self.at + 1;
         self.at = start;
@@ -277,27 +277,27 @@ impl ElementReader<'_> {
             match self.required_byte()? {
                 b'"' => break,
                 b'\\' => self.skip_escape()?,
-                _ => return Err(ReadError::Syntax),
+                _ => return Err(BatchReadError::Syntax),
             }
         }
         self.at += 1;
         Ok(start..self.at - 1)
     }
 
-    fn skip_escape(&mut self) -> Result<(), ReadError> {
+    fn skip_escape(&mut self) -> Result<(), BatchReadError> {
         let is_hex = |digits: &[u8]| digits.iter().all(u8::is_ascii_hexdigit);
         self.at += match self.text.get(self.at + 1) {
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => 2,
             Some(b'u') => match self.text.get(self.at + 2..self.at + 6) {
                 Some(digits) if is_hex(digits) => 6,
-                _ => return Err(ReadError::Syntax),
+                _ => return Err(BatchReadError::Syntax),
             },
-            _ => return Err(ReadError::Syntax),
+            _ => return Err(BatchReadError::Syntax),
         };
         Ok(())
     }
 
-    fn skip_scalar(&mut self) -> Result<(), ReadError> {
+    fn skip_scalar(&mut self) -> Result<(), BatchReadError> {
         let word: &[u8] = match self.required_byte()? {
             b't' => b"true",
             b'f' => b"false",
@@ -306,12 +306,12 @@ impl ElementReader<'_> {
         };
         match self.text[self.at..].starts_with(word) {
             true => self.at += word.len(),
-            false => return Err(ReadError::Syntax),
+            false => return Err(BatchReadError::Syntax),
         }
         Ok(())
     }
 
-    fn skip_number(&mut self) -> Result<(), ReadError> {
+    fn skip_number(&mut self) -> Result<(), BatchReadError> {
         if self.required_byte()? == b'-' {
             self.at += 1;
         }
@@ -334,10 +334,10 @@ impl ElementReader<'_> {
     }
 
     /// Skips one or more digits.
-    fn skip_digits(&mut self) -> Result<(), ReadError> {
+    fn skip_digits(&mut self) -> Result<(), BatchReadError> {
         let end = digits_end(self.text, self.at);
         if end == self.at {
-            return Err(ReadError::Syntax);
+            return Err(BatchReadError::Syntax);
         }
         self.at = end;
         Ok(())
@@ -353,28 +353,28 @@ impl ElementReader<'_> {
         self.text.get(self.at).copied()
     }
 
-    fn required_byte(&self) -> Result<u8, ReadError> {
-        self.peek_byte().ok_or(ReadError::Syntax)
+    fn required_byte(&self) -> Result<u8, BatchReadError> {
+        self.peek_byte().ok_or(BatchReadError::Syntax)
     }
 }
 
 /// The arrays and objects that are open, innermost last: one bit each, set for objects.
 #[derive(Default)]
-struct OpenContainers {
+struct OpenJsonContainers {
     bits: Vec<u64>,
     depth: usize,
 }
 
-impl OpenContainers {
+impl OpenJsonContainers {
     fn clear(&mut self) {
         self.bits.clear();
         self.depth = 0;
     }
 
-    fn push(&mut self, is_object: bool) -> Result<(), ReadError> {
+    fn push(&mut self, is_object: bool) -> Result<(), BatchReadError> {
         let (word, bit) = (self.depth / 64, self.depth % 64);
         if word == self.bits.len() {
-            try_push(&mut self.bits, 0).ok_or(ReadError::Memory)?;
+            try_push(&mut self.bits, 0).ok_or(BatchReadError::Memory)?;
         }
         if let Some(bits) = self.bits.get_mut(word) {
             *bits = *bits & !(1 << bit) | u64::from(is_object) << bit;
@@ -399,7 +399,7 @@ impl OpenContainers {
 mod tests {
     use serde_json::value::RawValue;
 
-    use super::{read_batch_elements, BatchElements, BatchShape, RawElement};
+    use super::{read_batch_elements, BatchElements, BatchShape, RawBatchElement};
 
     fn texts<'a>(text: &'a str, elements: &BatchElements) -> Vec<&'a str> {
         let spans = elements.all.iter().map(|one| one.span.clone());
@@ -443,7 +443,7 @@ mod tests {
         for cut in 0..text.len() {
             let elements = read_batch_elements(&text.as_bytes()[..cut]).unwrap();
             assert!(!elements.is_whole, "{cut}");
-            let ended = |one: &&RawElement| one.span.end <= cut;
+            let ended = |one: &&RawBatchElement| one.span.end <= cut;
             let expected = whole.all.iter().take_while(ended).count();
             // an element at the end of the text may be incomplete
             assert_eq!(elements.all, whole.all[..expected], "{cut}");

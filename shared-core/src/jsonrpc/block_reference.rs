@@ -8,7 +8,7 @@
 use memchr::memmem;
 
 use super::methods::{
-    BlockParam, MethodRow, ResultBlockPath, ResultPath, ResultPathStep, ANY_MEMBER,
+    BlockNumberPath, BlockParam, MethodRow, ResultBlockPosition, ResultPathStep, ANY_MEMBER,
 };
 use super::response::{first_array_element, first_object_member};
 use super::scan::JsonScanner;
@@ -30,7 +30,7 @@ pub enum BlockTag {
 
 /// The first or the last block of an inclusive range, as a log filter names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum RangeEnd {
+pub enum BlockRangeEnd {
     /// A block's number.
     Number(u64),
     /// A tag; an absent end is [`BlockTag::Latest`].
@@ -57,9 +57,9 @@ pub enum BlockReference {
     Range {
         /// The first block. An absent end is read as `latest`, as some nodes read it, and is
         /// never finalized.
-        from: RangeEnd,
+        from: BlockRangeEnd,
         /// The last block.
-        to: RangeEnd,
+        to: BlockRangeEnd,
     },
     /// The result names the block: see [`result_block`].
     InResult,
@@ -92,17 +92,17 @@ pub fn call_block_reference(method: &MethodRow, params: Option<&[u8]>) -> BlockR
 /// for a pending transaction or `null`.
 pub fn result_block(method: &MethodRow, result: &[u8]) -> Option<ResultBlock> {
     let (object, number, hash) = match method.in_result {
-        ResultBlockPath::None => return None,
-        ResultBlockPath::Itself => {
+        ResultBlockPosition::None => return None,
+        ResultBlockPosition::Itself => {
             return Some(ResultBlock {
                 number: parse_quantity(result)?,
                 hash: None,
             })
         }
-        ResultBlockPath::Block => (result, "number", "hash"),
-        ResultBlockPath::Item => (result, "blockNumber", "blockHash"),
-        ResultBlockPath::First => (first_array_element(result)?, "blockNumber", "blockHash"),
-        ResultBlockPath::Path(path) => return block_at_path(path, result),
+        ResultBlockPosition::Block => (result, "number", "hash"),
+        ResultBlockPosition::Item => (result, "blockNumber", "blockHash"),
+        ResultBlockPosition::First => (first_array_element(result)?, "blockNumber", "blockHash"),
+        ResultBlockPosition::Path(path) => return result_block_at_path(path, result),
     };
     Some(ResultBlock {
         number: parse_block_number(first_object_member(object, number)?)?,
@@ -111,7 +111,7 @@ pub fn result_block(method: &MethodRow, result: &[u8]) -> Option<ResultBlock> {
 }
 
 /// Reads the block of a result at the path that an operator's method row names.
-fn block_at_path(path: &ResultPath, result: &[u8]) -> Option<ResultBlock> {
+fn result_block_at_path(path: &BlockNumberPath, result: &[u8]) -> Option<ResultBlock> {
     let object = path
         .steps
         .iter()
@@ -167,8 +167,8 @@ pub fn call_transaction_hash(params: Option<&[u8]>) -> Option<[u8; 32]> {
 /// Returns the transaction to which a result of `method` belongs, if the result names it.
 pub fn result_transaction_hash(method: &MethodRow, result: &[u8]) -> Option<[u8; 32]> {
     let object = match method.in_result {
-        ResultBlockPath::Item => result,
-        ResultBlockPath::First => first_array_element(result)?,
+        ResultBlockPosition::Item => result,
+        ResultBlockPosition::First => first_array_element(result)?,
         _ => return None,
     };
     // a transaction names its own hash `hash`
@@ -182,7 +182,7 @@ pub fn result_transaction_hash(method: &MethodRow, result: &[u8]) -> Option<[u8;
 fn params_block_reference(at: BlockParam, params: Option<&[u8]>) -> Option<BlockReference> {
     const ABSENT: BlockReference = BlockReference::Tag(BlockTag::Latest);
     match at {
-        BlockParam::Hash(n) => Some(hash_reference(parse_hash(nth_param(params, n)??)?)),
+        BlockParam::Hash(n) => Some(block_hash_reference(parse_hash(nth_param(params, n)??)?)),
         BlockParam::Number(n) => match nth_param(params, n)? {
             Some(value) => parse_number_or_tag(value).map(BlockReference::from),
             None => Some(ABSENT),
@@ -192,7 +192,7 @@ fn params_block_reference(at: BlockParam, params: Option<&[u8]>) -> Option<Block
             None => Some(ABSENT),
         },
         BlockParam::ParamMember(n, name, others) => match nth_param(params, n)? {
-            Some(object) => match exact_members(object, [name], others)? {
+            Some(object) => match exact_object_members(object, [name], others)? {
                 [Some(value)] => parse_block_reference(value),
                 [None] => Some(ABSENT),
             },
@@ -207,11 +207,11 @@ fn params_block_reference(at: BlockParam, params: Option<&[u8]>) -> Option<Block
 fn parse_block_reference(value: &[u8]) -> Option<BlockReference> {
     if value.first() != Some(&b'{') {
         return match parse_hash(value) {
-            Some(hash) => Some(hash_reference(hash)),
+            Some(hash) => Some(block_hash_reference(hash)),
             None => parse_number_or_tag(value).map(BlockReference::from),
         };
     }
-    match exact_members(value, ["blockNumber", "blockHash", "requireCanonical"], &[])? {
+    match exact_object_members(value, ["blockNumber", "blockHash", "requireCanonical"], &[])? {
         [Some(number), None, None] => parse_number_or_tag(number).map(BlockReference::from),
         [None, Some(hash), canonical] => Some(BlockReference::Hash {
             hash: parse_hash(hash)?,
@@ -229,13 +229,13 @@ fn parse_block_reference(value: &[u8]) -> Option<BlockReference> {
 fn parse_block_range(object: &[u8], others: &[&str]) -> Option<BlockReference> {
     let bound = |value: Option<&[u8]>| match value {
         Some(value) => parse_number_or_tag(value),
-        None => Some(RangeEnd::Tag(BlockTag::Latest)),
+        None => Some(BlockRangeEnd::Tag(BlockTag::Latest)),
     };
-    match exact_members(object, ["fromBlock", "toBlock", "blockHash"], others)? {
-        [None, None, Some(hash)] => Some(hash_reference(parse_hash(hash)?)),
+    match exact_object_members(object, ["fromBlock", "toBlock", "blockHash"], others)? {
+        [None, None, Some(hash)] => Some(block_hash_reference(parse_hash(hash)?)),
         [from, to, None] => match (bound(from)?, bound(to)?) {
             // An error at one node, an empty list at another.
-            (RangeEnd::Number(from), RangeEnd::Number(to)) if from > to => None,
+            (BlockRangeEnd::Number(from), BlockRangeEnd::Number(to)) if from > to => None,
             (from, to) => Some(BlockReference::Range { from, to }),
         },
         _ => None,
@@ -243,31 +243,31 @@ fn parse_block_range(object: &[u8], others: &[&str]) -> Option<BlockReference> {
 }
 
 /// Returns the reference to a block by its hash, which need not be canonical.
-fn hash_reference(hash: [u8; 32]) -> BlockReference {
+fn block_hash_reference(hash: [u8; 32]) -> BlockReference {
     BlockReference::Hash {
         hash,
         require_canonical: false,
     }
 }
 
-impl From<RangeEnd> for BlockReference {
-    fn from(bound: RangeEnd) -> BlockReference {
+impl From<BlockRangeEnd> for BlockReference {
+    fn from(bound: BlockRangeEnd) -> BlockReference {
         match bound {
-            RangeEnd::Number(number) => BlockReference::Number(number),
-            RangeEnd::Tag(tag) => BlockReference::Tag(tag),
+            BlockRangeEnd::Number(number) => BlockReference::Number(number),
+            BlockRangeEnd::Tag(tag) => BlockReference::Tag(tag),
         }
     }
 }
 
 /// Parses a block's number or tag; `None` for anything else.
-fn parse_number_or_tag(value: &[u8]) -> Option<RangeEnd> {
-    Some(RangeEnd::Tag(match value {
+fn parse_number_or_tag(value: &[u8]) -> Option<BlockRangeEnd> {
+    Some(BlockRangeEnd::Tag(match value {
         b"\"latest\"" => BlockTag::Latest,
         b"\"safe\"" => BlockTag::Safe,
         b"\"finalized\"" => BlockTag::Finalized,
         b"\"pending\"" => BlockTag::Pending,
         b"\"earliest\"" => BlockTag::Earliest,
-        _ => return parse_quantity(value).map(RangeEnd::Number),
+        _ => return parse_quantity(value).map(BlockRangeEnd::Number),
     }))
 }
 
@@ -308,7 +308,7 @@ fn nth_param(params: Option<&[u8]>, n: usize) -> Option<Option<&[u8]>> {
     let Some(params) = params else {
         return Some(None);
     };
-    let mut scanner = JsonScanner::of_value(params);
+    let mut scanner = JsonScanner::for_utf8_value(params);
     let mut another = scanner.first_element().ok()?;
     for _ in 0..n {
         if !another {
@@ -328,13 +328,13 @@ fn nth_param(params: Option<&[u8]>, n: usize) -> Option<Option<&[u8]>> {
 /// if a member occurs twice, or if there are members besides these and `others`. Go's decoder reads
 /// `TOBLOCK` as `toBlock`, and the last of the two wins: an unknown name may be the one that is
 /// read. [`ANY_MEMBER`] allows all names except such variants.
-fn exact_members<'a, const N: usize>(
+fn exact_object_members<'a, const N: usize>(
     object: &'a [u8],
     names: [&str; N],
     others: &[&str],
 ) -> Option<[Option<&'a [u8]>; N]> {
     let mut values = [None; N];
-    let mut scanner = JsonScanner::of_value(object);
+    let mut scanner = JsonScanner::for_utf8_value(object);
     let mut next = scanner.first_member().ok()?;
     while let Some(name) = next {
         let name = &object[name.content];

@@ -12,7 +12,7 @@ use super::simd_scan::{digits_end, plain_string_end};
 /// The presumed text of the next call in a request, split around its id, for a lookup in the key
 /// cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CallPrefix<'a> {
+pub struct PresumedCall<'a> {
     /// Text from the opening bracket to the id.
     pub before: &'a [u8],
     /// A string without escapes, or digits.
@@ -21,7 +21,7 @@ pub struct CallPrefix<'a> {
     pub after: &'a [u8],
 }
 
-impl<'a> CallPrefix<'a> {
+impl<'a> PresumedCall<'a> {
     /// Splits the call at the beginning of `text`, the rest of a request; `None` if the search
     /// finds no call with an id.
     #[inline]
@@ -80,10 +80,10 @@ fn text_before_comma(text: &[u8], at: usize) -> Option<&[u8]> {
 
 #[cfg(test)]
 mod tests {
-    use super::CallPrefix;
+    use super::PresumedCall;
 
     fn parts(text: &str) -> Option<[&str; 3]> {
-        let sketch = CallPrefix::split_first_call(text.as_bytes())?;
+        let sketch = PresumedCall::split_first_call(text.as_bytes())?;
         Some(
             [sketch.before, sketch.id, sketch.after].map(|part| std::str::from_utf8(part).unwrap()),
         )

@@ -13,7 +13,7 @@ pub struct ConcurrencyLimit {
 
 /// A slot of a concurrency limit, which a call holds until it ends: dropping it releases the slot.
 #[derive(Debug)]
-pub struct Permit(Arc<ConcurrencyLimit>);
+pub struct ConcurrencyPermit(Arc<ConcurrencyLimit>);
 
 impl ConcurrencyLimit {
     /// Creates a limit of `most` concurrent calls.
@@ -25,16 +25,16 @@ impl ConcurrencyLimit {
     }
 
     /// Takes a slot for a call; `None` if all are in use.
-    pub fn try_acquire(self: &Arc<Self>) -> Option<Permit> {
+    pub fn try_acquire(self: &Arc<Self>) -> Option<ConcurrencyPermit> {
         let more = |now: usize| (now < self.most).then_some(now + 1);
         let taken = self
             .under_way
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        taken.is_ok().then(|| Permit(Arc::clone(self)))
+        taken.is_ok().then(|| ConcurrencyPermit(Arc::clone(self)))
     }
 }
 
-impl Drop for Permit {
+impl Drop for ConcurrencyPermit {
     fn drop(&mut self) {
         self.0.under_way.fetch_sub(1, Ordering::Relaxed);
     }

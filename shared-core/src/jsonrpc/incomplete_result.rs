@@ -16,7 +16,7 @@ pub fn has_failed_trace(list: &[u8]) -> bool {
 
 /// Searches the list for a failed trace; `None` if it could not be read.
 fn find_failed_trace(list: &[u8]) -> Option<bool> {
-    let mut scanner = JsonScanner::of_value(list);
+    let mut scanner = JsonScanner::for_utf8_value(list);
     let mut another =
         scanner.next_value_kind().ok()? == JsonValueKind::Array && scanner.first_element().ok()?;
     while another {

@@ -95,7 +95,7 @@ impl CallKeyBuilder {
             None => text.push(0),
             Some(params) => {
                 text.push(1);
-                CanonicalWriter::new(params, &mut text)?.write_params()?;
+                CanonicalJsonWriter::new(params, &mut text)?.write_params()?;
             }
         }
         Ok(CallCacheKey(*blake3::keyed_hash(&self.0, &text).as_bytes()))
@@ -111,7 +111,7 @@ impl fmt::Debug for CallKeyBuilder {
 
 /// Returns the cache key of one call of `method` with the vary key `scope`. Has the errors of
 /// [`CallKeyBuilder::build_key`].
-pub fn call_key(
+pub fn call_cache_key(
     scope: &[u8],
     method: &[u8],
     params: Option<&[u8]>,
@@ -124,19 +124,20 @@ pub fn call_key(
 pub fn canonical_json(source: &[u8]) -> Option<Result<Vec<u8>, CallKeyError>> {
     let mut text = Vec::new();
     text.try_reserve_exact(source.len()).ok()?;
-    let written = CanonicalWriter::new(source, &mut text).and_then(CanonicalWriter::write_params);
+    let written =
+        CanonicalJsonWriter::new(source, &mut text).and_then(CanonicalJsonWriter::write_params);
     Some(written.map(|()| text))
 }
 
 /// A writer that appends the canonical form of a JSON text, `source`, to `text`.
-struct CanonicalWriter<'a> {
+struct CanonicalJsonWriter<'a> {
     source: &'a [u8],
     scanner: JsonScanner<'a>,
     text: &'a mut Vec<u8>,
     /// Open containers, innermost last.
     open_containers: Vec<OpenParamsContainer>,
     /// Members of all open objects, innermost last.
-    members: Vec<MemberSpans>,
+    members: Vec<CanonicalMember>,
 }
 
 /// A container of the params whose end is not written yet.
@@ -151,18 +152,21 @@ enum OpenParamsContainer {
 }
 
 /// A member of an open object, by the spans of its name and of its canonical form.
-struct MemberSpans {
+struct CanonicalMember {
     /// Span of the name in the source.
     name: Range<usize>,
     /// Span from name to value in the text.
     span: Range<usize>,
 }
 
-impl<'a> CanonicalWriter<'a> {
-    fn new(source: &'a [u8], text: &'a mut Vec<u8>) -> Result<CanonicalWriter<'a>, CallKeyError> {
-        Ok(CanonicalWriter {
+impl<'a> CanonicalJsonWriter<'a> {
+    fn new(
+        source: &'a [u8],
+        text: &'a mut Vec<u8>,
+    ) -> Result<CanonicalJsonWriter<'a>, CallKeyError> {
+        Ok(CanonicalJsonWriter {
             source,
-            scanner: JsonScanner::of_text(source)?,
+            scanner: JsonScanner::for_network_text(source)?,
             text,
             open_containers: Vec::with_capacity(4),
             members: Vec::with_capacity(8),
@@ -278,7 +282,7 @@ impl<'a> CanonicalWriter<'a> {
             }
         }
         let start = self.text.len();
-        self.members.push(MemberSpans {
+        self.members.push(CanonicalMember {
             name: name.content.clone(),
             span: start..start,
         });
@@ -301,11 +305,12 @@ impl<'a> CanonicalWriter<'a> {
     /// Sorts the members of an object, which is the end of the text.
     fn sort_members(&mut self, first: usize) -> Result<(), CallKeyError> {
         let (source, members) = (self.source, &mut self.members[first..]);
-        let name = |member: &MemberSpans| &source[member.name.clone()];
+        let name = |member: &CanonicalMember| &source[member.name.clone()];
         let start = members.first().map_or(0, |member| member.span.start);
         members.sort_unstable_by(|a, b| compare_ignoring_case(name(a), name(b)));
-        let same =
-            |pair: &[MemberSpans]| compare_ignoring_case(name(&pair[0]), name(&pair[1])).is_eq();
+        let same = |pair: &[CanonicalMember]| {
+            compare_ignoring_case(name(&pair[0]), name(&pair[1])).is_eq()
+        };
         if members.windows(2).any(same) {
             return Err(CallKeyError::Duplicate);
         }

@@ -6,14 +6,15 @@
 //! block=p[0].blockNumber   block=result[0].blockNumber   range=p[0]
 //! ```
 //!
-//! The rows of the method table can be written in the same words ([`format_row`]), with the same
+//! The rows of the method table can be written in the same words ([`format_method_row`]), with the same
 //! meaning.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 use super::methods::{
-    BlockParam, MethodClass, MethodRow, ResultBlockPath, ResultPath, ResultPathStep, ANY_MEMBER,
+    BlockNumberPath, BlockParam, MethodClass, MethodRow, ResultBlockPosition, ResultPathStep,
+    ANY_MEMBER,
 };
 use super::stateful_methods::is_stateful_method;
 
@@ -133,7 +134,7 @@ impl MethodSpecs {
             return Err(MethodSpecError::Duplicate);
         };
         self.0
-            .insert(at_row, intern_row(text, class, at, in_result));
+            .insert(at_row, intern_method_row(text, class, at, in_result));
         Ok(())
     }
 
@@ -150,7 +151,7 @@ impl MethodSpecs {
 
 /// The meaning of a row's words: the class, and the positions of the block in the call and in the
 /// result.
-type RowWordMeaning = (MethodClass, BlockParam, ResultBlockPath);
+type RowWordMeaning = (MethodClass, BlockParam, ResultBlockPosition);
 
 /// Reads the words of a row. Errors: a word is unknown, or can't be combined with the one before
 /// it.
@@ -162,48 +163,64 @@ fn parse_row_words<'a>(words: &[&'a [u8]]) -> Result<RowWordMeaning, MethodSpecE
             (None, _, _) => (class, at, in_result),
             // first the block in the call, then the block in the result
             (
-                Some((MethodClass::ByFinality, in_call, ResultBlockPath::None)),
+                Some((MethodClass::ByFinality, in_call, ResultBlockPosition::None)),
                 BlockParam::Result,
-                ResultBlockPath::Path(_),
-            ) if is_block(in_call) => (class, in_call, in_result),
+                ResultBlockPosition::Path(_),
+            ) if names_block(in_call) => (class, in_call, in_result),
             _ => return Err(MethodSpecError::Combination(word)),
         });
     }
     meaning.ok_or(MethodSpecError::Word(b""))
 }
 
-fn is_block(at: BlockParam) -> bool {
+fn names_block(at: BlockParam) -> bool {
     matches!(at, BlockParam::Param(_) | BlockParam::ParamMember(..))
 }
 
 /// Parses one word of a row; `None` if it is unknown.
 fn parse_row_word(word: &[u8]) -> Option<RowWordMeaning> {
     let (name, value) = std::str::from_utf8(word).ok()?.split_once('=')?;
-    let of_block = |at| (MethodClass::ByFinality, at, ResultBlockPath::None);
+    let of_block = |at| (MethodClass::ByFinality, at, ResultBlockPosition::None);
     Some(match (name, value) {
         ("class", "immutable") => (
             MethodClass::Immutable,
             BlockParam::None,
-            ResultBlockPath::None,
+            ResultBlockPosition::None,
         ),
-        ("class", "tip") => (MethodClass::Tip, BlockParam::None, ResultBlockPath::None),
-        ("class", "config") => (MethodClass::Config, BlockParam::None, ResultBlockPath::None),
-        ("class", "none") => (MethodClass::Never, BlockParam::None, ResultBlockPath::None),
+        ("class", "tip") => (
+            MethodClass::Tip,
+            BlockParam::None,
+            ResultBlockPosition::None,
+        ),
+        ("class", "config") => (
+            MethodClass::Config,
+            BlockParam::None,
+            ResultBlockPosition::None,
+        ),
+        ("class", "none") => (
+            MethodClass::Never,
+            BlockParam::None,
+            ResultBlockPosition::None,
+        ),
         ("transaction", "p[0]") => of_block(BlockParam::Result),
-        ("range", value) => match parse_parameter(value)? {
+        ("range", value) => match parse_param_index(value)? {
             (n, "") => of_block(BlockParam::Range(n, ANY_MEMBER)),
             _ => return None,
         },
-        ("block", "result") => (MethodClass::Tip, BlockParam::None, ResultBlockPath::Itself),
+        ("block", "result") => (
+            MethodClass::Tip,
+            BlockParam::None,
+            ResultBlockPosition::Itself,
+        ),
         ("block", value) => match value.strip_prefix("result") {
             Some(way) => {
-                let in_result = ResultBlockPath::Path(parse_path(way)?);
+                let in_result = ResultBlockPosition::Path(parse_result_path(way)?);
                 (MethodClass::ByFinality, BlockParam::Result, in_result)
             }
-            None => of_block(match parse_parameter(value)? {
+            None => of_block(match parse_param_index(value)? {
                 (n, "") => BlockParam::Param(n),
                 (n, rest) => {
-                    BlockParam::ParamMember(n, intern_name(parse_member(rest)?), ANY_MEMBER)
+                    BlockParam::ParamMember(n, intern_name(parse_path_member(rest)?), ANY_MEMBER)
                 }
             }),
         },
@@ -212,7 +229,7 @@ fn parse_row_word(word: &[u8]) -> Option<RowWordMeaning> {
 }
 
 /// Parses `p[N]`, and returns the number and the text after it.
-fn parse_parameter(value: &str) -> Option<(usize, &str)> {
+fn parse_param_index(value: &str) -> Option<(usize, &str)> {
     let (number, rest) = value.strip_prefix("p[")?.split_once(']')?;
     let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
     let is_usual = number == "0" || !number.starts_with('0');
@@ -224,7 +241,7 @@ fn parse_parameter(value: &str) -> Option<(usize, &str)> {
 }
 
 /// Parses `.MEMBER`, with no text after it.
-fn parse_member(rest: &str) -> Option<&str> {
+fn parse_path_member(rest: &str) -> Option<&str> {
     rest.strip_prefix('.')
         .filter(|name| is_plain_member_name(name))
 }
@@ -236,7 +253,7 @@ fn is_plain_member_name(name: &str) -> bool {
 }
 
 /// Parses a path of `.MEMBER` and `[0]` that ends in a member, and interns it.
-fn parse_path(mut way: &str) -> Option<&'static ResultPath> {
+fn parse_result_path(mut way: &str) -> Option<&'static BlockNumberPath> {
     let mut steps = Vec::new();
     while !way.is_empty() {
         if let Some(rest) = way.strip_prefix("[0]") {
@@ -258,7 +275,7 @@ fn parse_path(mut way: &str) -> Option<&'static ResultPath> {
         None if number == "number" => "hash".to_owned(),
         None => String::new(),
     };
-    let path = ResultPath {
+    let path = BlockNumberPath {
         steps,
         number,
         hash,
@@ -270,15 +287,15 @@ fn parse_path(mut way: &str) -> Option<&'static ResultPath> {
 /// by pointers, as to the rows of the method table. Their number is the number of different
 /// rows that operators have ever written: a configuration that is loaded again adds none.
 static INTERNED_ROWS: Mutex<Vec<&'static MethodRow>> = Mutex::new(Vec::new());
-static INTERNED_PATHS: Mutex<Vec<&'static ResultPath>> = Mutex::new(Vec::new());
+static INTERNED_PATHS: Mutex<Vec<&'static BlockNumberPath>> = Mutex::new(Vec::new());
 static INTERNED_NAMES: Mutex<Vec<&'static String>> = Mutex::new(Vec::new());
 
 /// Returns the row with these values, which is created once and lives as long as the process.
-fn intern_row(
+fn intern_method_row(
     name: &str,
     class: MethodClass,
     at: BlockParam,
-    in_result: ResultBlockPath,
+    in_result: ResultBlockPosition,
 ) -> &'static MethodRow {
     let row = MethodRow {
         name: intern_name(name),
@@ -306,18 +323,18 @@ fn intern_value<T: PartialEq + 'static>(all: &Mutex<Vec<&'static T>>, new: T) ->
 }
 
 /// Formats a row in the words of an operator.
-pub fn format_row(row: &MethodRow) -> String {
+pub fn format_method_row(row: &MethodRow) -> String {
     let in_result = match row.in_result {
-        ResultBlockPath::None | ResultBlockPath::Itself => String::new(),
-        ResultBlockPath::Block => "block=result.number".into(),
-        ResultBlockPath::Item => "block=result.blockNumber".into(),
-        ResultBlockPath::First => "block=result[0].blockNumber".into(),
-        ResultBlockPath::Path(path) => path.to_string(),
+        ResultBlockPosition::None | ResultBlockPosition::Itself => String::new(),
+        ResultBlockPosition::Block => "block=result.number".into(),
+        ResultBlockPosition::Item => "block=result.blockNumber".into(),
+        ResultBlockPosition::First => "block=result[0].blockNumber".into(),
+        ResultBlockPosition::Path(path) => path.to_string(),
     };
     let in_call = match (row.class, row.at) {
         (MethodClass::Never, _) => return "class=none".into(),
         (MethodClass::Config, _) => return "class=config".into(),
-        (MethodClass::Tip, _) if row.in_result == ResultBlockPath::Itself => {
+        (MethodClass::Tip, _) if row.in_result == ResultBlockPosition::Itself => {
             return "block=result".into()
         }
         (MethodClass::Tip, _) => return "class=tip".into(),
@@ -336,7 +353,7 @@ pub fn format_row(row: &MethodRow) -> String {
     }
 }
 
-impl fmt::Display for ResultPath {
+impl fmt::Display for BlockNumberPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("block=result")?;
         for step in &self.steps {
@@ -351,9 +368,9 @@ impl fmt::Display for ResultPath {
 
 #[cfg(test)]
 mod tests {
-    use super::{format_row, MethodSpecError, MethodSpecs};
+    use super::{format_method_row, MethodSpecError, MethodSpecs};
     use crate::jsonrpc::block_reference::{
-        call_block_reference, result_block, BlockReference, BlockTag, RangeEnd,
+        call_block_reference, result_block, BlockRangeEnd, BlockReference, BlockTag,
     };
     use crate::jsonrpc::methods::{self, MethodClass, MethodRow};
 
@@ -384,7 +401,7 @@ mod tests {
             "class=config",
             "class=none",
         ] {
-            assert_eq!(format_row(intern_row(words)), words);
+            assert_eq!(format_method_row(intern_row(words)), words);
             // equal words share one row
             assert!(
                 std::ptr::eq(intern_row(words), intern_row(words)),
@@ -410,7 +427,7 @@ mod tests {
             format!(r#"{{"number":"0x7","hash":{HASH},"blockNumber":"0x5","blockHash":{HASH}}}"#);
         let results = ["null", "[]", "\"0x5\"", &result, &format!("[{result}]")];
         for ours in methods::all_method_rows() {
-            let theirs = intern_row(&format_row(ours));
+            let theirs = intern_row(&format_method_row(ours));
             let is_same_class = theirs.class == ours.class
                 || theirs.class == MethodClass::ByFinality && ours.class == MethodClass::Immutable;
             assert!(is_same_class, "{}", ours.name);
@@ -465,8 +482,8 @@ mod tests {
             assert_eq!(block_of("block=p[0].at", params), block, "{params}");
         }
         let five = BlockReference::Range {
-            from: RangeEnd::Number(4),
-            to: RangeEnd::Number(5),
+            from: BlockRangeEnd::Number(4),
+            to: BlockRangeEnd::Number(5),
         };
         let range = r#"[{"fromBlock":"0x4","toBlock":"0x5","of":1}]"#;
         assert_eq!(block_of("range=p[0]", range), five);

@@ -29,7 +29,7 @@ pub enum ResultPlausibility {
 }
 
 /// Checks whether a result of `method`, called with `params`, contradicts itself.
-pub fn check_plausibility(
+pub fn check_result_plausibility(
     method: &MethodRow,
     params: Option<&[u8]>,
     result: &[u8],
@@ -48,7 +48,7 @@ pub fn check_plausibility(
         "eth_getTransactionReceipt" => logs::receipt_is_implausible(result),
         "eth_getLogs" | "erigon_getLogs" | "erigon_getLatestLogs" => {
             let filter = params.and_then(first_array_element).unwrap_or_default();
-            let is_all = method.name != "erigon_getLatestLogs" && matches_all_logs(filter);
+            let is_all = method.name != "erigon_getLatestLogs" && filter_matches_all_logs(filter);
             logs::logs_are_implausible(result, first_object_member(filter, "blockHash"), is_all)
         }
         "ots_getBlockTransactions" => logs::has_missing_receipts(result),
@@ -63,7 +63,7 @@ pub fn check_plausibility(
 }
 
 /// Whether a log filter matches all logs of its blocks.
-fn matches_all_logs(filter: &[u8]) -> bool {
+fn filter_matches_all_logs(filter: &[u8]) -> bool {
     ["address", "topics"].into_iter().all(|name| {
         let value = first_object_member(filter, name);
         value.is_none_or(|value| {

@@ -8,7 +8,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::scan::{JsonScanError, JsonScanner, JsonValueKind, SkippedValue};
+use super::scan::{JsonScanError, JsonScanner, JsonValueKind, SkippedJsonValue};
 
 /// Maximum length in bytes of an id that is stored, quotes included.
 pub const MAX_ID_LENGTH: usize = 256;
@@ -17,14 +17,14 @@ pub const MAX_ID_LENGTH: usize = 256;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JsonRpcRequest<'a> {
     /// One call.
-    Single(Call<'a>),
+    Single(JsonRpcCall<'a>),
     /// An array of at least one call.
-    Batch(Vec<Call<'a>>),
+    Batch(Vec<JsonRpcCall<'a>>),
 }
 
 /// One call of a JSON-RPC request, as parts of the body.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Call<'a> {
+pub struct JsonRpcCall<'a> {
     /// Span of the call in the body, brackets included.
     pub span: Range<usize>,
     /// Id, as it is written: a string with its quotes, a number or `null`. A call without an id
@@ -35,12 +35,12 @@ pub struct Call<'a> {
     /// An array, an object or `null`, as it is written.
     pub params: Option<&'a [u8]>,
     /// Positions of the parts in the call.
-    pub starts: MemberOffsets,
+    pub starts: CallMemberOffsets,
 }
 
 /// The positions of a call's parts in its text; 0 for absent parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MemberOffsets {
+pub struct CallMemberOffsets {
     /// Position of the id.
     pub id: usize,
     /// Position of the method's name, after its quote.
@@ -52,7 +52,7 @@ pub struct MemberOffsets {
 /// The reason why a request is forwarded without being read: nodes may read it in different ways,
 /// or it is no JSON-RPC. One such call of a batch is sufficient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ParseRefusal {
+pub enum RequestParseRefusal {
     /// The body is not JSON, or nested too deep.
     Syntax(JsonScanError),
     /// The body is neither an object nor an array, or an element of the array is not an object.
@@ -81,45 +81,48 @@ pub enum ParseRefusal {
     ParamsKind,
 }
 
-impl ParseRefusal {
+impl RequestParseRefusal {
     /// Returns the name of the reason in logs and metrics.
     pub const fn metrics_name(self) -> &'static str {
         match self {
-            ParseRefusal::Syntax(_) => "syntax",
-            ParseRefusal::NotObject => "not-object",
-            ParseRefusal::EmptyBatch => "empty-batch",
-            ParseRefusal::LongBatch => "long-batch",
-            ParseRefusal::Duplicate => "duplicate",
-            ParseRefusal::UnknownMember => "unknown-member",
-            ParseRefusal::Version => "version",
-            ParseRefusal::IdKind => "id-kind",
-            ParseRefusal::LongId => "long-id",
-            ParseRefusal::NoMethod => "no-method",
-            ParseRefusal::MethodKind => "method-kind",
-            ParseRefusal::EscapedMethod => "escaped-method",
-            ParseRefusal::ParamsKind => "params-kind",
+            RequestParseRefusal::Syntax(_) => "syntax",
+            RequestParseRefusal::NotObject => "not-object",
+            RequestParseRefusal::EmptyBatch => "empty-batch",
+            RequestParseRefusal::LongBatch => "long-batch",
+            RequestParseRefusal::Duplicate => "duplicate",
+            RequestParseRefusal::UnknownMember => "unknown-member",
+            RequestParseRefusal::Version => "version",
+            RequestParseRefusal::IdKind => "id-kind",
+            RequestParseRefusal::LongId => "long-id",
+            RequestParseRefusal::NoMethod => "no-method",
+            RequestParseRefusal::MethodKind => "method-kind",
+            RequestParseRefusal::EscapedMethod => "escaped-method",
+            RequestParseRefusal::ParamsKind => "params-kind",
         }
     }
 }
 
-impl fmt::Display for ParseRefusal {
+impl fmt::Display for RequestParseRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.metrics_name())
     }
 }
 
-impl std::error::Error for ParseRefusal {}
+impl std::error::Error for RequestParseRefusal {}
 
-impl From<JsonScanError> for ParseRefusal {
-    fn from(error: JsonScanError) -> ParseRefusal {
-        ParseRefusal::Syntax(error)
+impl From<JsonScanError> for RequestParseRefusal {
+    fn from(error: JsonScanError) -> RequestParseRefusal {
+        RequestParseRefusal::Syntax(error)
     }
 }
 
 /// Parses a request of at most `batch_max` calls.
 ///
 /// Parsing stops at the first reason to refuse: the rest of the body may not even be JSON.
-pub fn parse_request(body: &[u8], batch_max: usize) -> Result<JsonRpcRequest<'_>, ParseRefusal> {
+pub fn parse_request(
+    body: &[u8],
+    batch_max: usize,
+) -> Result<JsonRpcRequest<'_>, RequestParseRefusal> {
     parse_request_with_known(body, batch_max, |_| None)
 }
 
@@ -129,9 +132,9 @@ pub fn parse_request(body: &[u8], batch_max: usize) -> Result<JsonRpcRequest<'_>
 pub fn parse_request_with_known<'a>(
     body: &'a [u8],
     batch_max: usize,
-    mut known: impl FnMut(usize) -> Option<Call<'a>>,
-) -> Result<JsonRpcRequest<'a>, ParseRefusal> {
-    let mut scanner = JsonScanner::of_text(body)?;
+    mut known: impl FnMut(usize) -> Option<JsonRpcCall<'a>>,
+) -> Result<JsonRpcRequest<'a>, RequestParseRefusal> {
+    let mut scanner = JsonScanner::for_network_text(body)?;
     let call = |scanner: &mut JsonScanner<'a>| {
         if let Some(call) = known(scanner.next_value_start()) {
             scanner.skip_known_element(call.span.end);
@@ -144,7 +147,7 @@ pub fn parse_request_with_known<'a>(
         JsonValueKind::Array => {
             JsonRpcRequest::Batch(parse_batch_calls(&mut scanner, body, batch_max, call)?)
         }
-        _ => return Err(ParseRefusal::NotObject),
+        _ => return Err(RequestParseRefusal::NotObject),
     };
     scanner.expect_end()?;
     Ok(request)
@@ -156,19 +159,19 @@ fn parse_batch_calls<'a>(
     scanner: &mut JsonScanner<'a>,
     body: &'a [u8],
     batch_max: usize,
-    mut call: impl FnMut(&mut JsonScanner<'a>) -> Result<Call<'a>, ParseRefusal>,
-) -> Result<Vec<Call<'a>>, ParseRefusal> {
-    let mut calls = Vec::with_capacity(estimate_calls(body).min(batch_max));
+    mut call: impl FnMut(&mut JsonScanner<'a>) -> Result<JsonRpcCall<'a>, RequestParseRefusal>,
+) -> Result<Vec<JsonRpcCall<'a>>, RequestParseRefusal> {
+    let mut calls = Vec::with_capacity(estimate_call_count(body).min(batch_max));
     let mut another = scanner.first_element()?;
     if !another {
-        return Err(ParseRefusal::EmptyBatch);
+        return Err(RequestParseRefusal::EmptyBatch);
     }
     while another {
         if calls.len() >= batch_max {
-            return Err(ParseRefusal::LongBatch);
+            return Err(RequestParseRefusal::LongBatch);
         }
         if scanner.next_value_kind()? != JsonValueKind::Object {
-            return Err(ParseRefusal::NotObject);
+            return Err(RequestParseRefusal::NotObject);
         }
         calls.push(call(scanner)?);
         another = scanner.next_element()?;
@@ -178,14 +181,14 @@ fn parse_batch_calls<'a>(
 
 /// Estimates the number of calls by the length of short ones, up to a maximum, so that requests
 /// of few calls do not pay for it.
-pub(crate) fn estimate_calls(body: &[u8]) -> usize {
+pub(crate) fn estimate_call_count(body: &[u8]) -> usize {
     (body.len() / 96 + 1).min(128)
 }
 
 /// Estimates the bytes of memory that must be available to read a body of `length` bytes and to
 /// look its calls up. The structures are large only in total, and their allocations can't fail
 /// gracefully: the shortest call has some 40 bytes, and takes twelve times as much.
-pub(crate) fn required_memory(length: usize) -> usize {
+pub(crate) fn required_request_memory(length: usize) -> usize {
     match length {
         0..=0x1000 => 0,
         _ => length.saturating_mul(16),
@@ -195,7 +198,7 @@ pub(crate) fn required_memory(length: usize) -> usize {
 /// Returns the method and, if it precedes the params, the id from the beginning of a single call
 /// whose method precedes its params. The rest of the text may still make it invalid.
 pub fn read_call_prefix(text: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
-    let mut scanner = JsonScanner::of_text(text).ok()?;
+    let mut scanner = JsonScanner::for_network_text(text).ok()?;
     let (mut method, mut id) = (None, None);
     if scanner.next_value_kind().ok()? != JsonValueKind::Object {
         return None;
@@ -208,7 +211,7 @@ pub fn read_call_prefix(text: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
         }
         // an incomplete value is ignored: a number may have more digits
         let value = scanner.skip_value().ok();
-        let is_cut = |value: &SkippedValue| {
+        let is_cut = |value: &SkippedJsonValue| {
             value.kind == JsonValueKind::Number && value.span.end == text.len()
         };
         let Some(value) = value.filter(|value| !is_cut(value)) else {
@@ -244,7 +247,7 @@ enum CallMember {
 fn read_call_member(
     scanner: &mut JsonScanner<'_>,
     body: &[u8],
-) -> Result<CallMember, ParseRefusal> {
+) -> Result<CallMember, RequestParseRefusal> {
     if scanner.skip_literal(b"\"id\":") {
         return Ok(CallMember::Id);
     }
@@ -260,15 +263,18 @@ fn read_call_member(
         b"id" => Ok(CallMember::Id),
         b"method" => Ok(CallMember::Method),
         b"params" => Ok(CallMember::Params),
-        _ => Err(ParseRefusal::UnknownMember),
+        _ => Err(RequestParseRefusal::UnknownMember),
     }
 }
 
 /// Reads one call, and its positions in the body.
-fn read_call<'a>(scanner: &mut JsonScanner<'a>, body: &'a [u8]) -> Result<Call<'a>, ParseRefusal> {
+fn read_call<'a>(
+    scanner: &mut JsonScanner<'a>,
+    body: &'a [u8],
+) -> Result<JsonRpcCall<'a>, RequestParseRefusal> {
     let start = scanner.next_value_start();
     let (mut version, mut id, mut method, mut params) = (false, None, None, None);
-    let mut starts = MemberOffsets::default();
+    let mut starts = CallMemberOffsets::default();
     let mut another = scanner.enter_object()?;
     while another {
         if !version && scanner.skip_literal(b"\"jsonrpc\":\"2.0\"") {
@@ -277,46 +283,46 @@ fn read_call<'a>(scanner: &mut JsonScanner<'a>, body: &'a [u8]) -> Result<Call<'
             continue;
         }
         match read_call_member(scanner, body)? {
-            CallMember::Version if version => return Err(ParseRefusal::Duplicate),
+            CallMember::Version if version => return Err(RequestParseRefusal::Duplicate),
             CallMember::Version => {
                 version = &body[scanner.skip_value()?.span] == b"\"2.0\"";
                 if !version {
-                    return Err(ParseRefusal::Version);
+                    return Err(RequestParseRefusal::Version);
                 }
             }
-            CallMember::Id if id.is_some() => return Err(ParseRefusal::Duplicate),
+            CallMember::Id if id.is_some() => return Err(RequestParseRefusal::Duplicate),
             CallMember::Id => {
                 let value = scanner.skip_value()?;
                 match value.kind {
                     JsonValueKind::String | JsonValueKind::Number | JsonValueKind::Null => {}
                     JsonValueKind::Object | JsonValueKind::Array | JsonValueKind::Bool => {
-                        return Err(ParseRefusal::IdKind)
+                        return Err(RequestParseRefusal::IdKind)
                     }
                 }
                 if value.span.len() > MAX_ID_LENGTH {
-                    return Err(ParseRefusal::LongId);
+                    return Err(RequestParseRefusal::LongId);
                 }
                 starts.id = value.span.start - start;
                 id = Some(&body[value.span]);
             }
-            CallMember::Method if method.is_some() => return Err(ParseRefusal::Duplicate),
+            CallMember::Method if method.is_some() => return Err(RequestParseRefusal::Duplicate),
             CallMember::Method => {
                 if scanner.next_value_kind()? != JsonValueKind::String {
-                    return Err(ParseRefusal::MethodKind);
+                    return Err(RequestParseRefusal::MethodKind);
                 }
                 let name = scanner.read_string()?;
                 if name.escaped {
-                    return Err(ParseRefusal::EscapedMethod);
+                    return Err(RequestParseRefusal::EscapedMethod);
                 }
                 starts.method = name.content.start - start;
                 method = Some(&body[name.content]);
             }
-            CallMember::Params if params.is_some() => return Err(ParseRefusal::Duplicate),
+            CallMember::Params if params.is_some() => return Err(RequestParseRefusal::Duplicate),
             CallMember::Params => {
                 let value = scanner.skip_value()?;
                 match value.kind {
                     JsonValueKind::Array | JsonValueKind::Object | JsonValueKind::Null => {}
-                    _ => return Err(ParseRefusal::ParamsKind),
+                    _ => return Err(RequestParseRefusal::ParamsKind),
                 }
                 starts.params = value.span.start - start;
                 params = Some(&body[value.span]);
@@ -325,12 +331,12 @@ fn read_call<'a>(scanner: &mut JsonScanner<'a>, body: &'a [u8]) -> Result<Call<'
         another = scanner.advance_member()?;
     }
     if !version {
-        return Err(ParseRefusal::Version);
+        return Err(RequestParseRefusal::Version);
     }
-    Ok(Call {
-        span: start..scanner.read_end(),
+    Ok(JsonRpcCall {
+        span: start..scanner.last_read_end(),
         id,
-        method: method.ok_or(ParseRefusal::NoMethod)?,
+        method: method.ok_or(RequestParseRefusal::NoMethod)?,
         params,
         starts,
     })

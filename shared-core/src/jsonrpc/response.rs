@@ -18,12 +18,12 @@ pub struct JsonRpcResponse {
     /// Id: a string with its quotes, a number or `null`.
     pub id: Range<usize>,
     /// Outcome of the call.
-    pub outcome: OutcomeSpan,
+    pub outcome: CallOutcomeSpan,
 }
 
 /// The result or the error of a call, as the span of its value in the response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OutcomeSpan {
+pub enum CallOutcomeSpan {
     /// Value of `result`: any JSON. An `error` in the same object is `null`.
     Result(Range<usize>),
     /// Value of `error`: an object.
@@ -32,7 +32,7 @@ pub enum OutcomeSpan {
 
 /// The reason why a node's response can't be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ResponseError {
+pub enum ResponseParseError {
     /// The body is not JSON, or nested too deep.
     Syntax(JsonScanError),
     /// The response is not an object.
@@ -59,36 +59,36 @@ pub enum ResponseError {
     OutOfMemory,
 }
 
-impl fmt::Display for ResponseError {
+impl fmt::Display for ResponseParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ResponseError::Syntax(error) => error.fmt(f),
-            ResponseError::NotObject => f.write_str("the response is not an object"),
-            ResponseError::NotArray => f.write_str("the batch is not an array"),
-            ResponseError::Duplicate => f.write_str("a member occurs twice"),
-            ResponseError::UnknownMember => f.write_str("a member is unknown"),
-            ResponseError::Version => f.write_str("jsonrpc is not \"2.0\""),
-            ResponseError::NoId => f.write_str("the id is missing"),
-            ResponseError::IdKind => f.write_str("the id is not a string, number or null"),
-            ResponseError::NoOutcome => f.write_str("both result and error are missing"),
-            ResponseError::TwoOutcomes => f.write_str("both result and error are present"),
-            ResponseError::ErrorKind => f.write_str("the error is not an object"),
-            ResponseError::OutOfMemory => f.write_str("out of memory"),
+            ResponseParseError::Syntax(error) => error.fmt(f),
+            ResponseParseError::NotObject => f.write_str("the response is not an object"),
+            ResponseParseError::NotArray => f.write_str("the batch is not an array"),
+            ResponseParseError::Duplicate => f.write_str("a member occurs twice"),
+            ResponseParseError::UnknownMember => f.write_str("a member is unknown"),
+            ResponseParseError::Version => f.write_str("jsonrpc is not \"2.0\""),
+            ResponseParseError::NoId => f.write_str("the id is missing"),
+            ResponseParseError::IdKind => f.write_str("the id is not a string, number or null"),
+            ResponseParseError::NoOutcome => f.write_str("both result and error are missing"),
+            ResponseParseError::TwoOutcomes => f.write_str("both result and error are present"),
+            ResponseParseError::ErrorKind => f.write_str("the error is not an object"),
+            ResponseParseError::OutOfMemory => f.write_str("out of memory"),
         }
     }
 }
 
-impl std::error::Error for ResponseError {}
+impl std::error::Error for ResponseParseError {}
 
-impl From<JsonScanError> for ResponseError {
-    fn from(error: JsonScanError) -> ResponseError {
-        ResponseError::Syntax(error)
+impl From<JsonScanError> for ResponseParseError {
+    fn from(error: JsonScanError) -> ResponseParseError {
+        ResponseParseError::Syntax(error)
     }
 }
 
 /// Parses the response to one call.
-pub fn parse_response(body: &[u8]) -> Result<JsonRpcResponse, ResponseError> {
-    let mut scanner = JsonScanner::of_text(body)?;
+pub fn parse_response(body: &[u8]) -> Result<JsonRpcResponse, ResponseParseError> {
+    let mut scanner = JsonScanner::for_network_text(body)?;
     let response = read_response(&mut scanner, body)?;
     scanner.expect_end()?;
     Ok(response)
@@ -96,16 +96,16 @@ pub fn parse_response(body: &[u8]) -> Result<JsonRpcResponse, ResponseError> {
 
 /// Parses an array of responses, in the order in which the node wrote them. The array may be
 /// empty, and ids may be missing or occur twice: only the caller knows the calls.
-pub fn parse_batch_responses(body: &[u8]) -> Result<Vec<JsonRpcResponse>, ResponseError> {
-    let mut scanner = JsonScanner::of_text(body)?;
+pub fn parse_batch_responses(body: &[u8]) -> Result<Vec<JsonRpcResponse>, ResponseParseError> {
+    let mut scanner = JsonScanner::for_network_text(body)?;
     if scanner.next_value_kind()? != JsonValueKind::Array {
-        return Err(ResponseError::NotArray);
+        return Err(ResponseParseError::NotArray);
     }
     let mut answers = Vec::new();
     let mut another = scanner.first_element()?;
     while another {
         let answer = read_response(&mut scanner, body)?;
-        try_push(&mut answers, answer).ok_or(ResponseError::OutOfMemory)?;
+        try_push(&mut answers, answer).ok_or(ResponseParseError::OutOfMemory)?;
         another = scanner.next_element()?;
     }
     scanner.expect_end()?;
@@ -116,9 +116,9 @@ pub fn parse_batch_responses(body: &[u8]) -> Result<Vec<JsonRpcResponse>, Respon
 fn read_response(
     scanner: &mut JsonScanner<'_>,
     body: &[u8],
-) -> Result<JsonRpcResponse, ResponseError> {
+) -> Result<JsonRpcResponse, ResponseParseError> {
     if scanner.next_value_kind()? != JsonValueKind::Object {
-        return Err(ResponseError::NotObject);
+        return Err(ResponseParseError::NotObject);
     }
     let start = scanner.next_value_start();
     let is_null = |span: &Range<usize>| &body[span.clone()] == b"null";
@@ -128,11 +128,11 @@ fn read_response(
         let name = &body[name.content];
         let value = scanner.skip_value()?;
         let member = match name {
-            b"jsonrpc" if version => return Err(ResponseError::Duplicate),
+            b"jsonrpc" if version => return Err(ResponseParseError::Duplicate),
             b"jsonrpc" => {
                 version = &body[value.span] == b"\"2.0\"";
                 if !version {
-                    return Err(ResponseError::Version);
+                    return Err(ResponseParseError::Version);
                 }
                 next = scanner.next_member()?;
                 continue;
@@ -140,35 +140,35 @@ fn read_response(
             b"id" => match value.kind {
                 JsonValueKind::String | JsonValueKind::Number | JsonValueKind::Null => &mut id,
                 JsonValueKind::Object | JsonValueKind::Array | JsonValueKind::Bool => {
-                    return Err(ResponseError::IdKind)
+                    return Err(ResponseParseError::IdKind)
                 }
             },
             b"result" => &mut result,
             b"error" => match value.kind {
                 JsonValueKind::Object | JsonValueKind::Null => &mut error,
-                _ => return Err(ResponseError::ErrorKind),
+                _ => return Err(ResponseParseError::ErrorKind),
             },
-            _ => return Err(ResponseError::UnknownMember),
+            _ => return Err(ResponseParseError::UnknownMember),
         };
         if member.replace(value.span).is_some() {
-            return Err(ResponseError::Duplicate);
+            return Err(ResponseParseError::Duplicate);
         }
         next = scanner.next_member()?;
     }
     if !version {
-        return Err(ResponseError::Version);
+        return Err(ResponseParseError::Version);
     }
     Ok(JsonRpcResponse {
-        span: start..scanner.read_end(),
-        id: id.ok_or(ResponseError::NoId)?,
+        span: start..scanner.last_read_end(),
+        id: id.ok_or(ResponseParseError::NoId)?,
         // JSON-RPC 1.0 has both members, one of them null, and some nodes still write both
         outcome: match (result, error) {
-            (Some(result), None) => OutcomeSpan::Result(result),
-            (Some(result), Some(error)) if is_null(&error) => OutcomeSpan::Result(result),
-            (Some(result), Some(error)) if is_null(&result) => OutcomeSpan::Error(error),
-            (None, Some(error)) if !is_null(&error) => OutcomeSpan::Error(error),
-            (None, _) => return Err(ResponseError::NoOutcome),
-            (Some(_), Some(_)) => return Err(ResponseError::TwoOutcomes),
+            (Some(result), None) => CallOutcomeSpan::Result(result),
+            (Some(result), Some(error)) if is_null(&error) => CallOutcomeSpan::Result(result),
+            (Some(result), Some(error)) if is_null(&result) => CallOutcomeSpan::Error(error),
+            (None, Some(error)) if !is_null(&error) => CallOutcomeSpan::Error(error),
+            (None, _) => return Err(ResponseParseError::NoOutcome),
+            (Some(_), Some(_)) => return Err(ResponseParseError::TwoOutcomes),
         },
     })
 }
@@ -210,7 +210,7 @@ fn is_white_space(bytes: &[u8]) -> bool {
 /// The object must be part of a response that was parsed: the text after the member is not read,
 /// because results are long and nodes' encoders write no name twice.
 pub fn first_object_member<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]> {
-    let mut scanner = JsonScanner::of_value(object);
+    let mut scanner = JsonScanner::for_utf8_value(object);
     let mut next = scanner.first_member().ok()?;
     while let Some(found) = next {
         let value = scanner.skip_value().ok()?;
@@ -224,7 +224,7 @@ pub fn first_object_member<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]>
 
 /// Returns the first element of `array`, which must be part of a response that was parsed.
 pub fn first_array_element(array: &[u8]) -> Option<&[u8]> {
-    let mut scanner = JsonScanner::of_value(array);
+    let mut scanner = JsonScanner::for_utf8_value(array);
     if !scanner.first_element().ok()? {
         return None;
     }

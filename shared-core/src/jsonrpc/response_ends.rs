@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use super::response::{JsonRpcResponse, OutcomeSpan};
+use super::response::{CallOutcomeSpan, JsonRpcResponse};
 
 /// Beginnings of responses, up to the id or the result.
 const BEFORE_ID: [&[u8]; 2] = [b"{\"jsonrpc\":\"2.0\",\"id\":", b"{\"id\":"];
@@ -30,7 +30,7 @@ pub fn locate_result(body: &[u8], id: &[u8]) -> Option<JsonRpcResponse> {
     (is_closed && result.len() > 1).then_some(JsonRpcResponse {
         span: 0..body.len(),
         id,
-        outcome: OutcomeSpan::Result(result),
+        outcome: CallOutcomeSpan::Result(result),
     })
 }
 

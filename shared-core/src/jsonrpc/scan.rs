@@ -7,13 +7,13 @@
 //!
 //! [`JsonScanner`] is a pull scanner: the caller steps into the containers whose parts it needs and
 //! skips the other values completely; all of the text is checked in either case. Bytes beyond ASCII
-//! are not checked within strings: a text from the network is passed to [`JsonScanner::of_text`],
+//! are not checked within strings: a text from the network is passed to [`JsonScanner::for_network_text`],
 //! which checks its UTF-8 first.
 
 use std::ops::Range;
 
 use super::simd_scan::{digits_end, plain_string_end};
-use super::string_escapes::check_escape;
+use super::string_escapes::check_string_escape;
 
 pub use super::scan_error::{JsonScanError, SyntaxErrorKind};
 
@@ -74,7 +74,7 @@ pub struct StringSpan {
 
 /// A JSON value that was checked and skipped, as its span.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SkippedValue {
+pub struct SkippedJsonValue {
     /// Kind of the value.
     pub kind: JsonValueKind,
     /// Span of the value, with quotes and brackets, without white space around it.
@@ -99,13 +99,13 @@ pub struct JsonScanner<'a> {
 
 impl<'a> JsonScanner<'a> {
     /// Creates a scanner at the start of a text from the network.
-    pub fn of_text(text: &'a [u8]) -> Result<JsonScanner<'a>, JsonScanError> {
+    pub fn for_network_text(text: &'a [u8]) -> Result<JsonScanner<'a>, JsonScanError> {
         // most texts are ASCII, which is checked in half the time
         if text.is_ascii() {
-            return Ok(JsonScanner::of_value(text));
+            return Ok(JsonScanner::for_utf8_value(text));
         }
         match std::str::from_utf8(text) {
-            Ok(_) => Ok(JsonScanner::of_value(text)),
+            Ok(_) => Ok(JsonScanner::for_utf8_value(text)),
             Err(error) => Err(JsonScanError {
                 offset: error.valid_up_to(),
                 fault: SyntaxErrorKind::Utf8,
@@ -114,7 +114,7 @@ impl<'a> JsonScanner<'a> {
     }
 
     /// Creates a scanner at the start of a value from a text that was UTF-8.
-    pub fn of_value(text: &'a [u8]) -> JsonScanner<'a> {
+    pub fn for_utf8_value(text: &'a [u8]) -> JsonScanner<'a> {
         JsonScanner {
             text,
             at: 0,
@@ -139,7 +139,7 @@ impl<'a> JsonScanner<'a> {
 
     /// Returns the position after the last part that was read.
     #[inline]
-    pub fn read_end(&self) -> usize {
+    pub fn last_read_end(&self) -> usize {
         self.at
     }
 
@@ -231,7 +231,7 @@ impl<'a> JsonScanner<'a> {
     }
 
     /// Checks and skips a complete value.
-    pub fn skip_value(&mut self) -> Result<SkippedValue, JsonScanError> {
+    pub fn skip_value(&mut self) -> Result<SkippedJsonValue, JsonScanError> {
         let kind = self.next_value_kind()?;
         let start = self.at;
         match kind {
@@ -249,7 +249,7 @@ impl<'a> JsonScanner<'a> {
             }
             _ => self.skip_scalar()?,
         }
-        Ok(SkippedValue {
+        Ok(SkippedJsonValue {
             kind,
             span: start..self.at,
         })
@@ -392,7 +392,7 @@ impl<'a> JsonScanner<'a> {
                 b'"' => break,
                 b'\\' => {
                     escaped = true;
-                    self.at = check_escape(self.text, self.at)?;
+                    self.at = check_string_escape(self.text, self.at)?;
                 }
                 _ => return Err(self.error_here(SyntaxErrorKind::Control)),
             }
@@ -535,8 +535,8 @@ impl<const WORDS: usize> ContainerRecord<WORDS> {
 }
 
 /// Checks that a whole text is one JSON value, and returns its kind and span.
-pub fn check_json(text: &[u8]) -> Result<SkippedValue, JsonScanError> {
-    let mut scanner = JsonScanner::of_text(text)?;
+pub fn check_json(text: &[u8]) -> Result<SkippedJsonValue, JsonScanError> {
+    let mut scanner = JsonScanner::for_network_text(text)?;
     let value = scanner.skip_value()?;
     scanner.expect_end()?;
     Ok(value)

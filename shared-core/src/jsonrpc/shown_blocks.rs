@@ -3,7 +3,7 @@
 use memchr::memmem;
 
 use super::block_reference::{self, BlockReference, BlockTag};
-use super::methods::{MethodRow, ResultBlockPath};
+use super::methods::{MethodRow, ResultBlockPosition};
 use super::response::{classify_result, first_array_element, first_object_member, ResultContent};
 
 /// Maximum number of blocks in a response to `eth_feeHistory`.
@@ -11,7 +11,7 @@ const MAX_FEE_HISTORY: u64 = 1024;
 
 /// The number of a block that a response shows to its client, and its relation to the head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ShownBlockKind {
+pub enum ShownBlockNumber {
     /// The head, requested as such.
     Head(u64),
     /// A block.
@@ -24,7 +24,7 @@ pub enum ShownBlockKind {
 
 /// The properties of a call by which the highest block in its response is found.
 #[derive(Clone, Copy, Debug)]
-pub struct ShownBlocks {
+pub struct ShownBlockFinder {
     method: &'static MethodRow,
     /// Number of the block, where the call names it.
     named: Option<u64>,
@@ -34,7 +34,7 @@ pub struct ShownBlocks {
     history: Option<u64>,
 }
 
-impl ShownBlocks {
+impl ShownBlockFinder {
     /// Reads a call of `name`, whose row is `method`; `None` if the response belongs to blocks that
     /// are not part of the chain.
     pub fn for_call(
@@ -55,13 +55,13 @@ impl ShownBlocks {
                 _ => None,
             },
             is_head: reference == BlockReference::Tag(BlockTag::Latest)
-                || method.in_result == ResultBlockPath::Itself,
+                || method.in_result == ResultBlockPosition::Itself,
             history: (name == b"eth_feeHistory").then(first).flatten(),
         })
     }
 
     /// Returns the highest block that a complete result shows.
-    pub fn highest_in_result(&self, result: &[u8]) -> Option<ShownBlockKind> {
+    pub fn highest_in_result(&self, result: &[u8]) -> Option<ShownBlockNumber> {
         match classify_result(result) {
             ResultContent::Null | ResultContent::EmptyArray => return None,
             ResultContent::EmptyData if self.method.returns_encoded_bytes() => return None,
@@ -69,33 +69,35 @@ impl ShownBlocks {
         }
         let shown = block_reference::result_block(self.method, result).map(|block| block.number);
         let shown = shown.map(|number| match self.method.in_result {
-            ResultBlockPath::Itself | ResultBlockPath::Block if self.is_head => {
-                ShownBlockKind::Head(number)
+            ResultBlockPosition::Itself | ResultBlockPosition::Block if self.is_head => {
+                ShownBlockNumber::Head(number)
             }
-            ResultBlockPath::Itself | ResultBlockPath::Block => ShownBlockKind::Block(number),
-            _ => ShownBlockKind::Part(number),
+            ResultBlockPosition::Itself | ResultBlockPosition::Block => {
+                ShownBlockNumber::Block(number)
+            }
+            _ => ShownBlockNumber::Part(number),
         });
         shown
-            .or_else(|| self.fee_history_end(result).map(ShownBlockKind::Block))
-            .or_else(|| block_reference::highest_block_in_text(result).map(ShownBlockKind::Part))
-            .or_else(|| self.named.map(ShownBlockKind::Named))
+            .or_else(|| self.fee_history_end(result).map(ShownBlockNumber::Block))
+            .or_else(|| block_reference::highest_block_in_text(result).map(ShownBlockNumber::Part))
+            .or_else(|| self.named.map(ShownBlockNumber::Named))
     }
 
     /// Returns the highest block in the beginning or the end of a response, which may be cut
     /// anywhere.
-    pub fn highest_in_text(&self, text: &[u8]) -> Option<ShownBlockKind> {
+    pub fn highest_in_text(&self, text: &[u8]) -> Option<ShownBlockNumber> {
         const NUMBER: &[u8] = b"\"number\"";
         let of_block = || {
             let at = memmem::find(text, NUMBER)?;
             let number = block_reference::number_of_member(text, at, NUMBER)?;
             Some(match self.is_head {
-                true => ShownBlockKind::Head(number),
-                false => ShownBlockKind::Block(number),
+                true => ShownBlockNumber::Head(number),
+                false => ShownBlockNumber::Block(number),
             })
         };
         match self.method.in_result {
-            ResultBlockPath::Block => of_block(),
-            _ => block_reference::highest_block_in_text(text).map(ShownBlockKind::Part),
+            ResultBlockPosition::Block => of_block(),
+            _ => block_reference::highest_block_in_text(text).map(ShownBlockNumber::Part),
         }
     }
 
@@ -135,9 +137,9 @@ mod tests {
     use super::super::methods;
     use super::*;
 
-    fn shown(method: &str, params: &str, result: &str) -> Option<ShownBlockKind> {
+    fn shown(method: &str, params: &str, result: &str) -> Option<ShownBlockNumber> {
         let row = methods::method_row(method.as_bytes());
-        let showing = ShownBlocks::for_call(method.as_bytes(), row, Some(params.as_bytes()))?;
+        let showing = ShownBlockFinder::for_call(method.as_bytes(), row, Some(params.as_bytes()))?;
         showing.highest_in_result(result.as_bytes())
     }
 
@@ -152,91 +154,91 @@ mod tests {
                 "eth_blockNumber",
                 "[]",
                 "\"0x65\"",
-                Some(ShownBlockKind::Head(101)),
+                Some(ShownBlockNumber::Head(101)),
             ),
             (
                 "eth_getTransactionReceipt",
                 &hash,
                 &receipt,
-                Some(ShownBlockKind::Part(101)),
+                Some(ShownBlockNumber::Part(101)),
             ),
             (
                 "eth_getTransactionByHash",
                 &hash,
                 &receipt,
-                Some(ShownBlockKind::Part(101)),
+                Some(ShownBlockNumber::Part(101)),
             ),
             (
                 "eth_sendRawTransactionSync",
                 "[\"0x02\"]",
                 &receipt,
-                Some(ShownBlockKind::Part(101)),
+                Some(ShownBlockNumber::Part(101)),
             ),
             (
                 "eth_getBlockByNumber",
                 "[\"0x65\",false]",
                 &block,
-                Some(ShownBlockKind::Block(101)),
+                Some(ShownBlockNumber::Block(101)),
             ),
             (
                 "eth_getBlockByNumber",
                 "[\"latest\",false]",
                 &block,
-                Some(ShownBlockKind::Head(101)),
+                Some(ShownBlockNumber::Head(101)),
             ),
             (
                 "eth_getBlockByHash",
                 &format!("[{hash},false]"),
                 &block,
-                Some(ShownBlockKind::Block(101)),
+                Some(ShownBlockNumber::Block(101)),
             ),
             (
                 "eth_getBlockReceipts",
                 "[\"0x65\"]",
                 &list,
-                Some(ShownBlockKind::Part(101)),
+                Some(ShownBlockNumber::Part(101)),
             ),
             (
                 "eth_getLogs",
                 "[{}]",
                 &list,
-                Some(ShownBlockKind::Part(101)),
+                Some(ShownBlockNumber::Part(101)),
             ),
             (
                 "eth_getFilterChanges",
                 "[\"0x1\"]",
                 &list,
-                Some(ShownBlockKind::Part(101)),
+                Some(ShownBlockNumber::Part(101)),
             ),
             (
                 "trace_block",
                 "[\"0x65\"]",
                 "[{\"blockNumber\":101}]",
-                Some(ShownBlockKind::Part(101)),
+                Some(ShownBlockNumber::Part(101)),
             ),
             (
                 "eth_getBalance",
                 "[\"0x0\",\"0x65\"]",
                 "\"0x0\"",
-                Some(ShownBlockKind::Named(101)),
+                Some(ShownBlockNumber::Named(101)),
             ),
             (
                 "debug_traceBlockByNumber",
                 "[\"0x65\"]",
                 "[{}]",
-                Some(ShownBlockKind::Named(101)),
+                Some(ShownBlockNumber::Named(101)),
             ),
             (
                 "eth_feeHistory",
                 "[\"0x3\",\"latest\"]",
                 "{\"oldestBlock\":\"0x63\"}",
-                Some(ShownBlockKind::Block(101)),
+                Some(ShownBlockNumber::Block(101)),
             ),
             (
                 "eth_feeHistory",
                 "[3,\"latest\",[]]",
                 "{\"oldestBlock\":\"0x63\"}",
-                Some(ShownBlockKind::Block(101)),
+                Some(ShownBlockNumber::Block(101)),
             ),
             (
                 "eth_feeHistory",
@@ -278,7 +280,7 @@ mod tests {
     #[test]
     fn truncated_text_shows_its_complete_members() {
         let row = methods::method_row(b"eth_getLogs");
-        let logs = ShownBlocks::for_call(b"eth_getLogs", row, Some(b"[{}]")).unwrap();
+        let logs = ShownBlockFinder::for_call(b"eth_getLogs", row, Some(b"[{}]")).unwrap();
         for (text, expected) in [
             (
                 &br#"x","blockNumber":"0x9","y":1},{"blockNumber":"0x64"}"#[..],
@@ -290,7 +292,7 @@ mod tests {
         ] {
             assert_eq!(
                 logs.highest_in_text(text),
-                expected.map(ShownBlockKind::Part)
+                expected.map(ShownBlockNumber::Part)
             );
         }
         let text = br#"{"data":[{"slot":"7"},{"message":{"slot" : "12","x":1}},{"slot":"99"#;

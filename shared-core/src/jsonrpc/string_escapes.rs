@@ -5,7 +5,7 @@ use super::scan_error::{JsonScanError, SyntaxErrorKind};
 /// Checks an escape, or two that form a surrogate pair, from the backslash at `at` on; returns
 /// the end.
 #[cold]
-pub fn check_escape(text: &[u8], at: usize) -> Result<usize, JsonScanError> {
+pub fn check_string_escape(text: &[u8], at: usize) -> Result<usize, JsonScanError> {
     let error = |offset, fault| JsonScanError { offset, fault };
     let unpaired = error(at, SyntaxErrorKind::Surrogate);
     match text.get(at + 1) {

@@ -1,14 +1,14 @@
 //! `Accept` (RFC 9110, section 12.5.1), as far as it concerns SSZ and JSON.
 
-use super::list_header::{list_members, trim_header_whitespace};
-use super::weight::{parse_weight, Weight, DEFAULT_WEIGHT};
+use super::list_header::{list_header_members, trim_header_whitespace};
+use super::weight::{parse_weight, PreferenceWeight, DEFAULT_WEIGHT};
 
 /// A client's preferences for JSON and SSZ, the media types of the Beacon API, as `Accept` states
 /// them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AcceptPreferences {
-    json: RangePreference,
-    ssz: RangePreference,
+    json: MediaRangePreference,
+    ssz: MediaRangePreference,
     /// Number of media ranges that were read.
     ranges: u16,
 }
@@ -16,11 +16,11 @@ pub struct AcceptPreferences {
 /// A client's preference for one media type, from the most specific range of `Accept` that matches
 /// it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct RangePreference {
+struct MediaRangePreference {
     /// Specificity of the range: 0 without a range, 1 for `*/*`, 2 for `type/*`, 3 for the type
     /// itself.
     specificity: u8,
-    weight: Weight,
+    weight: PreferenceWeight,
     /// Position of the range in the list.
     place: u16,
 }
@@ -43,8 +43,8 @@ pub enum FormatPreference {
 impl AcceptPreferences {
     /// Reads one line of `Accept`; several lines are one list. A member that does not follow the
     /// grammar is skipped.
-    pub fn read_line(&mut self, value: &[u8]) {
-        for member in list_members(value) {
+    pub fn read_accept_line(&mut self, value: &[u8]) {
+        for member in list_header_members(value) {
             let Some((range, weight)) = parse_media_range(member) else {
                 continue;
             };
@@ -57,7 +57,7 @@ impl AcceptPreferences {
                 () if is("application/octet-stream") => (3, false, true),
                 () => continue,
             };
-            let liking = RangePreference {
+            let liking = MediaRangePreference {
                 specificity,
                 weight,
                 place: self.ranges,
@@ -93,7 +93,7 @@ impl AcceptPreferences {
 
 /// Returns a media range without its parameters, and its weight; `None` if the weight is
 /// invalid.
-fn parse_media_range(member: &[u8]) -> Option<(&[u8], Weight)> {
+fn parse_media_range(member: &[u8]) -> Option<(&[u8], PreferenceWeight)> {
     let mut parts = member
         .split(|&byte| byte == b';')
         .map(trim_header_whitespace);
@@ -116,7 +116,7 @@ mod tests {
     fn wish(lines: &[&str]) -> FormatPreference {
         let mut accept = AcceptPreferences::default();
         for line in lines {
-            accept.read_line(line.as_bytes());
+            accept.read_accept_line(line.as_bytes());
         }
         accept.format_preference()
     }

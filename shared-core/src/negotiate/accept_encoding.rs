@@ -1,15 +1,15 @@
 //! `Accept-Encoding` (RFC 9110, section 12.5.3).
 
-use super::list_header::{list_members, trim_header_whitespace};
-use super::weight::{parse_weight, Weight};
+use super::list_header::{list_header_members, trim_header_whitespace};
+use super::weight::{parse_weight, PreferenceWeight};
 
 /// A client's preferences for gzip and identity, the codings that sszip can send, as
 /// `Accept-Encoding` states them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EncodingPreferences {
-    gzip: Option<Weight>,
-    identity: Option<Weight>,
-    any: Option<Weight>,
+    gzip: Option<PreferenceWeight>,
+    identity: Option<PreferenceWeight>,
+    any: Option<PreferenceWeight>,
     present: bool,
     others: bool,
 }
@@ -19,9 +19,9 @@ impl EncodingPreferences {
     ///
     /// A member that does not follow the grammar is skipped: a client with an unreadable
     /// preference gets identity, which it always understands.
-    pub fn read_line(&mut self, value: &[u8]) {
+    pub fn read_encoding_line(&mut self, value: &[u8]) {
         self.present = true;
-        for member in list_members(value) {
+        for member in list_header_members(value) {
             let Some((coding, weight)) = parse_weighted_coding(member) else {
                 continue;
             };
@@ -58,7 +58,7 @@ impl EncodingPreferences {
     }
 
     /// Whether a body in a coding that sszip does not decompress is accepted.
-    pub fn allows_others(&self) -> bool {
+    pub fn allows_other_codings(&self) -> bool {
         self.others || self.any.is_some_and(|any| any > 0)
     }
 
@@ -69,7 +69,7 @@ impl EncodingPreferences {
 }
 
 /// Parses `coding [ OWS ";" OWS "q=" qvalue ]`; `None` if the member is anything else.
-fn parse_weighted_coding(member: &[u8]) -> Option<(&[u8], Weight)> {
+fn parse_weighted_coding(member: &[u8]) -> Option<(&[u8], PreferenceWeight)> {
     let Some(semicolon) = member.iter().position(|&byte| byte == b';') else {
         return Some((member, 1000));
     };
@@ -88,7 +88,7 @@ mod tests {
     fn read(lines: &[&str]) -> EncodingPreferences {
         let mut accept = EncodingPreferences::default();
         for line in lines {
-            accept.read_line(line.as_bytes());
+            accept.read_encoding_line(line.as_bytes());
         }
         accept
     }
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn other_codings_are_allowed_unless_only_decompressed_ones_are_accepted() {
         for line in ["br", "gzip, deflate", "*", "gzip;q=0, *;q=0.1", "zstd, dcb"] {
-            assert!(read(&[line]).allows_others(), "{line}");
+            assert!(read(&[line]).allows_other_codings(), "{line}");
         }
         for line in [
             "",
@@ -162,7 +162,7 @@ mod tests {
             "*;q=0",
             "gzip, br;q=nan",
         ] {
-            assert!(!read(&[line]).allows_others(), "{line:?}");
+            assert!(!read(&[line]).allows_other_codings(), "{line:?}");
         }
     }
 

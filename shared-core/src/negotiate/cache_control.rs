@@ -1,11 +1,11 @@
 //! The `Cache-Control` directive that forbids transformations.
 
-use super::list_header::list_members;
+use super::list_header::list_header_members;
 
 /// Whether a `Cache-Control` value contains `no-transform` (RFC 9111, sections 5.2.1.6 and
 /// 5.2.2.6). An argument of the directive is ignored.
 pub fn has_no_transform(value: &[u8]) -> bool {
-    list_members(value).any(|member| {
+    list_header_members(value).any(|member| {
         let name = member.split(|&byte| byte == b'=').next().unwrap_or(member);
         name.eq_ignore_ascii_case(b"no-transform")
     })

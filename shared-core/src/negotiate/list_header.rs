@@ -2,12 +2,12 @@
 
 /// Returns the members of a list, without optional white space around them; empty members are
 /// skipped, as 5.6.1.2 requires of recipients. Commas in quoted strings do not separate.
-pub fn list_members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
-    unquoted_split(value, b',').filter(|member| !member.is_empty())
+pub fn list_header_members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    split_outside_quotes(value, b',').filter(|member| !member.is_empty())
 }
 
 /// Returns the parts of a value between `separator`s outside of quoted strings, trimmed.
-pub fn unquoted_split(value: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
+pub fn split_outside_quotes(value: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     UnquotedParts {
         rest: Some(value),
         separator,
@@ -62,10 +62,10 @@ pub fn trim_header_whitespace(value: &[u8]) -> &[u8] {
 
 #[cfg(test)]
 mod tests {
-    use super::list_members;
+    use super::list_header_members;
 
     fn split(value: &str) -> Vec<String> {
-        list_members(value.as_bytes())
+        list_header_members(value.as_bytes())
             .map(|member| String::from_utf8_lossy(member).into_owned())
             .collect()
     }

@@ -1,22 +1,22 @@
 //! Media types (RFC 9110, section 8.3.1) and the sets that operators configure.
 
-use super::list_header::{trim_header_whitespace, unquoted_split};
+use super::list_header::{split_outside_quotes, trim_header_whitespace};
 
 const EVENT_STREAM: &[u8] = b"text/event-stream";
 
 /// Whether a `Content-Type` value is `application/json`, with any parameters.
-pub fn is_json(content_type: &[u8]) -> bool {
+pub fn is_json_type(content_type: &[u8]) -> bool {
     media_type_essence(content_type).eq_ignore_ascii_case(b"application/json")
 }
 
 /// Whether a `Content-Type` value names JSON by any of the names that servers use:
 /// `application/json`, `text/json`, or a suffix `+json` (RFC 6839), except
 /// `application/problem+json`.
-pub fn names_any_json(content_type: &[u8]) -> bool {
+pub fn is_any_json_type(content_type: &[u8]) -> bool {
     const SUFFIX: &[u8] = b"+json";
     let essence = media_type_essence(content_type);
     let start = essence.len().saturating_sub(SUFFIX.len());
-    is_json(essence)
+    is_json_type(essence)
         || essence.eq_ignore_ascii_case(b"text/json")
         || essence[start..].eq_ignore_ascii_case(SUFFIX) && !is_problem_json(essence)
 }
@@ -39,14 +39,14 @@ pub fn is_problem_json(content_type: &[u8]) -> bool {
 }
 
 /// Whether a `Content-Type` value is `application/x-www-form-urlencoded`.
-pub fn is_form_urlencoded(content_type: &[u8]) -> bool {
+pub fn is_form_type(content_type: &[u8]) -> bool {
     media_type_essence(content_type).eq_ignore_ascii_case(b"application/x-www-form-urlencoded")
 }
 
 /// Returns the values of all `charset` parameters of a `Content-Type` value, without quotes;
 /// values of `charset*` (RFC 8187) are returned as written.
 pub fn charset_parameters(content_type: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let parameters = unquoted_split(content_type, b';').skip(1);
+    let parameters = split_outside_quotes(content_type, b';').skip(1);
     parameters.filter_map(|parameter| {
         const NAME: &[u8] = b"charset";
         let parameter = trim_header_whitespace(parameter);
@@ -99,19 +99,19 @@ impl Default for MediaTypeSet {
 impl MediaTypeSet {
     /// Parses patterns as operators write them: `type/subtype`, `type/*`, `+suffix`, `*`. The
     /// error is the pattern that is invalid.
-    pub fn parse<'a>(words: impl Iterator<Item = &'a [u8]>) -> Result<Self, &'a [u8]> {
+    pub fn parse_patterns<'a>(words: impl Iterator<Item = &'a [u8]>) -> Result<Self, &'a [u8]> {
         words
-            .map(|word| MediaTypePattern::parse(word).ok_or(word))
+            .map(|word| MediaTypePattern::parse_pattern(word).ok_or(word))
             .collect::<Result<_, _>>()
             .map(Self)
     }
 
     /// Whether the type of a `Content-Type` value is in the set. Parameters are ignored; gRPC,
     /// whose messages have codings of their own, is never in the set.
-    pub fn contains_type(&self, content_type: &[u8]) -> bool {
+    pub fn contains_media_type(&self, content_type: &[u8]) -> bool {
         let essence = media_type_essence(content_type);
         !essence.is_empty()
-            && !is_grpc(essence)
+            && !is_grpc_type(essence)
             && self
                 .0
                 .iter()
@@ -120,7 +120,7 @@ impl MediaTypeSet {
 }
 
 impl MediaTypePattern {
-    fn parse(word: &[u8]) -> Option<Self> {
+    fn parse_pattern(word: &[u8]) -> Option<Self> {
         if word == b"*" || word == b"*/*" {
             return Some(MediaTypePattern::Any);
         }
@@ -156,7 +156,7 @@ impl MediaTypePattern {
 
 /// Whether a `Content-Type` value names gRPC (`application/grpc`, also with
 /// a suffix such as `+proto`), whose bodies are message streams.
-pub fn is_grpc(content_type: &[u8]) -> bool {
+pub fn is_grpc_type(content_type: &[u8]) -> bool {
     const GRPC: &[u8] = b"application/grpc";
     let essence = media_type_essence(content_type);
     essence
@@ -189,10 +189,10 @@ pub fn is_http_token(word: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_event_stream, is_grpc, is_text_type, names_any_json, MediaTypeSet};
+    use super::{is_any_json_type, is_event_stream, is_grpc_type, is_text_type, MediaTypeSet};
 
     fn types(words: &[&str]) -> MediaTypeSet {
-        MediaTypeSet::parse(words.iter().map(|word| word.as_bytes())).unwrap()
+        MediaTypeSet::parse_patterns(words.iter().map(|word| word.as_bytes())).unwrap()
     }
 
     #[test]
@@ -207,7 +207,7 @@ mod tests {
             "text/html; charset=utf-8",
             "text/event-stream",
         ] {
-            assert!(types.contains_type(value.as_bytes()), "{value}");
+            assert!(types.contains_media_type(value.as_bytes()), "{value}");
         }
         for value in [
             "",
@@ -218,20 +218,20 @@ mod tests {
             "textual/plain",
             "json",
         ] {
-            assert!(!types.contains_type(value.as_bytes()), "{value}");
+            assert!(!types.contains_media_type(value.as_bytes()), "{value}");
         }
     }
 
     #[test]
     fn patterns_match_types_of_their_kind() {
-        assert!(types(&["a/b"]).contains_type(b"A/B"));
-        assert!(!types(&["a/b"]).contains_type(b"a/bc"));
-        assert!(types(&["a/*"]).contains_type(b"a/anything"));
-        assert!(!types(&["a/*"]).contains_type(b"ab/c"));
-        assert!(types(&["+xml"]).contains_type(b"image/svg+XML"));
-        assert!(!types(&["+xml"]).contains_type(b"text/xml"));
-        assert!(types(&["*"]).contains_type(b"anything/at.all"));
-        assert!(types(&["*/*"]).contains_type(b"anything/at.all"));
+        assert!(types(&["a/b"]).contains_media_type(b"A/B"));
+        assert!(!types(&["a/b"]).contains_media_type(b"a/bc"));
+        assert!(types(&["a/*"]).contains_media_type(b"a/anything"));
+        assert!(!types(&["a/*"]).contains_media_type(b"ab/c"));
+        assert!(types(&["+xml"]).contains_media_type(b"image/svg+XML"));
+        assert!(!types(&["+xml"]).contains_media_type(b"text/xml"));
+        assert!(types(&["*"]).contains_media_type(b"anything/at.all"));
+        assert!(types(&["*/*"]).contains_media_type(b"anything/at.all"));
     }
 
     #[test]
@@ -242,12 +242,12 @@ mod tests {
             "application/grpc-web",
         ] {
             assert!(
-                !types(&["*", value]).contains_type(value.as_bytes()),
+                !types(&["*", value]).contains_media_type(value.as_bytes()),
                 "{value}"
             );
         }
-        assert!(types(&["*"]).contains_type(b"application/grpcish"));
-        assert!(!is_grpc(b"application/json"));
+        assert!(types(&["*"]).contains_media_type(b"application/grpcish"));
+        assert!(!is_grpc_type(b"application/json"));
     }
 
     #[test]
@@ -264,7 +264,7 @@ mod tests {
             "text/json",
             "application/vnd.eth+json;v=1",
         ] {
-            assert!(names_any_json(value.as_bytes()), "{value}");
+            assert!(is_any_json_type(value.as_bytes()), "{value}");
         }
         for value in [
             "",
@@ -273,7 +273,7 @@ mod tests {
             "application/problem+json",
             "application/octet-stream",
         ] {
-            assert!(!names_any_json(value.as_bytes()), "{value}");
+            assert!(!is_any_json_type(value.as_bytes()), "{value}");
         }
         assert!(is_text_type(b"Text/plain; charset=utf-8"));
         assert!(!is_text_type(b"application/text/plain"));
@@ -294,7 +294,10 @@ mod tests {
             "text/html;q=1",
         ] {
             let words = [b"a/b", word.as_bytes()];
-            assert_eq!(MediaTypeSet::parse(words.into_iter()), Err(word.as_bytes()));
+            assert_eq!(
+                MediaTypeSet::parse_patterns(words.into_iter()),
+                Err(word.as_bytes())
+            );
         }
     }
 }

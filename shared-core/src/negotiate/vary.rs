@@ -32,7 +32,7 @@ pub fn remove_vary_name<'a>(lines: impl Iterator<Item = &'a [u8]>, name: &str) -
 
 /// Returns `Vary` of a response with these lines of `Vary`; `None` if it has none. A response that
 /// `varies_on_encoding` names `Accept-Encoding`, unless the host adds the name itself.
-pub fn complete_vary(
+pub fn complete_vary_header(
     lines: &[&[u8]],
     varies_on_encoding: bool,
     adds_encoding: bool,
@@ -78,7 +78,7 @@ fn join_vary_members<'a>(
 
 #[cfg(test)]
 mod tests {
-    use super::{add_vary_name, complete_vary, remove_vary_name, vary_covers};
+    use super::{add_vary_name, complete_vary_header, remove_vary_name, vary_covers};
 
     fn lines<'a>(values: &'a [&str]) -> impl Iterator<Item = &'a [u8]> + Clone {
         values.iter().map(|value| value.as_bytes())
@@ -121,7 +121,7 @@ mod tests {
     fn accept_encoding_is_named_once_unless_the_host_adds_it() {
         let vary = |lines: &[&str], varies, adds| {
             let lines: Vec<&[u8]> = lines.iter().map(|line| line.as_bytes()).collect();
-            let vary = complete_vary(&lines, varies, adds)?;
+            let vary = complete_vary_header(&lines, varies, adds)?;
             Some(String::from_utf8(vary.into_owned()).unwrap())
         };
         for (lines, varies, adds, expected) in [

@@ -1,10 +1,10 @@
 //! Cached responses of nodes in the memory of this process, by their key.
 
 use super::stored_values::StoredValueError;
-use crate::cache::class::Class;
+use crate::cache::class::LifetimeClass;
 use crate::cache::entry::CacheEntry;
 use crate::cache::process::ProcessState;
-use crate::cache::Key;
+use crate::cache::CacheKey;
 use crate::jsonrpc::request::MAX_ID_LENGTH;
 use crate::jsonrpc::scan::{check_json, JsonValueKind};
 
@@ -12,10 +12,10 @@ use crate::jsonrpc::scan::{check_json, JsonValueKind};
 /// something else, are not used here.
 pub(super) fn can_be_sent_directly(shared: &ProcessState, entry: &CacheEntry) -> bool {
     let is_changed = || {
-        entry.response_metadata().class == Class::Resource
+        entry.response_metadata().class == LifetimeClass::Resource
             && shared.changes.last_number() > entry.invalidation_number()
     };
-    !entry.is_unchecked() && !entry.is_format_unchecked() && !is_changed()
+    !entry.needs_strict_check() && !entry.is_format_unchecked() && !is_changed()
 }
 
 /// Returns a cached response in identity, under `id`, which is raw JSON, if it answers a call.
@@ -24,7 +24,7 @@ pub(super) fn can_be_sent_directly(shared: &ProcessState, entry: &CacheEntry) ->
 /// The error in the id, or [`StoredValueError`] as a text.
 pub fn cached_call_response(
     shared: &ProcessState,
-    key: &Key,
+    key: &CacheKey,
     id: &[u8],
     now: u64,
 ) -> Result<Option<Vec<u8>>, String> {
@@ -60,7 +60,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::cached_call_response;
-    use crate::cache::entry::{CacheEntry, EntryMeta, EntryPayload, EnvelopeBytes, IdPosition};
+    use crate::cache::entry::{
+        CacheEntry, EntryMetadata, EntryPayload, EnvelopeBytes, ResponseIdPosition,
+    };
     use crate::cache::process::ProcessState;
 
     #[test]
@@ -68,14 +70,14 @@ mod tests {
         let shared = ProcessState::default();
         shared.start_hot_tier(1 << 20, 1 << 20, 1);
         let envelope = EnvelopeBytes {
-            id: IdPosition::BeforeResult,
+            id: ResponseIdPosition::BeforeResult,
             before: b"{\"id\":".as_slice().into(),
             between: b",\"result\":".as_slice().into(),
             after: b"}\n".as_slice().into(),
         };
-        let meta = || EntryMeta {
+        let meta = || EntryMetadata {
             expires_at: 10,
-            ..EntryMeta::default()
+            ..EntryMetadata::default()
         };
         let payload = || EntryPayload::Raw(b"true".to_vec().into());
         let entry = CacheEntry::new(envelope, payload(), meta());
@@ -92,12 +94,12 @@ mod tests {
                 "{id}"
             );
         }
-        let unread =
-            CacheEntry::new(EnvelopeBytes::for_whole_body(), payload(), meta()).mark_unchecked();
+        let unread = CacheEntry::new(EnvelopeBytes::empty_envelope(), payload(), meta())
+            .mark_for_strict_check();
         shared.hot_tier().unwrap().insert([3; 32], Arc::new(unread));
         assert_eq!(cached_call_response(&shared, &[3; 32], b"1", 9), Ok(None));
         // a resource that was invalidated later
-        let resource = CacheEntry::new(EnvelopeBytes::for_whole_body(), payload(), meta());
+        let resource = CacheEntry::new(EnvelopeBytes::empty_envelope(), payload(), meta());
         shared
             .hot_tier()
             .unwrap()

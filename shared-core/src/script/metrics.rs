@@ -36,7 +36,7 @@ mod tests {
     fn zero_totals_are_listed_and_zero_family_counters_are_not() {
         let mut numbers = Vec::new();
         numbers.resize_with(MetricsBoard::LENGTH, AtomicU64::default);
-        let board = MetricsBoard::init_shared(numbers.leak(), 77, 0).unwrap();
+        let board = MetricsBoard::init_shared_board(numbers.leak(), 77, 0).unwrap();
         let figures = flat_metrics(board);
         let of = |wanted: &str| {
             let found = figures.iter().find(|(name, _)| name == wanted);

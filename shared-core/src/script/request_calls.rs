@@ -4,17 +4,19 @@ use std::borrow::Cow;
 use std::fmt;
 
 use crate::gzip::inflate::InflateError;
-use crate::jsonrpc::request::{parse_request, required_memory, Call, JsonRpcRequest, ParseRefusal};
+use crate::jsonrpc::request::{
+    parse_request, required_request_memory, JsonRpcCall, JsonRpcRequest, RequestParseRefusal,
+};
 use crate::memory;
-use crate::request_coding::BodyCoding;
+use crate::request_coding::BodyContentCoding;
 
 /// The reason why a program can't read the calls of a request, which it receives as one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CallsError {
+pub enum RequestCallsError {
     /// The body is empty.
     Body,
     /// The body is not valid JSON-RPC, or nodes may read it in different ways.
-    Calls(ParseRefusal),
+    Calls(RequestParseRefusal),
     /// The body has a content coding that is not decoded, or is damaged.
     Coding,
     /// The body is longer than the limit.
@@ -23,14 +25,14 @@ pub enum CallsError {
     Memory,
 }
 
-impl fmt::Display for CallsError {
+impl fmt::Display for RequestCallsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            CallsError::Body => "no-body",
-            CallsError::Calls(refusal) => refusal.metrics_name(),
-            CallsError::Coding => "coding",
-            CallsError::Length => "length",
-            CallsError::Memory => "memory",
+            RequestCallsError::Body => "no-body",
+            RequestCallsError::Calls(refusal) => refusal.metrics_name(),
+            RequestCallsError::Coding => "coding",
+            RequestCallsError::Length => "length",
+            RequestCallsError::Memory => "memory",
         })
     }
 }
@@ -39,25 +41,25 @@ impl fmt::Display for CallsError {
 /// `Content-Encoding`.
 ///
 /// # Errors
-/// The reason as [`CallsError`].
-pub fn decode_body<'a, 'f>(
+/// The reason as [`RequestCallsError`].
+pub fn decode_request_body<'a, 'f>(
     body: &'a [u8],
     codings: impl Iterator<Item = &'f [u8]>,
     most: usize,
-) -> Result<Cow<'a, [u8]>, CallsError> {
-    let mut coding = BodyCoding::None;
+) -> Result<Cow<'a, [u8]>, RequestCallsError> {
+    let mut coding = BodyContentCoding::None;
     codings.for_each(|line| coding.add_content_encoding_line(line));
     if body.len() > most {
-        return Err(CallsError::Length);
+        return Err(RequestCallsError::Length);
     }
     match coding {
-        BodyCoding::None => Ok(Cow::Borrowed(body)),
-        BodyCoding::Other => Err(CallsError::Coding),
-        BodyCoding::Coded(coded) => match coded.decompress_body(body, most, |_| true) {
+        BodyContentCoding::None => Ok(Cow::Borrowed(body)),
+        BodyContentCoding::Other => Err(RequestCallsError::Coding),
+        BodyContentCoding::Coded(coded) => match coded.decompress_body(body, most, |_| true) {
             Ok(body) => Ok(Cow::Owned(body)),
-            Err(InflateError::Bad) => Err(CallsError::Coding),
-            Err(InflateError::TooLarge) => Err(CallsError::Length),
-            Err(InflateError::OutOfMemory) => Err(CallsError::Memory),
+            Err(InflateError::Bad) => Err(RequestCallsError::Coding),
+            Err(InflateError::TooLarge) => Err(RequestCallsError::Length),
+            Err(InflateError::OutOfMemory) => Err(RequestCallsError::Memory),
         },
     }
 }
@@ -65,43 +67,46 @@ pub fn decode_body<'a, 'f>(
 /// Parses at most `most` calls of a body, and returns whether they are a batch.
 ///
 /// # Errors
-/// The reason as [`CallsError`].
-pub fn parse_calls(body: &[u8], most: usize) -> Result<(Vec<Call<'_>>, bool), CallsError> {
+/// The reason as [`RequestCallsError`].
+pub fn parse_request_calls(
+    body: &[u8],
+    most: usize,
+) -> Result<(Vec<JsonRpcCall<'_>>, bool), RequestCallsError> {
     if body.trim_ascii().is_empty() {
-        return Err(CallsError::Body);
+        return Err(RequestCallsError::Body);
     }
-    if memory::is_memory_short() || !memory::can_allocate(required_memory(body.len())) {
-        return Err(CallsError::Memory);
+    if memory::is_memory_short() || !memory::can_allocate(required_request_memory(body.len())) {
+        return Err(RequestCallsError::Memory);
     }
     match parse_request(body, most) {
         Ok(JsonRpcRequest::Single(call)) => Ok((vec![call], false)),
         Ok(JsonRpcRequest::Batch(calls)) => Ok((calls, true)),
-        Err(refusal) => Err(CallsError::Calls(refusal)),
+        Err(refusal) => Err(RequestCallsError::Calls(refusal)),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{decode_body, parse_calls, CallsError};
+    use super::{decode_request_body, parse_request_calls, RequestCallsError};
     use crate::gzip::oneshot::gzip_oneshot;
-    use crate::jsonrpc::request::ParseRefusal;
+    use crate::jsonrpc::request::RequestParseRefusal;
 
     #[test]
     fn calls_and_batches_are_distinguished() {
         let call = r#"{"jsonrpc":"2.0","id":"a\u0041","method":"eth_call","params":[{"x":[1]}]}"#;
-        let (calls, is_batch) = parse_calls(call.as_bytes(), 1).unwrap();
+        let (calls, is_batch) = parse_request_calls(call.as_bytes(), 1).unwrap();
         assert!(!is_batch && calls.len() == 1);
         assert_eq!(calls[0].id, Some(&br#""a\u0041""#[..]));
         assert_eq!(calls[0].params, Some(&br#"[{"x":[1]}]"#[..]));
         let batch = format!("[{call},{}]", r#"{"jsonrpc":"2.0","method":"b"}"#);
-        let (calls, is_batch) = parse_calls(batch.as_bytes(), 2).unwrap();
+        let (calls, is_batch) = parse_request_calls(batch.as_bytes(), 2).unwrap();
         assert!(is_batch && calls.len() == 2 && calls[1].id.is_none());
-        let refusal = |body: &str, most| parse_calls(body.as_bytes(), most).unwrap_err();
+        let refusal = |body: &str, most| parse_request_calls(body.as_bytes(), most).unwrap_err();
         assert_eq!(
             refusal(&batch, 1),
-            CallsError::Calls(ParseRefusal::LongBatch)
+            RequestCallsError::Calls(RequestParseRefusal::LongBatch)
         );
-        assert_eq!(refusal(" \n", 1), CallsError::Body);
+        assert_eq!(refusal(" \n", 1), RequestCallsError::Body);
         assert_eq!(refusal("x", 1).to_string(), "syntax");
         let twice = r#"{"jsonrpc":"2.0","method":"a","method":"b"}"#;
         assert_eq!(refusal(twice, 1).to_string(), "duplicate");
@@ -113,14 +118,17 @@ mod tests {
         let coded = gzip_oneshot(&body, 1, 1000).unwrap();
         let decoded = |codings: &[&'static str], most| {
             let lines = codings.iter().map(|line| line.as_bytes());
-            decode_body(&coded, lines, most).map(|body| body.len())
+            decode_request_body(&coded, lines, most).map(|body| body.len())
         };
         assert_eq!(decoded(&["gzip"], 1000), Ok(1000));
-        assert_eq!(decoded(&["gzip"], 999), Err(CallsError::Length));
+        assert_eq!(decoded(&["gzip"], 999), Err(RequestCallsError::Length));
         assert_eq!(decoded(&[], 1000), Ok(coded.len()));
-        assert_eq!(decoded(&[], 1), Err(CallsError::Length));
-        assert_eq!(decoded(&["br"], 1000), Err(CallsError::Coding));
-        assert_eq!(decoded(&["gzip", "gzip"], 1000), Err(CallsError::Coding));
-        assert_eq!(decoded(&["zstd"], 1000), Err(CallsError::Coding));
+        assert_eq!(decoded(&[], 1), Err(RequestCallsError::Length));
+        assert_eq!(decoded(&["br"], 1000), Err(RequestCallsError::Coding));
+        assert_eq!(
+            decoded(&["gzip", "gzip"], 1000),
+            Err(RequestCallsError::Coding)
+        );
+        assert_eq!(decoded(&["zstd"], 1000), Err(RequestCallsError::Coding));
     }
 }

@@ -2,10 +2,8 @@
 
 use std::ops::Deref;
 
-use crate::ssz::{
-    check_ssz, hash_tree_root, read_envelope_version, select_path, to_json as json_of,
-};
-use crate::ssz::{Fork, InputForm, JsonToSsz, Preset, Schema, SszError, SszErrorKind, TypeId};
+use crate::ssz::{check_ssz, hash_tree_root, read_envelope_version, select_path, ssz_to_json};
+use crate::ssz::{Fork, JsonInputForm, JsonToSsz, Preset, Schema, SszError, SszErrorKind, TypeId};
 use crate::transcode::{call_types, ssz_routes};
 
 /// The SSZ type of a value, as a program names it in a call of the script API. Empty members are
@@ -25,36 +23,36 @@ pub struct SszTypeName<'a> {
 
 /// Parses the form of the JSON: `value`, the value itself; `answer`, an object with the value in
 /// `data` or `result`; `auto` or empty: either of them.
-fn parse_form(text: &str) -> Result<InputForm, String> {
+fn parse_input_form(text: &str) -> Result<JsonInputForm, String> {
     match text {
-        "" | "auto" => Ok(InputForm::Either),
-        "value" => Ok(InputForm::Bare),
-        "answer" => Ok(InputForm::Enveloped),
+        "" | "auto" => Ok(JsonInputForm::Either),
+        "value" => Ok(JsonInputForm::Bare),
+        "answer" => Ok(JsonInputForm::Enveloped),
         other => Err(format!("form must be auto, value or answer, not {other:?}")),
     }
 }
 
 /// A type that a program has named, with the schema that contains it.
-struct ResolvedType {
-    schema: TypeSchema,
+struct ResolvedSszType {
+    schema: ResolvedSchema,
     ty: TypeId,
 }
 
 /// The schema of a type: one that is shared, or one with a type expression of the program.
-enum TypeSchema {
+enum ResolvedSchema {
     /// The schema of the fork.
     Named(&'static Schema),
     /// The schema of the fork, with a type expression added.
     Written(Box<Schema>),
 }
 
-impl Deref for TypeSchema {
+impl Deref for ResolvedSchema {
     type Target = Schema;
 
     fn deref(&self) -> &Schema {
         match self {
-            TypeSchema::Named(schema) => schema,
-            TypeSchema::Written(schema) => schema,
+            ResolvedSchema::Named(schema) => schema,
+            ResolvedSchema::Written(schema) => schema,
         }
     }
 }
@@ -89,7 +87,7 @@ impl SszTypeName<'_> {
         } else {
             return Ok(name);
         };
-        if *gives == ssz_routes::ResponseType::Updates {
+        if *gives == ssz_routes::SszResponseType::Updates {
             return Err(format!(
                 "{name} returns several values, each of its own fork"
             ));
@@ -100,7 +98,7 @@ impl SszTypeName<'_> {
     }
 
     /// Finds the type in a fork; `None` if it depends on the fork and none is set.
-    fn find_in_fork(&self, fork: Option<Fork>) -> Result<Option<ResolvedType>, String> {
+    fn resolve_type_in_fork(&self, fork: Option<Fork>) -> Result<Option<ResolvedSszType>, String> {
         let (preset, name) = (self.preset()?, self.type_name(fork)?);
         let fork = match fork {
             Some(fork) => fork,
@@ -109,23 +107,23 @@ impl SszTypeName<'_> {
         };
         let known = Schema::for_fork(fork, preset);
         if let Some(ty) = known.find_type(name) {
-            let schema = TypeSchema::Named(known);
-            return Ok(Some(ResolvedType { schema, ty }));
+            let schema = ResolvedSchema::Named(known);
+            return Ok(Some(ResolvedSszType { schema, ty }));
         }
         let wrong = |bad| format!("{fork}, {preset}: {bad}");
         let mut schema = Schema::with_constants(fork, preset, &[]).map_err(wrong)?;
         let ty = schema.parse_type(name).map_err(wrong)?;
-        let schema = TypeSchema::Written(Box::new(schema));
-        Ok(Some(ResolvedType { schema, ty }))
+        let schema = ResolvedSchema::Written(Box::new(schema));
+        Ok(Some(ResolvedSszType { schema, ty }))
     }
 
-    fn resolve_type(&self) -> Result<ResolvedType, String> {
+    fn resolve_type(&self) -> Result<ResolvedSszType, String> {
         let missing = || format!("{} differs between forks: name the fork", self.name);
-        self.find_in_fork(self.fork()?)?.ok_or_else(missing)
+        self.resolve_type_in_fork(self.fork()?)?.ok_or_else(missing)
     }
 }
 
-fn error_text(error: SszError) -> String {
+fn ssz_error_text(error: SszError) -> String {
     error.to_string()
 }
 
@@ -138,8 +136,8 @@ pub fn json_value_to_ssz(
     form: &str,
     json: &[u8],
 ) -> Result<Vec<u8>, String> {
-    let (form, fork) = (parse_form(form)?, type_name.fork()?);
-    let Some(ResolvedType { schema, ty }) = type_name.find_in_fork(fork)? else {
+    let (form, fork) = (parse_input_form(form)?, type_name.fork()?);
+    let Some(ResolvedSszType { schema, ty }) = type_name.resolve_type_in_fork(fork)? else {
         return response_to_ssz(type_name, form, json);
     };
     let mut reader = JsonToSsz::new(&schema, ty, form);
@@ -149,22 +147,22 @@ pub fn json_value_to_ssz(
             return Err(format!("the response's version is {version:?}, not {fork}"));
         }
     }
-    read.map_err(error_text)?;
-    reader.finish().map_err(error_text)
+    read.map_err(ssz_error_text)?;
+    reader.finish().map_err(ssz_error_text)
 }
 
 /// Converts a response to SSZ in the fork that it names, at any position.
 fn response_to_ssz(
     type_name: &SszTypeName<'_>,
-    form: InputForm,
+    form: JsonInputForm,
     json: &[u8],
 ) -> Result<Vec<u8>, String> {
-    if form == InputForm::Bare {
+    if form == JsonInputForm::Bare {
         return type_name.resolve_type().map(|_| Vec::new());
     }
     let version = read_envelope_version(json).map_err(|error| match error.error_kind() {
         SszErrorKind::NoValue => format!("{error}; a value without its envelope needs a fork"),
-        _ => error_text(error),
+        _ => ssz_error_text(error),
     })?;
     let version = version.ok_or("the response has no version: name the fork")?;
     let fork: Fork = version
@@ -176,9 +174,9 @@ fn response_to_ssz(
     );
     let ty = schema.find_type(name);
     let ty = ty.ok_or_else(|| format!("{fork} has no type {name}"))?;
-    let mut reader = JsonToSsz::new(schema, ty, InputForm::Enveloped);
-    reader.push_piece(json).map_err(error_text)?;
-    reader.finish().map_err(error_text)
+    let mut reader = JsonToSsz::new(schema, ty, JsonInputForm::Enveloped);
+    reader.push_piece(json).map_err(ssz_error_text)?;
+    reader.finish().map_err(ssz_error_text)
 }
 
 /// Converts a value, or its part at a path, from SSZ to JSON.
@@ -190,10 +188,10 @@ pub fn ssz_value_to_json(
     path: &str,
     ssz: &[u8],
 ) -> Result<Vec<u8>, String> {
-    let ResolvedType { schema, ty } = type_name.resolve_type()?;
-    let (ty, range) = select_path(&schema, ty, ssz, path).map_err(error_text)?;
+    let ResolvedSszType { schema, ty } = type_name.resolve_type()?;
+    let (ty, range) = select_path(&schema, ty, ssz, path).map_err(ssz_error_text)?;
     let part = ssz.get(range).unwrap_or_default();
-    json_of(&schema, ty, part).map_err(error_text)
+    ssz_to_json(&schema, ty, part).map_err(ssz_error_text)
 }
 
 /// Checks that `ssz` is a valid value of the type, by all rules of SSZ.
@@ -201,8 +199,8 @@ pub fn ssz_value_to_json(
 /// # Errors
 /// The error in the SSZ, or in `type_name`.
 pub fn check_ssz_value(type_name: &SszTypeName<'_>, ssz: &[u8]) -> Result<(), String> {
-    let ResolvedType { schema, ty } = type_name.resolve_type()?;
-    check_ssz(&schema, ty, ssz).map_err(error_text)
+    let ResolvedSszType { schema, ty } = type_name.resolve_type()?;
+    check_ssz(&schema, ty, ssz).map_err(ssz_error_text)
 }
 
 /// Returns the hash tree root of a value, or of its part at a path: `0x` and 64 hex digits.
@@ -214,10 +212,10 @@ pub fn ssz_value_root(
     path: &str,
     ssz: &[u8],
 ) -> Result<String, String> {
-    let ResolvedType { schema, ty } = type_name.resolve_type()?;
-    let (ty, range) = select_path(&schema, ty, ssz, path).map_err(error_text)?;
+    let ResolvedSszType { schema, ty } = type_name.resolve_type()?;
+    let (ty, range) = select_path(&schema, ty, ssz, path).map_err(ssz_error_text)?;
     let part = ssz.get(range).unwrap_or_default();
-    let root = hash_tree_root(&schema, ty, part).map_err(error_text)?;
+    let root = hash_tree_root(&schema, ty, part).map_err(ssz_error_text)?;
     Ok(format!("0x{}", const_hex::encode(root)))
 }
 

@@ -8,14 +8,14 @@
 use std::sync::Arc;
 
 use crate::bytes::SharedBytes;
-use crate::cache::class::Class;
+use crate::cache::class::LifetimeClass;
 use crate::cache::entry::store_attributes::StoreAttributes;
-use crate::cache::entry::{CacheEntry, EntryMeta, EntryPayload, EnvelopeBytes};
-use crate::cache::link::{purge_request, request_text, OwnerRequest, ReplyHead};
+use crate::cache::entry::{CacheEntry, EntryMetadata, EntryPayload, EnvelopeBytes};
+use crate::cache::link::{purge_request, request_text, OwnerReplyHead, OwnerRequest};
 use crate::cache::process::owner_client::OwnerClient;
 use crate::cache::process::ProcessState;
 use crate::cache::vary_key::namespace_for_name;
-use crate::cache::Key;
+use crate::cache::CacheKey;
 use crate::memory;
 
 /// Namespace of all stored values, as an operator purges it.
@@ -51,7 +51,7 @@ pub enum StoredValueError {
 }
 
 /// Returns the cache key of a value's name.
-pub fn value_key(name: &[u8]) -> Key {
+pub fn value_key(name: &[u8]) -> CacheKey {
     *blake3::keyed_hash(VALUE_HASH_KEY, name).as_bytes()
 }
 
@@ -60,7 +60,7 @@ pub fn value_key(name: &[u8]) -> Key {
 ///
 /// # Errors
 /// The reason as [`StoredValueError`].
-pub fn get(
+pub fn stored_value(
     shared: &ProcessState,
     name: &[u8],
     now: u64,
@@ -98,13 +98,13 @@ pub fn set_stored_value(
         drop(hot.remove(&key));
         return Err(StoredValueError::Memory);
     };
-    let meta = EntryMeta {
+    let meta = EntryMetadata {
         status: 200,
-        class: Class::Resource,
-        ..EntryMeta::default()
+        class: LifetimeClass::Resource,
+        ..EntryMetadata::default()
     };
     let entry = CacheEntry::new(
-        EnvelopeBytes::for_whole_body(),
+        EnvelopeBytes::empty_envelope(),
         EntryPayload::Raw(value),
         meta,
     );
@@ -167,13 +167,13 @@ pub fn scope_purge_request(shared: &ProcessState, query: &[u8]) -> Result<Option
 /// attempted for each value.
 fn reachable_owner(shared: &ProcessState) -> Result<Option<&dyn OwnerClient>, StoredValueError> {
     match shared.owner_client() {
-        Some(owner) if !owner.is_up() => Err(StoredValueError::Down),
+        Some(owner) if !owner.is_owner_reachable() => Err(StoredValueError::Down),
         owner => Ok(owner),
     }
 }
 
 /// Returns the request that looks up a value at the owner, and the present purge generation, which
-/// [`accept_lookup_reply`] requires. `None`: there is no owner.
+/// [`accept_value_lookup_reply`] requires. `None`: there is no owner.
 ///
 /// # Errors
 /// The reason as [`StoredValueError`].
@@ -195,14 +195,14 @@ pub fn value_lookup_request(
 ///
 /// # Errors
 /// The reason as [`StoredValueError`].
-pub fn accept_lookup_reply(
+pub fn accept_value_lookup_reply(
     shared: &ProcessState,
     name: &[u8],
     (head, body): (&[u8], &[u8]),
     generation: u64,
     now: u64,
 ) -> Result<Option<SharedBytes>, StoredValueError> {
-    let head = ReplyHead::parse(head)
+    let head = OwnerReplyHead::parse(head)
         .ok()
         .flatten()
         .ok_or(StoredValueError::Owner)?;
@@ -222,7 +222,7 @@ pub fn accept_lookup_reply(
     // an invalid entry is treated as a missing one
     let entry = answer
         .into_cache_entry(now)
-        .filter(|entry| !entry.is_unchecked());
+        .filter(|entry| !entry.needs_strict_check());
     let Some(entry) = entry.map(Arc::new) else {
         return Ok(None);
     };
@@ -236,7 +236,7 @@ pub fn accept_lookup_reply(
         if shared.purge_generation() == generation && hot.insert(key, Arc::clone(&entry)) {
             // a purge may have happened in between
             if shared.purge_generation() != generation {
-                hot.remove_if_same(&key, &entry);
+                hot.remove_same_entry(&key, &entry);
             }
         }
     }
@@ -248,12 +248,12 @@ mod tests {
     use std::sync::Arc;
 
     use super::{
-        accept_lookup_reply, delete_stored_value, get, set_stored_value, value_key,
+        accept_value_lookup_reply, delete_stored_value, set_stored_value, stored_value, value_key,
         value_lookup_request, StoredValueError,
     };
     use crate::cache::entry::wire::EncodedEntry;
     use crate::cache::entry::{
-        CacheEntry, CompressionGate, EntryMeta, EntryPayload, EnvelopeBytes,
+        CacheEntry, CompressionGate, EntryMetadata, EntryPayload, EnvelopeBytes,
     };
     use crate::cache::process::ProcessState;
 
@@ -266,17 +266,20 @@ mod tests {
     #[test]
     fn value_is_returned_until_it_expires() {
         let shared = shared();
-        assert_eq!(get(&shared, b"a", 0), Ok(None));
+        assert_eq!(stored_value(&shared, b"a", 0), Ok(None));
         for value in [&b"one"[..], b"", b"\0\xff\0"] {
             assert_eq!(set_stored_value(&shared, b"a", value, 5000, 1000), Ok(None));
-            assert_eq!(&get(&shared, b"a", 5999).unwrap().unwrap()[..], value);
-            assert_eq!(get(&shared, b"b", 5999), Ok(None));
+            assert_eq!(
+                &stored_value(&shared, b"a", 5999).unwrap().unwrap()[..],
+                value
+            );
+            assert_eq!(stored_value(&shared, b"b", 5999), Ok(None));
         }
-        assert_eq!(get(&shared, b"a", 6000), Ok(None));
+        assert_eq!(stored_value(&shared, b"a", 6000), Ok(None));
         set_stored_value(&shared, b"a", b"x", u64::MAX, 1000).unwrap();
-        assert!(get(&shared, b"a", 1 << 40).unwrap().is_some());
+        assert!(stored_value(&shared, b"a", 1 << 40).unwrap().is_some());
         assert_eq!(delete_stored_value(&shared, b"a"), Ok(None));
-        assert_eq!(get(&shared, b"a", 1000), Ok(None));
+        assert_eq!(stored_value(&shared, b"a", 1000), Ok(None));
     }
 
     #[test]
@@ -288,7 +291,7 @@ mod tests {
             set_stored_value(&shared, b"a", &long, 5000, 0),
             Err(StoredValueError::Room)
         );
-        assert_eq!(get(&shared, b"a", 0), Ok(None));
+        assert_eq!(stored_value(&shared, b"a", 0), Ok(None));
     }
 
     #[test]
@@ -298,7 +301,7 @@ mod tests {
             set_stored_value(&shared, b"a", b"b", 1, 0),
             Err(StoredValueError::Cache)
         );
-        assert_eq!(get(&shared, b"a", 0), Err(StoredValueError::Cache));
+        assert_eq!(stored_value(&shared, b"a", 0), Err(StoredValueError::Cache));
         assert_eq!(
             delete_stored_value(&shared, b"a"),
             Err(StoredValueError::Cache)
@@ -331,40 +334,43 @@ mod tests {
             level: 1,
         };
         let long = vec![b'v'; 5000];
-        let coded = CacheEntry::compress_payload(
-            EnvelopeBytes::for_whole_body(),
+        let coded = CacheEntry::from_fetched_result(
+            EnvelopeBytes::empty_envelope(),
             &long,
             gate,
-            EntryMeta::default(),
+            EntryMetadata::default(),
         )
         .unwrap();
         let (head, body) = owner_reply(coded);
-        let result = accept_lookup_reply(&shared, b"a", (&head, &body), 0, 100);
+        let result = accept_value_lookup_reply(&shared, b"a", (&head, &body), 0, 100);
         assert_eq!(result, Err(StoredValueError::Owner));
-        assert_eq!(get(&shared, b"a", 100), Ok(None));
+        assert_eq!(stored_value(&shared, b"a", 100), Ok(None));
     }
 
     #[test]
     fn owner_entry_is_stored_unless_purged_since() {
         let shared = shared();
         let entry = CacheEntry::new(
-            EnvelopeBytes::for_whole_body(),
+            EnvelopeBytes::empty_envelope(),
             EntryPayload::Raw(b"value".to_vec().into()),
-            EntryMeta::default(),
+            EntryMetadata::default(),
         );
         let (head, body) = owner_reply(entry);
-        let found = accept_lookup_reply(&shared, b"a", (&head, &body), 9, 100);
+        let found = accept_value_lookup_reply(&shared, b"a", (&head, &body), 9, 100);
         assert_eq!(&found.unwrap().unwrap()[..], b"value");
         // the present generation is 0
-        assert_eq!(get(&shared, b"a", 100), Ok(None));
-        accept_lookup_reply(&shared, b"a", (&head, &body), 0, 100).unwrap();
-        assert_eq!(&get(&shared, b"a", 599).unwrap().unwrap()[..], b"value");
-        assert_eq!(get(&shared, b"a", 600), Ok(None));
-        let damaged = accept_lookup_reply(&shared, b"a", (&head, &body[1..]), 0, 100);
+        assert_eq!(stored_value(&shared, b"a", 100), Ok(None));
+        accept_value_lookup_reply(&shared, b"a", (&head, &body), 0, 100).unwrap();
+        assert_eq!(
+            &stored_value(&shared, b"a", 599).unwrap().unwrap()[..],
+            b"value"
+        );
+        assert_eq!(stored_value(&shared, b"a", 600), Ok(None));
+        let damaged = accept_value_lookup_reply(&shared, b"a", (&head, &body[1..]), 0, 100);
         assert_eq!(damaged, Ok(None));
         let none = b"HTTP/1.1 404 Not Found\r\nsszip-generation: 7\r\ncontent-length: 0\r\n\r\n";
         assert_eq!(
-            accept_lookup_reply(&shared, b"a", (none, b""), 0, 0),
+            accept_value_lookup_reply(&shared, b"a", (none, b""), 0, 0),
             Ok(None)
         );
         for other in [
@@ -373,7 +379,7 @@ mod tests {
             b"HTTP/1.1 200",
             b"no HTTP\r\n\r\n",
         ] {
-            let result = accept_lookup_reply(&shared, b"a", (other, b""), 0, 0);
+            let result = accept_value_lookup_reply(&shared, b"a", (other, b""), 0, 0);
             assert_eq!(result, Err(StoredValueError::Owner));
         }
     }

@@ -26,7 +26,7 @@ struct SszChecker<'s> {
 impl SszChecker<'_> {
     /// Checks the value of the type `ty` that occupies `range`.
     fn check_value(&self, ty: TypeId, range: Range<usize>) -> Result<(), SszError> {
-        let ty = self.schema.get(ty);
+        let ty = self.schema.type_by_id(ty);
         let at = range.start;
         if let Some(size) = ty.size {
             if range.len() != size {
@@ -64,7 +64,7 @@ impl SszChecker<'_> {
                     Err(bad) => Err(SszError::from_message(at + bad.valid_up_to(), "not UTF-8")),
                 }
             }
-            TypeKind::Vector(of, len) => match self.schema.get(*of).size {
+            TypeKind::Vector(of, len) => match self.schema.type_by_id(*of).size {
                 Some(size) => self.check_fixed_elements(*of, size, range),
                 None => self.check_variable_elements(
                     *of,
@@ -92,14 +92,15 @@ impl SszChecker<'_> {
                     return checked;
                 }
                 let mut failed = None;
-                let parts = ContainerFields::new(self.schema, container, self.ssz, range)?;
+                let parts = ContainerFieldRanges::new(self.schema, container, self.ssz, range)?;
                 for (field, part) in container.fields.iter().zip(parts) {
-                    let part = part.and_then(|part| match self.schema.get(field.ty).is_plain {
-                        true => Ok(()),
-                        false => self.check_value(field.ty, part),
-                    });
+                    let part =
+                        part.and_then(|part| match self.schema.type_by_id(field.ty).is_plain {
+                            true => Ok(()),
+                            false => self.check_value(field.ty, part),
+                        });
                     if let Err(error) = part {
-                        failed = Some(error.in_field(&field.name));
+                        failed = Some(error.prepend_field(&field.name));
                         break;
                     }
                 }
@@ -146,7 +147,7 @@ impl SszChecker<'_> {
             let field = &container.fields[*field];
             let part = range.start + begin..range.start + end;
             if let Err(error) = self.check_value(field.ty, part) {
-                return Some(Err(error.in_field(&field.name)));
+                return Some(Err(error.prepend_field(&field.name)));
             }
             begin = end;
         }
@@ -160,7 +161,7 @@ impl SszChecker<'_> {
         limit: ListLimit,
         range: Range<usize>,
     ) -> Result<(), SszError> {
-        match self.schema.get(of).size {
+        match self.schema.type_by_id(of).size {
             Some(size) => {
                 let (at, len) = (range.start, range.len());
                 if len % size != 0 {
@@ -180,7 +181,7 @@ impl SszChecker<'_> {
         size: usize,
         range: Range<usize>,
     ) -> Result<(), SszError> {
-        let ty = self.schema.get(of);
+        let ty = self.schema.type_by_id(of);
         if ty.is_plain {
             return Ok(());
         }
@@ -194,7 +195,7 @@ impl SszChecker<'_> {
         // one by one, to report the position and the reason
         for (n, at) in range.step_by(size).enumerate() {
             self.check_value(of, at..at + size)
-                .map_err(|error| error.in_element(n))?;
+                .map_err(|error| error.prepend_element(n))?;
         }
         Ok(())
     }
@@ -208,7 +209,7 @@ impl SszChecker<'_> {
         limit: ListLimit,
         exactly: Option<usize>,
     ) -> Result<(), SszError> {
-        let elements = VariableElements::new(self.ssz, range.clone())?;
+        let elements = VariableElementRanges::new(self.ssz, range.clone())?;
         let count = elements.len();
         if let Some(exactly) = exactly.filter(|exactly| *exactly != count) {
             return Err(SszError::from_message(
@@ -217,18 +218,18 @@ impl SszChecker<'_> {
             ));
         }
         check_limit(range.start, count, limit)?;
-        if let TypeKind::ByteList(limit) = self.schema.get(of).kind {
+        if let TypeKind::ByteList(limit) = self.schema.type_by_id(of).kind {
             // the element type of witnesses and transactions
             for (n, element) in elements.enumerate() {
                 let checked =
                     element.and_then(|range| check_limit(range.start, range.len(), limit));
-                checked.map_err(|error| error.in_element(n))?;
+                checked.map_err(|error| error.prepend_element(n))?;
             }
             return Ok(());
         }
         for (n, element) in elements.enumerate() {
             let checked = element.and_then(|range| self.check_value(of, range));
-            checked.map_err(|error| error.in_element(n))?;
+            checked.map_err(|error| error.prepend_element(n))?;
         }
         Ok(())
     }
@@ -236,7 +237,7 @@ impl SszChecker<'_> {
 
 /// An iterator over the positions of the variable-size elements of a list or vector. It checks
 /// their offsets, and does not validate the elements.
-pub(super) struct VariableElements<'s> {
+pub(super) struct VariableElementRanges<'s> {
     ssz: &'s [u8],
     range: Range<usize>,
     count: usize,
@@ -245,7 +246,7 @@ pub(super) struct VariableElements<'s> {
     begin: usize,
 }
 
-impl<'s> VariableElements<'s> {
+impl<'s> VariableElementRanges<'s> {
     pub(super) fn new(ssz: &'s [u8], range: Range<usize>) -> Result<Self, SszError> {
         let mut count = 0;
         let mut begin = 0;
@@ -288,7 +289,7 @@ impl<'s> VariableElements<'s> {
     }
 }
 
-impl Iterator for VariableElements<'_> {
+impl Iterator for VariableElementRanges<'_> {
     type Item = Result<Range<usize>, SszError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -311,14 +312,14 @@ impl Iterator for VariableElements<'_> {
 
 /// An iterator over the positions of a container's fields in an SSZ value, which checks their
 /// offsets.
-pub(super) struct ContainerFields<'s> {
+pub(super) struct ContainerFieldRanges<'s> {
     schema: &'s Schema,
     fields: std::slice::Iter<'s, super::schema::ContainerField>,
     ssz: &'s [u8],
     range: Range<usize>,
 }
 
-impl<'s> ContainerFields<'s> {
+impl<'s> ContainerFieldRanges<'s> {
     pub(super) fn new(
         schema: &'s Schema,
         container: &'s ContainerLayout,
@@ -330,13 +331,13 @@ impl<'s> ContainerFields<'s> {
             return Err(length_error(range.start, range.len(), &wanted));
         }
         let is_variable =
-            |field: &&super::schema::ContainerField| schema.get(field.ty).size.is_none();
+            |field: &&super::schema::ContainerField| schema.type_by_id(field.ty).size.is_none();
         if let Some(first) = container.fields.iter().find(is_variable) {
             let begin = read_offset(ssz, &range, first.offset)?;
             if begin != container.fixed_size {
                 let why = format!("the first offset is {begin}, not {}", container.fixed_size);
                 let at = range.start + first.offset;
-                return Err(SszError::from_message(at, why).in_field(&first.name));
+                return Err(SszError::from_message(at, why).prepend_field(&first.name));
             }
         }
         Ok(Self {
@@ -348,20 +349,20 @@ impl<'s> ContainerFields<'s> {
     }
 }
 
-impl Iterator for ContainerFields<'_> {
+impl Iterator for ContainerFieldRanges<'_> {
     type Item = Result<Range<usize>, SszError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let field = self.fields.next()?;
         let at = self.range.start + field.offset;
-        if let Some(size) = self.schema.get(field.ty).size {
+        if let Some(size) = self.schema.type_by_id(field.ty).size {
             return Some(Ok(at..at + size));
         }
         let later = self
             .fields
             .as_slice()
             .iter()
-            .find(|field| self.schema.get(field.ty).size.is_none());
+            .find(|field| self.schema.type_by_id(field.ty).size.is_none());
         let begin = read_offset(self.ssz, &self.range, field.offset);
         let end = match later {
             Some(later) => read_offset(self.ssz, &self.range, later.offset),

@@ -63,11 +63,11 @@ impl SszError {
         self
     }
 
-    pub(crate) fn in_field(self, name: &str) -> Self {
+    pub(crate) fn prepend_field(self, name: &str) -> Self {
         self.prepend_step(ErrorPathStep::Field(name.into()))
     }
 
-    pub(crate) fn in_element(self, index: impl TryInto<u64>) -> Self {
+    pub(crate) fn prepend_element(self, index: impl TryInto<u64>) -> Self {
         self.prepend_step(ErrorPathStep::Element(index.try_into().unwrap_or(u64::MAX)))
     }
 

@@ -28,7 +28,7 @@ pub use self::path::select_path;
 pub use self::rlp::blob_hashes;
 pub use self::root::hash_tree_root;
 pub use self::schema::{Fork, Preset, Schema, TypeId};
-pub use self::to_json::{to_json, SszToJson};
+pub use self::to_json::{ssz_to_json, SszToJson};
 pub use self::to_ssz::{
-    read_envelope_version, to_ssz, EnvelopeFlags, InputForm, JsonToSsz, SszParts,
+    json_to_ssz, read_envelope_version, EnvelopeFlags, JsonInputForm, JsonToSsz, SszParts,
 };

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::check::{ContainerFields, VariableElements};
+use super::check::{ContainerFieldRanges, VariableElementRanges};
 use super::error::SszError;
 use super::schema::{Schema, TypeId, TypeKind};
 
@@ -25,7 +25,7 @@ pub fn select_path(
         let (found, after) =
             resolve_path_step(schema, here, ssz, rest).map_err(|error| match walked {
                 "" => error,
-                walked => error.in_field(walked),
+                walked => error.prepend_field(walked),
             })?;
         here = found;
         rest = after;
@@ -42,7 +42,7 @@ pub fn variable_element_ranges(
     ssz: &[u8],
     list: Range<usize>,
 ) -> Result<impl Iterator<Item = Result<Range<usize>, SszError>> + '_, SszError> {
-    VariableElements::new(ssz, list)
+    VariableElementRanges::new(ssz, list)
 }
 
 /// Resolves the first step of a path in a value, and returns the type and position of the part with
@@ -53,7 +53,7 @@ fn resolve_path_step<'p>(
     ssz: &[u8],
     path: &'p str,
 ) -> Result<((TypeId, Range<usize>), &'p str), SszError> {
-    let ty = schema.get(ty);
+    let ty = schema.type_by_id(ty);
     let at = range.start;
     if let Some(rest) = path.strip_prefix('[') {
         let Some((index, rest)) = rest.split_once(']') else {
@@ -78,7 +78,7 @@ fn resolve_path_step<'p>(
                 ))
             }
         };
-        let (count, element) = match schema.get(of).size {
+        let (count, element) = match schema.type_by_id(of).size {
             Some(size) => {
                 let begin = index.saturating_mul(size);
                 let end = begin.saturating_add(size);
@@ -86,7 +86,7 @@ fn resolve_path_step<'p>(
                 (range.len() / size, element)
             }
             None => {
-                let elements = VariableElements::new(ssz, range)?;
+                let elements = VariableElementRanges::new(ssz, range)?;
                 (elements.len(), elements.element_range(index)?)
             }
         };
@@ -107,7 +107,7 @@ fn resolve_path_step<'p>(
         ));
     };
     let fields = container.fields.iter();
-    let parts = ContainerFields::new(schema, container, ssz, range)?;
+    let parts = ContainerFieldRanges::new(schema, container, ssz, range)?;
     let found = fields
         .zip(parts)
         .find(|(field, _)| *field.name == *name || *field.json_name == *name);

@@ -22,31 +22,31 @@ const HEAD: usize = 8;
 /// The metrics of the last 15 minutes: a ring of samples of `N` values each, as a part of a metrics
 /// board.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct History<const N: usize>(&'static [AtomicU64]);
+pub(super) struct MetricsHistory<const N: usize>(&'static [AtomicU64]);
 
-impl<const N: usize> History<N> {
+impl<const N: usize> MetricsHistory<N> {
     /// Length of a slot: its stamp, and the values.
     const SLOT: usize = (1 + N).next_multiple_of(8);
     /// Number of values in the memory of a history.
     pub(super) const LENGTH: usize = HEAD + SLOTS * Self::SLOT;
 
     /// Attaches to memory of [`LENGTH`](Self::LENGTH) values, which are 0 before the first use.
-    pub(super) fn attach(numbers: &'static [AtomicU64]) -> Self {
+    pub(super) fn attach_memory(numbers: &'static [AtomicU64]) -> Self {
         Self(numbers)
     }
 
     /// Starts the first interval at `now`, in milliseconds of the monotonic clock. The values of
     /// all samples are 0 at that time.
-    pub(super) fn start(self, now: u64) {
+    pub(super) fn start_first_interval(self, now: u64) {
         self.0[START].store(now, Ordering::Relaxed);
     }
 
     /// Stores the present values as the sample of an interval, in the first call within it. Calls
     /// of other workers return at once, so a sample may include the exchanges that they count
     /// while it is taken.
-    pub(super) fn sample(self, now: u64, values: impl FnOnce() -> [u64; N]) {
-        let interval = self.interval(now);
-        let (slot, stamp) = self.slot(interval);
+    pub(super) fn record_sample(self, now: u64, values: impl FnOnce() -> [u64; N]) {
+        let interval = self.interval_number(now);
+        let (slot, stamp) = self.interval_slot(interval);
         let seen = slot[0].load(Ordering::Relaxed);
         let order = Ordering::Relaxed;
         let is_sampled = interval == 0 || seen >= stamp;
@@ -62,13 +62,13 @@ impl<const N: usize> History<N> {
     /// Returns the increments of the values in the [`INTERVALS`] before the present one, the
     /// oldest first, from the values that were read at `now`. `None`: the increments are unknown,
     /// because the interval is earlier than the first one, or a sample was not completed.
-    pub(super) fn increments(self, now: u64, values: [u64; N]) -> Vec<Option<[u64; N]>> {
-        let current = self.interval(now);
-        let mut end = self.start_of(current, Some(values));
+    pub(super) fn interval_increments(self, now: u64, values: [u64; N]) -> Vec<Option<[u64; N]>> {
+        let current = self.interval_number(now);
+        let mut end = self.values_at_start(current, Some(values));
         let before = (1..=INTERVALS as u64).map(|intervals| {
             let start = current
                 .checked_sub(intervals)
-                .and_then(|interval| self.start_of(interval, end));
+                .and_then(|interval| self.values_at_start(interval, end));
             let (from, to) = (start, std::mem::replace(&mut end, start));
             from.zip(to)
                 .map(|(from, to)| std::array::from_fn(|at| to[at].saturating_sub(from[at])))
@@ -80,11 +80,11 @@ impl<const N: usize> History<N> {
 
     /// Returns the values at the start of an interval, from its sample or from the values at its
     /// `end`. `None`: they are unknown.
-    fn start_of(self, interval: u64, end: Option<[u64; N]>) -> Option<[u64; N]> {
+    fn values_at_start(self, interval: u64, end: Option<[u64; N]>) -> Option<[u64; N]> {
         if interval == 0 {
             return Some([0; N]);
         }
-        let (slot, stamp) = self.slot(interval);
+        let (slot, stamp) = self.interval_slot(interval);
         match slot[0].load(Ordering::Acquire) {
             // the sample is being taken, or the worker that took it was killed
             seen if seen == stamp => None,
@@ -96,13 +96,13 @@ impl<const N: usize> History<N> {
     }
 
     /// Returns the number of the interval at `now`.
-    fn interval(self, now: u64) -> u64 {
+    fn interval_number(self, now: u64) -> u64 {
         now.saturating_sub(self.0[START].load(Ordering::Relaxed)) / history_interval()
     }
 
     /// Returns the slot of an interval, and its stamp while the sample is taken. The stamp of a
     /// complete sample is greater by 1.
-    fn slot(self, interval: u64) -> (&'static [AtomicU64], u64) {
+    fn interval_slot(self, interval: u64) -> (&'static [AtomicU64], u64) {
         let at = HEAD + interval as usize % SLOTS * Self::SLOT;
         (&self.0[at..][..=N], 2 * (interval + 1))
     }
@@ -112,15 +112,15 @@ impl<const N: usize> History<N> {
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use super::{History, INTERVALS};
+    use super::{MetricsHistory, INTERVALS};
     use crate::time_constants::history_interval;
 
     const START: u64 = 1_000_000;
 
-    fn history() -> History<1> {
-        let numbers = (0..History::<1>::LENGTH).map(|_| AtomicU64::default());
-        let history = History::attach(Vec::leak(numbers.collect()));
-        history.start(START);
+    fn history() -> MetricsHistory<1> {
+        let numbers = (0..MetricsHistory::<1>::LENGTH).map(|_| AtomicU64::default());
+        let history = MetricsHistory::attach_memory(Vec::leak(numbers.collect()));
+        history.start_first_interval(START);
         history
     }
 
@@ -130,8 +130,8 @@ mod tests {
     }
 
     /// Returns the last `number` increments at `now`; the earlier ones are unknown.
-    fn last(history: History<1>, now: u64, value: u64, number: usize) -> Vec<Option<u64>> {
-        let increments = history.increments(now, [value]);
+    fn last(history: MetricsHistory<1>, now: u64, value: u64, number: usize) -> Vec<Option<u64>> {
+        let increments = history.interval_increments(now, [value]);
         assert_eq!(increments.len(), INTERVALS);
         let (unknown, known) = increments.split_at(INTERVALS - number);
         assert!(unknown.iter().all(Option::is_none), "{increments:?}");
@@ -142,13 +142,13 @@ mod tests {
     fn increments_are_those_of_complete_intervals() {
         let history = history();
         assert!(last(history, START, 0, 0).is_empty());
-        history.sample(START, || unreachable!("the values are known"));
+        history.record_sample(START, || unreachable!("the values are known"));
         // the values before the exchange that takes the sample
-        history.sample(at(1), || [3]);
+        history.record_sample(at(1), || [3]);
         // later exchanges of the interval take no sample
-        history.sample(at(2) - 1, || unreachable!("the interval has a sample"));
+        history.record_sample(at(2) - 1, || unreachable!("the interval has a sample"));
         assert_eq!(last(history, at(2) - 1, 5, 1), [Some(3)]);
-        history.sample(at(2), || [5]);
+        history.record_sample(at(2), || [5]);
         assert_eq!(last(history, at(2), 6, 2), [Some(3), Some(2)]);
         assert_eq!(last(history, at(3), 6, 3), [Some(3), Some(2), Some(1)]);
     }
@@ -156,8 +156,8 @@ mod tests {
     #[test]
     fn intervals_without_exchanges_have_increments_of_zero() {
         let history = history();
-        history.sample(at(3) + 7, || [0]);
-        history.sample(at(6), || [4]);
+        history.record_sample(at(3) + 7, || [0]);
+        history.record_sample(at(6), || [4]);
         let expected = [0, 0, 0, 4, 0, 0, 1, 0].map(Some);
         assert_eq!(last(history, at(8), 5, 8), expected);
     }
@@ -174,12 +174,12 @@ mod tests {
     #[test]
     fn intervals_next_to_an_incomplete_sample_are_unknown() {
         let history = history();
-        history.sample(at(1), || [1]);
+        history.record_sample(at(1), || [1]);
         // a worker is killed while it takes the sample
-        let (slot, stamp) = history.slot(2);
+        let (slot, stamp) = history.interval_slot(2);
         slot[0].store(stamp, Ordering::Relaxed);
-        history.sample(at(2), || unreachable!("another worker takes the sample"));
-        history.sample(at(4), || [6]);
+        history.record_sample(at(2), || unreachable!("another worker takes the sample"));
+        history.record_sample(at(4), || [6]);
         let expected = [Some(1), None, None, Some(0), Some(2)];
         // interval 3 has no sample: its start has the values of its end
         assert_eq!(last(history, at(5), 8, 5), expected);
@@ -189,7 +189,7 @@ mod tests {
     fn samples_of_earlier_intervals_are_overwritten() {
         let history = history();
         for interval in 0..1_000 {
-            history.sample(at(interval), || [interval * interval]);
+            history.record_sample(at(interval), || [interval * interval]);
         }
         let increments = last(history, at(999), 0, INTERVALS);
         let expected: Vec<_> = (999 - INTERVALS as u64..999)

@@ -4,9 +4,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::histogram::{bucket_index, BUCKET_COUNT};
-use super::history::History;
+use super::history::MetricsHistory;
 use crate::cache::process::ProcessHandle;
-use crate::metrics::{self, all_counter_names, ExchangeTally, LatencyKind, COUNTER_COUNT, GAUGES};
+use crate::metrics::{
+    self, all_counter_names, ExchangeMetricsTally, LatencyKind, COUNTER_COUNT, GAUGES,
+};
 
 /// Number of parts. Each worker except the last has its own part; further workers share the last
 /// one.
@@ -33,7 +35,7 @@ const COUNTING_SINCE_POSITION: usize = 1;
 const HEAD_LENGTH: usize = 8;
 
 /// Number of values in a sample of the history: some counters, and the histograms of latencies.
-const SAMPLE: usize = metrics::HISTORY.len() + AGE_HISTOGRAM - FIRST_HISTOGRAM;
+const SAMPLE: usize = metrics::HISTORY_COUNTERS.len() + AGE_HISTOGRAM - FIRST_HISTOGRAM;
 const HISTORY: usize = HEAD_LENGTH + BOARD_PARTS * PART_LENGTH;
 
 /// The shared memory with the metrics of a host's process, or of several, as an array of counters.
@@ -48,9 +50,9 @@ pub struct MetricsTotals {
     /// Counters in the order of `metrics::all_counter_names`.
     pub counters: Vec<u64>,
     /// Histograms in the order of [`LatencyKind::ALL`].
-    pub times: [LatencyHistogram; LatencyKind::ALL.len()],
+    pub times: [DurationHistogram; LatencyKind::ALL.len()],
     /// Age of the entries of hits, in tenths of a second.
-    pub ages: LatencyHistogram,
+    pub ages: DurationHistogram,
     /// Gauges in the order of [`GAUGES`].
     pub gauges: [u64; GAUGES.len()],
 }
@@ -67,12 +69,12 @@ pub struct IntervalMetrics {
     /// Number of misses.
     pub misses: u64,
     /// Histograms in the order of [`LatencyKind::ALL`].
-    pub times: [LatencyHistogram; LatencyKind::ALL.len()],
+    pub times: [DurationHistogram; LatencyKind::ALL.len()],
 }
 
 /// A histogram of durations, in microseconds unless stated otherwise.
 #[derive(Clone, Copy, Debug)]
-pub struct LatencyHistogram {
+pub struct DurationHistogram {
     /// Number of durations in each bucket.
     pub buckets: [u64; BUCKET_COUNT],
     /// Sum of all durations.
@@ -81,35 +83,36 @@ pub struct LatencyHistogram {
 
 impl MetricsBoard {
     /// Number of values in the memory of a board.
-    pub const LENGTH: usize = HISTORY + History::<SAMPLE>::LENGTH;
+    pub const LENGTH: usize = HISTORY + MetricsHistory::<SAMPLE>::LENGTH;
 
     /// Initializes a board in memory of [`LENGTH`](Self::LENGTH) values, by the first process that
     /// maps it. Present counts are kept, unless another version has written them. `wall` is in
     /// seconds since 1970, `now` in milliseconds of the monotonic clock. `None`: the memory has
     /// fewer values.
-    pub fn init_shared(numbers: &'static [AtomicU64], wall: u64, now: u64) -> Option<Self> {
-        let board = Self::attach_memory(numbers)?;
+    pub fn init_shared_board(numbers: &'static [AtomicU64], wall: u64, now: u64) -> Option<Self> {
+        let board = Self::attach_shared_board(numbers)?;
         let layout = layout_identifier();
         if board.0[LAYOUT_POSITION].swap(layout, Ordering::Relaxed) != layout {
             for number in &board.0[HEAD_LENGTH..] {
                 number.store(0, Ordering::Relaxed);
             }
             board.0[COUNTING_SINCE_POSITION].store(wall, Ordering::Relaxed);
-            board.samples().start(now);
+            board.sample_history().start_first_interval(now);
         }
         Some(board)
     }
 
     /// Attaches to the memory of a board that another process has initialized. `None`: the memory
     /// has too few values.
-    pub fn attach_memory(numbers: &'static [AtomicU64]) -> Option<Self> {
+    pub fn attach_shared_board(numbers: &'static [AtomicU64]) -> Option<Self> {
         Some(Self(numbers.get(..Self::LENGTH)?))
     }
 
     /// Adds the metrics of one finished exchange to the part of a worker, at `now` in milliseconds
     /// of the monotonic clock. No other running worker may have the number `worker`.
-    pub fn add_exchange(self, worker: usize, tally: &ExchangeTally, now: u64) {
-        self.samples().sample(now, || self.sample());
+    pub fn add_exchange(self, worker: usize, tally: &ExchangeMetricsTally, now: u64) {
+        self.sample_history()
+            .record_sample(now, || self.sum_sample_values());
         match worker < SHARED_PART {
             true => self.add_to_part(worker, tally, |number, by| {
                 // with one writer this takes a tenth of the time of an atomic addition
@@ -122,7 +125,12 @@ impl MetricsBoard {
         }
     }
 
-    fn add_to_part(self, worker: usize, tally: &ExchangeTally, add: impl Fn(&AtomicU64, u64)) {
+    fn add_to_part(
+        self,
+        worker: usize,
+        tally: &ExchangeMetricsTally,
+        add: impl Fn(&AtomicU64, u64),
+    ) {
         let part = self.worker_part(worker);
         for (counter, by) in tally.counter_increments() {
             add(&part[counter], by);
@@ -159,7 +167,7 @@ impl MetricsBoard {
     /// Computes the sums over the parts of all workers.
     pub fn sum_over_workers(self) -> MetricsTotals {
         let mut all = [0; PART_LENGTH];
-        for part in self.parts() {
+        for part in self.worker_parts() {
             for (sum, number) in all.iter_mut().zip(part) {
                 *sum = u64::wrapping_add(*sum, number.load(Ordering::Relaxed));
             }
@@ -168,15 +176,17 @@ impl MetricsBoard {
             since: self.0[COUNTING_SINCE_POSITION].load(Ordering::Relaxed),
             counters: all[..COUNTER_COUNT].to_vec(),
             times: latency_histograms(&all[FIRST_HISTOGRAM..]),
-            ages: LatencyHistogram::new(&all[AGE_HISTOGRAM..]),
+            ages: DurationHistogram::new(&all[AGE_HISTOGRAM..]),
             gauges: std::array::from_fn(|gauge| all[FIRST_GAUGE + gauge]),
         }
     }
 
     /// Computes the metrics of the last intervals before `now`, in milliseconds of the monotonic
     /// clock; the oldest is the first. `None`: the metrics of an interval are unknown.
-    pub fn history(self, now: u64) -> Vec<Option<IntervalMetrics>> {
-        let increments = self.samples().increments(now, self.sample());
+    pub fn interval_history(self, now: u64) -> Vec<Option<IntervalMetrics>> {
+        let increments = self
+            .sample_history()
+            .interval_increments(now, self.sum_sample_values());
         let interval = |sample: [u64; SAMPLE]| {
             let [requests, node_requests, hit, updating, stale, miss, revalidated, times @ ..] =
                 &sample;
@@ -192,10 +202,10 @@ impl MetricsBoard {
     }
 
     /// Computes the sums of the values in a sample over the parts of all workers.
-    fn sample(self) -> [u64; SAMPLE] {
+    fn sum_sample_values(self) -> [u64; SAMPLE] {
         let mut sample = [0; SAMPLE];
-        for part in self.parts() {
-            let positions = metrics::HISTORY
+        for part in self.worker_parts() {
+            let positions = metrics::HISTORY_COUNTERS
                 .into_iter()
                 .chain(FIRST_HISTOGRAM..AGE_HISTOGRAM);
             for (sum, at) in sample.iter_mut().zip(positions) {
@@ -205,16 +215,16 @@ impl MetricsBoard {
         sample
     }
 
-    fn samples(self) -> History<SAMPLE> {
-        History::attach(&self.0[HISTORY..])
+    fn sample_history(self) -> MetricsHistory<SAMPLE> {
+        MetricsHistory::attach_memory(&self.0[HISTORY..])
     }
 
-    fn parts(self) -> impl Iterator<Item = &'static [AtomicU64]> {
+    fn worker_parts(self) -> impl Iterator<Item = &'static [AtomicU64]> {
         self.0[HEAD_LENGTH..HISTORY].chunks_exact(PART_LENGTH)
     }
 
     #[cfg(test)]
-    pub(super) fn numbers(self) -> &'static [AtomicU64] {
+    pub(super) fn board_numbers(self) -> &'static [AtomicU64] {
         self.0
     }
 
@@ -223,7 +233,7 @@ impl MetricsBoard {
     }
 }
 
-impl LatencyHistogram {
+impl DurationHistogram {
     /// Returns the histogram at the beginning of a part's values.
     fn new(values: &[u64]) -> Self {
         Self {
@@ -234,8 +244,8 @@ impl LatencyHistogram {
 }
 
 /// Returns the histograms of [`LatencyKind::ALL`] at the beginning of a part's values.
-fn latency_histograms(values: &[u64]) -> [LatencyHistogram; LatencyKind::ALL.len()] {
-    LatencyKind::ALL.map(|time| LatencyHistogram::new(&values[time as usize * HISTOGRAM_LENGTH..]))
+fn latency_histograms(values: &[u64]) -> [DurationHistogram; LatencyKind::ALL.len()] {
+    LatencyKind::ALL.map(|time| DurationHistogram::new(&values[time as usize * HISTOGRAM_LENGTH..]))
 }
 
 /// Computes the identifier of the board's layout, which differs if other metrics are counted, or at

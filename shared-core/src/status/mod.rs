@@ -21,7 +21,7 @@ use self::report::StatusReport;
 
 /// The format in which the status location writes the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReportFormat {
+pub enum StatusReportFormat {
     /// The status page.
     Page,
     /// The complete report.
@@ -37,13 +37,13 @@ pub(crate) fn is_counter_family_member(name: &str) -> bool {
 
 const STATUS_PAGE: &str = include_str!("page.html");
 
-impl ReportFormat {
+impl StatusReportFormat {
     /// Returns the format in a query (`application/x-www-form-urlencoded`): `format=html`, which is
     /// the default, `json`, or `prometheus`.
     ///
     /// # Errors
     /// The error in the query.
-    pub fn from_query(query: &[u8]) -> Result<Self, String> {
+    pub fn from_format_query(query: &[u8]) -> Result<Self, String> {
         let mut format = Self::Page;
         for (name, value) in form_urlencoded::parse(query) {
             format = match (&*name, &*value) {
@@ -58,7 +58,7 @@ impl ReportFormat {
     }
 
     /// Returns the media type of a response in the format.
-    pub fn media_type(self) -> &'static str {
+    pub fn report_media_type(self) -> &'static str {
         match self {
             Self::Page => "text/html; charset=utf-8",
             Self::Json => "application/json",
@@ -67,7 +67,7 @@ impl ReportFormat {
     }
 
     /// Formats the report that `report` returns, which is not called for the page.
-    pub fn write_report(self, report: impl FnOnce() -> StatusReport) -> String {
+    pub fn format_status_report(self, report: impl FnOnce() -> StatusReport) -> String {
         match self {
             Self::Page => STATUS_PAGE.into(),
             Self::Json => report().to_json(),
@@ -76,16 +76,16 @@ impl ReportFormat {
     }
 
     /// Formats the report of an owner alone, from its own JSON (docs/owner-protocol.md).
-    pub fn write_owner_report(self, owner: Value) -> String {
+    pub fn format_owner_report(self, owner: Value) -> String {
         match self {
             Self::Page => STATUS_PAGE.into(),
             Self::Json => format!("{owner:#}\n"),
-            Self::OpenMetrics => openmetrics::write_owner_openmetrics(owner),
+            Self::OpenMetrics => openmetrics::format_owner_openmetrics(owner),
         }
     }
 
     /// Whether the format shows the report of the store's owner, which the host must then request.
-    pub fn needs_owner(self) -> bool {
+    pub fn needs_owner_report(self) -> bool {
         self != Self::Page
     }
 }

@@ -10,7 +10,7 @@ use prometheus_client::registry::{Registry, Unit};
 use serde_json::Value;
 
 use super::histogram::bucket_upper_bound;
-use super::metrics_board::LatencyHistogram;
+use super::metrics_board::DurationHistogram;
 use super::report::{oneshot_library_name, split_counter_name, StatusReport, SOFTWARE_VERSION};
 use crate::metrics::{all_counter_names, LatencyKind, GAUGES};
 
@@ -156,7 +156,7 @@ pub fn write_openmetrics(report: StatusReport) -> String {
 }
 
 /// Formats the report of an owner alone as OpenMetrics.
-pub fn write_owner_openmetrics(owner: Value) -> String {
+pub fn format_owner_openmetrics(owner: Value) -> String {
     encode_collector(OwnerCollector(owner))
 }
 
@@ -265,7 +265,7 @@ impl StatusReport {
 /// Writes a histogram, whose values count `of_a_second` units per second.
 fn write_histogram(
     metric: &mut MetricEncoder<'_>,
-    times: &LatencyHistogram,
+    times: &DurationHistogram,
     of_a_second: f64,
 ) -> Result<(), Error> {
     let seconds =

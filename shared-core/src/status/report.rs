@@ -3,7 +3,7 @@
 use serde_json::{json, Map, Value};
 
 use super::histogram::estimate_quantile;
-use super::metrics_board::{IntervalMetrics, LatencyHistogram, MetricsTotals};
+use super::metrics_board::{DurationHistogram, IntervalMetrics, MetricsTotals};
 use crate::metrics::{all_counter_names, LatencyKind, GAUGES, OTHER_METHODS_NAME};
 use crate::time_constants::history_interval;
 
@@ -124,7 +124,7 @@ impl StatusReport {
         let hits = of("cache", "hit") + of("cache", "updating") + of("cache", "stale");
         let misses = of("cache", "miss") + of("cache", "revalidated");
         let [_, miss] = &self.sums.times;
-        let saved = seconds_saved(&methods, miss, total("node.calls_saved"));
+        let saved = node_seconds_saved(&methods, miss, total("node.calls_saved"));
         let gauges = GAUGES.iter().zip(self.sums.gauges);
         let gauges: Map<_, _> = gauges
             .map(|(name, now)| ((*name).into(), now.into()))
@@ -132,7 +132,7 @@ impl StatusReport {
         let times: Map<_, _> = LatencyKind::ALL
             .iter()
             .zip(&self.sums.times)
-            .map(|(time, times)| (time.metrics_name().into(), histogram_json(times)))
+            .map(|(time, times)| (time.metrics_name().into(), latency_histogram_json(times)))
             .collect();
         let report = json!({
             "software": SOFTWARE_VERSION,
@@ -161,7 +161,7 @@ impl StatusReport {
                 "hits": total("cache.hit_bytes"),
             },
             "microseconds": times,
-            "hit_age_seconds": ages_json(&self.sums.ages),
+            "hit_age_seconds": entry_ages_json(&self.sums.ages),
             "history": history_json(&self.history),
             "evicted": total("cache_memory.evicted"),
             "invalid_entries": total("owner.invalid_entries"),
@@ -218,14 +218,14 @@ fn history_json(history: &[Option<IntervalMetrics>]) -> Value {
     })
 }
 
-fn histogram_json(times: &LatencyHistogram) -> Value {
+fn latency_histogram_json(times: &DurationHistogram) -> Value {
     let count: u64 = times.buckets.iter().sum();
     let half = estimate_quantile(&times.buckets, 0.5);
     let most = estimate_quantile(&times.buckets, 0.99);
     json!({ "count": count, "sum": times.sum, "p50": half, "p99": most })
 }
 
-fn ages_json(ages: &LatencyHistogram) -> Value {
+fn entry_ages_json(ages: &DurationHistogram) -> Value {
     let seconds = |tenths: u64| tenths as f64 / 10.0;
     let part = |part: f64| estimate_quantile(&ages.buckets, part).map(seconds);
     let count: u64 = ages.buckets.iter().sum();
@@ -238,7 +238,11 @@ fn rounded_ratio(part: u64, all: u64) -> Option<f64> {
 
 /// Estimates the node time that the hits have saved, in seconds: by the mean of the method's other
 /// calls, or, if there are none, of all misses.
-fn seconds_saved(methods: &[(&str, MethodReport)], miss: &LatencyHistogram, saved: u64) -> f64 {
+fn node_seconds_saved(
+    methods: &[(&str, MethodReport)],
+    miss: &DurationHistogram,
+    saved: u64,
+) -> f64 {
     let mean = |sum: u64, count: u64| match count {
         0 => 0.0,
         count => sum as f64 / count as f64,

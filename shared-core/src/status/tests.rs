@@ -6,12 +6,12 @@ use serde_json::{json, Value};
 
 use super::metrics_board::MetricsBoard;
 use super::report::StatusReport;
-use super::ReportFormat;
-use crate::cache::process::upstream_errors::UpstreamError;
+use super::StatusReportFormat;
+use crate::cache::process::upstream_errors::UpstreamErrorKind;
 use crate::cache::process::{ProcessHandle, ProcessState};
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
-use crate::metrics::{BatchCallMetrics, ExchangeMetrics, ExchangeTally, GAUGES};
+use crate::metrics::{BatchCallMetrics, ExchangeMetrics, ExchangeMetricsTally, GAUGES};
 use crate::response_mode::ResponseMode;
 use crate::time_constants::history_interval;
 
@@ -22,7 +22,7 @@ fn board() -> MetricsBoard {
     let numbers = (0..MetricsBoard::LENGTH)
         .map(|_| Default::default())
         .collect::<Vec<_>>();
-    MetricsBoard::init_shared(Vec::leak(numbers), 5, NOW).unwrap()
+    MetricsBoard::init_shared_board(Vec::leak(numbers), 5, NOW).unwrap()
 }
 
 fn answered_exchange(method: &[u8], status: CacheStatus) -> ExchangeMetrics<'_> {
@@ -56,7 +56,7 @@ fn report(board: MetricsBoard, owner: Option<Value>) -> StatusReport {
         host: "test/1".into(),
         now: 10,
         sums: board.sum_over_workers(),
-        history: board.history(NOW),
+        history: board.interval_history(NOW),
         has_owner: owner.is_some(),
         owner,
     }
@@ -67,19 +67,25 @@ fn board_with_counts() -> MetricsBoard {
     for worker in 0..100 {
         board.add_exchange(
             worker,
-            &ExchangeTally::from_exchange(&answered_exchange(b"eth_call", CacheStatus::Miss)),
+            &ExchangeMetricsTally::from_exchange(&answered_exchange(
+                b"eth_call",
+                CacheStatus::Miss,
+            )),
             NOW,
         );
         for _ in 0..3 {
             board.add_exchange(
                 worker,
-                &ExchangeTally::from_exchange(&answered_exchange(b"eth_call", CacheStatus::Hit)),
+                &ExchangeMetricsTally::from_exchange(&answered_exchange(
+                    b"eth_call",
+                    CacheStatus::Hit,
+                )),
                 NOW,
             );
         }
         let mut tally =
-            ExchangeTally::from_exchange(&answered_exchange(b"\"><b>\n", CacheStatus::Miss));
-        tally.add_evicted(2);
+            ExchangeMetricsTally::from_exchange(&answered_exchange(b"\"><b>\n", CacheStatus::Miss));
+        tally.add_eviction_count(2);
         board.add_exchange(worker, &tally, NOW);
         let each = [
             BatchCallMetrics::new(b"eth_chainId", true),
@@ -87,7 +93,7 @@ fn board_with_counts() -> MetricsBoard {
         ];
         board.add_exchange(
             worker,
-            &ExchangeTally::from_exchange(&ExchangeMetrics {
+            &ExchangeMetricsTally::from_exchange(&ExchangeMetrics {
                 calls: Some(2),
                 hits: 1,
                 each: &each,
@@ -137,7 +143,7 @@ fn report_sums_the_counters_of_all_workers() {
 /// Counts one exchange, which the node has answered or the cache.
 fn count(board: MetricsBoard, worker: usize, status: CacheStatus, now: u64) {
     let exchange = answered_exchange(b"eth_call", status);
-    board.add_exchange(worker, &ExchangeTally::from_exchange(&exchange), now);
+    board.add_exchange(worker, &ExchangeMetricsTally::from_exchange(&exchange), now);
 }
 
 #[test]
@@ -155,7 +161,7 @@ fn history_has_the_rates_hit_ratio_and_latency_of_all_workers_by_interval() {
     }
     let history = |now| {
         let report = StatusReport {
-            history: board.history(now),
+            history: board.interval_history(now),
             ..report(board, None)
         };
         let written: Value = serde_json::from_str(&report.to_json()).unwrap();
@@ -197,14 +203,14 @@ fn history_has_the_rates_hit_ratio_and_latency_of_all_workers_by_interval() {
 fn history_starts_again_if_another_version_wrote_the_board() {
     let (board, every) = (board(), history_interval());
     count(board, 0, CacheStatus::Miss, NOW + every);
-    let known = |board: MetricsBoard, now| board.history(now).iter().flatten().count();
-    let again = MetricsBoard::init_shared(board.numbers(), 7, NOW + 2 * every).unwrap();
+    let known = |board: MetricsBoard, now| board.interval_history(now).iter().flatten().count();
+    let again = MetricsBoard::init_shared_board(board.board_numbers(), 7, NOW + 2 * every).unwrap();
     assert_eq!(known(again, NOW + 2 * every), 2);
-    board.numbers()[0].store(1, std::sync::atomic::Ordering::Relaxed);
-    let reset = MetricsBoard::init_shared(board.numbers(), 7, NOW + 2 * every).unwrap();
+    board.board_numbers()[0].store(1, std::sync::atomic::Ordering::Relaxed);
+    let reset = MetricsBoard::init_shared_board(board.board_numbers(), 7, NOW + 2 * every).unwrap();
     assert_eq!(known(reset, NOW + 2 * every), 0);
     assert_eq!(known(reset, NOW + 3 * every), 1);
-    let sums = reset.history(NOW + 3 * every);
+    let sums = reset.interval_history(NOW + 3 * every);
     let last = sums.last().unwrap().unwrap();
     assert_eq!(last.requests, 0);
 }
@@ -228,7 +234,7 @@ fn samples_of_concurrent_workers_lose_no_request() {
             });
         }
     });
-    let history = board.history(NOW + 50 * every);
+    let history = board.interval_history(NOW + 50 * every);
     let counts: Vec<_> = history.iter().flatten().map(|it| it.requests).collect();
     assert_eq!((counts.len(), counts.iter().sum()), (50, 50 * 4 * 40u64));
 }
@@ -255,11 +261,11 @@ fn request_gauges_are_set_under_their_names() {
 fn counts_are_kept_unless_another_version_wrote_them() {
     let board = board_with_counts();
     let before = board.sum_over_workers();
-    let again = MetricsBoard::init_shared(board.numbers(), 7, NOW).unwrap();
+    let again = MetricsBoard::init_shared_board(board.board_numbers(), 7, NOW).unwrap();
     assert_eq!(again.sum_over_workers().counters, before.counters);
     // written by another version
-    board.numbers()[0].store(1, std::sync::atomic::Ordering::Relaxed);
-    let reset = MetricsBoard::init_shared(board.numbers(), 7, NOW).unwrap();
+    board.board_numbers()[0].store(1, std::sync::atomic::Ordering::Relaxed);
+    let reset = MetricsBoard::init_shared_board(board.board_numbers(), 7, NOW).unwrap();
     assert!(reset
         .sum_over_workers()
         .counters
@@ -278,7 +284,8 @@ fn openmetrics_contains_counters_with_bounded_labels() {
             {"name": "a\"b\\c\nd", "state": "following", "head": 9, "final": null, "reorgs": 2},
         ],
     });
-    let text = ReportFormat::OpenMetrics.write_report(|| report(board_with_counts(), Some(owner)));
+    let text = StatusReportFormat::OpenMetrics
+        .format_status_report(|| report(board_with_counts(), Some(owner)));
     for line in [
         r#"sszip_rpc_calls_total{method="eth_call"} 500"#,
         r#"sszip_rpc_calls_total{method="other"} 100"#,
@@ -310,21 +317,25 @@ fn openmetrics_contains_counters_with_bounded_labels() {
 
 #[test]
 fn format_is_read_from_the_query() {
-    assert_eq!(ReportFormat::from_query(b""), Ok(ReportFormat::Page));
     assert_eq!(
-        ReportFormat::from_query(b"format=json"),
-        Ok(ReportFormat::Json)
+        StatusReportFormat::from_format_query(b""),
+        Ok(StatusReportFormat::Page)
     );
     assert_eq!(
-        ReportFormat::from_query(b"format=prometheus"),
-        Ok(ReportFormat::OpenMetrics)
+        StatusReportFormat::from_format_query(b"format=json"),
+        Ok(StatusReportFormat::Json)
     );
-    let error = ReportFormat::from_query(b"format=xml").unwrap_err();
+    assert_eq!(
+        StatusReportFormat::from_format_query(b"format=prometheus"),
+        Ok(StatusReportFormat::OpenMetrics)
+    );
+    let error = StatusReportFormat::from_format_query(b"format=xml").unwrap_err();
     assert_eq!(error, "format must be html, json or prometheus");
-    assert!(ReportFormat::from_query(b"a=b")
+    assert!(StatusReportFormat::from_format_query(b"a=b")
         .unwrap_err()
         .contains("\"a\""));
-    let page = ReportFormat::Page.write_report(|| unreachable!("the page asks for it itself"));
+    let page = StatusReportFormat::Page
+        .format_status_report(|| unreachable!("the page asks for it itself"));
     assert!(page.contains("format=json") && !page.contains("http"));
 }
 
@@ -332,17 +343,19 @@ fn format_is_read_from_the_query() {
 fn upstream_failures_are_counted_by_kind_and_not_as_responses() {
     let board = board();
     let shared = ProcessState::default();
-    shared.upstream_errors.count_error(UpstreamError::Timeout);
     shared
         .upstream_errors
-        .count_error(UpstreamError::RpcMethodNotFound);
+        .count_upstream_error(UpstreamErrorKind::Timeout);
+    shared
+        .upstream_errors
+        .count_upstream_error(UpstreamErrorKind::RpcMethodNotFound);
     let failed = ExchangeMetrics {
         node_status: None,
         is_cut: false,
         ..answered_exchange(b"eth_call", CacheStatus::Miss)
     };
-    let mut tally = ExchangeTally::from_exchange(&failed);
-    tally.add_process(&shared);
+    let mut tally = ExchangeMetricsTally::from_exchange(&failed);
+    tally.add_process_metrics(&shared);
     board.add_exchange(0, &tally, NOW);
     for (status, is_cut) in [(503, false), (200, true)] {
         let answered = ExchangeMetrics {
@@ -350,9 +363,9 @@ fn upstream_failures_are_counted_by_kind_and_not_as_responses() {
             is_cut,
             ..answered_exchange(b"eth_call", CacheStatus::Miss)
         };
-        board.add_exchange(1, &ExchangeTally::from_exchange(&answered), NOW);
+        board.add_exchange(1, &ExchangeMetricsTally::from_exchange(&answered), NOW);
     }
-    assert!(ExchangeTally::from_process(&shared).is_none());
+    assert!(ExchangeMetricsTally::from_process_state(&shared).is_none());
     let written: Value = serde_json::from_str(&report(board, None).to_json()).unwrap();
     assert_eq!(
         (&written["requests"], &written["node"]["requests"]),
@@ -362,6 +375,6 @@ fn upstream_failures_are_counted_by_kind_and_not_as_responses() {
     let errors = json!({"timeout": 1, "rpc-method-not-found": 1, "cut": 1});
     assert_eq!(written["node"]["errors"], errors);
     assert_eq!(written["methods"][0]["node"], 1);
-    let text = ReportFormat::OpenMetrics.write_report(|| report(board, None));
+    let text = StatusReportFormat::OpenMetrics.format_status_report(|| report(board, None));
     assert!(text.contains("sszip_node_errors_total{kind=\"rpc-method-not-found\"} 1\n"));
 }

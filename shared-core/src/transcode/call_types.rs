@@ -1,7 +1,7 @@
 //! JSON-RPC methods whose results are available as SSZ, and their types. No specification covers
 //! SSZ for JSON-RPC results: the format is this project's own (docs/transcoding.md).
 
-use super::ssz_routes::ResponseType;
+use super::ssz_routes::SszResponseType;
 use crate::beacon;
 use crate::negotiate::accept::{AcceptPreferences, FormatPreference};
 use crate::negotiate::{cache_control, media_type};
@@ -9,16 +9,17 @@ use crate::negotiate::{cache_control, media_type};
 /// Version of the types that have not changed since they were introduced.
 const VERSION_1: u8 = 1;
 
-const BYTES_RESULT: ResponseType = ResponseType::Result("ByteString", VERSION_1);
-const BYTE_LISTS_RESULT: ResponseType = ResponseType::Result("ByteStrings", VERSION_1);
-const WITNESS_RESULT: ResponseType = ResponseType::Result("ExecutionWitness", VERSION_1);
-const NEW_PAYLOAD_RESULT: ResponseType = ResponseType::Result("NewPayloadWithWitness", VERSION_1);
-const FORKCHOICE_RESULT: ResponseType =
-    ResponseType::Result("ForkchoiceUpdatedWithWitness", VERSION_1);
+const BYTES_RESULT: SszResponseType = SszResponseType::Result("ByteString", VERSION_1);
+const BYTE_LISTS_RESULT: SszResponseType = SszResponseType::Result("ByteStrings", VERSION_1);
+const WITNESS_RESULT: SszResponseType = SszResponseType::Result("ExecutionWitness", VERSION_1);
+const NEW_PAYLOAD_RESULT: SszResponseType =
+    SszResponseType::Result("NewPayloadWithWitness", VERSION_1);
+const FORKCHOICE_RESULT: SszResponseType =
+    SszResponseType::Result("ForkchoiceUpdatedWithWitness", VERSION_1);
 
 /// Methods with SSZ results and their types, sorted by name.
 #[rustfmt::skip]
-static SSZ_METHODS: &[(&str, ResponseType)] = &[
+static SSZ_METHODS: &[(&str, SszResponseType)] = &[
     ("debug_executionWitness", WITNESS_RESULT),
     ("debug_executionWitnessByBlockHash", WITNESS_RESULT),
     ("debug_getRawBlock", BYTES_RESULT),
@@ -44,7 +45,7 @@ static SSZ_METHODS: &[(&str, ResponseType)] = &[
 ];
 
 /// Returns the type of a method's result, or `None` if the result is not available as SSZ.
-pub fn ssz_result_type(method: &[u8]) -> Option<&'static ResponseType> {
+pub fn ssz_result_type(method: &[u8]) -> Option<&'static SszResponseType> {
     let found = SSZ_METHODS.binary_search_by(|(name, _)| name.as_bytes().cmp(method));
     found.ok().map(|at| &SSZ_METHODS[at].1)
 }
@@ -64,9 +65,9 @@ pub fn call_format_preference<'a>(
     for (name, value) in fields {
         let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
         if is("accept") {
-            accept.read_line(value);
+            accept.read_accept_line(value);
         } else if is("content-type") {
-            is_json = media_type::is_json(value);
+            is_json = media_type::is_json_type(value);
         } else if is("cache-control") && cache_control::has_no_transform(value) {
             return None;
         }
@@ -78,7 +79,7 @@ pub fn call_format_preference<'a>(
 mod tests {
     use super::{call_format_preference, ssz_result_type, SSZ_METHODS};
     use crate::negotiate::accept::FormatPreference;
-    use crate::transcode::ssz_routes::ResponseType;
+    use crate::transcode::ssz_routes::SszResponseType;
 
     #[test]
     fn methods_are_sorted_and_found_by_name() {
@@ -105,7 +106,7 @@ mod tests {
     #[test]
     fn result_types_exist_in_every_fork() {
         for (method, response_type) in SSZ_METHODS {
-            let ResponseType::Result(name, _) = response_type else {
+            let SszResponseType::Result(name, _) = response_type else {
                 panic!("{method}: {response_type:?}");
             };
             assert!(crate::ssz::Schema::is_fork_independent(name), "{method}");

@@ -72,7 +72,7 @@ impl NodeSpec {
         };
         let is = |name, expected| {
             spec.get(name)
-                .is_none_or(|it| parse_number(it) == Some(expected))
+                .is_none_or(|it| parse_spec_number(it) == Some(expected))
         };
         let agrees = is("SLOTS_PER_EPOCH", slots) && is("SYNC_COMMITTEE_SIZE", committee);
         agrees.then(|| Self {
@@ -100,7 +100,7 @@ impl ForkSchedule {
             };
             let epoch = match (fork, spec.get(format!("{name}_FORK_EPOCH"))) {
                 (Fork::Phase0, _) => 0,
-                (_, Some(epoch)) => parse_number(epoch)?,
+                (_, Some(epoch)) => parse_spec_number(epoch)?,
                 // the node does not know this fork
                 (_, None) => FAR_FUTURE_EPOCH,
             };
@@ -115,7 +115,7 @@ impl ForkSchedule {
         }
         let mut blobs = Vec::new();
         if scheduled.iter().any(|(_, fork, _)| *fork >= Fork::Fulu) {
-            let of = |name| spec.get(name).and_then(parse_number);
+            let of = |name| spec.get(name).and_then(parse_spec_number);
             // the limit before the first entry of the schedule
             blobs.push((
                 of("ELECTRA_FORK_EPOCH")?,
@@ -126,7 +126,7 @@ impl ForkSchedule {
                 return None;
             }
             for entry in schedule {
-                let of = |name| entry.get(name).and_then(parse_number);
+                let of = |name| entry.get(name).and_then(parse_spec_number);
                 blobs.push((of("EPOCH")?, of("MAX_BLOBS_PER_BLOCK")?));
             }
             blobs[1..].sort_unstable();
@@ -213,7 +213,7 @@ fn fork_digest(
 
 /// Reads a number that is a decimal string, as in the Beacon API, or a JSON number, as in the blob
 /// schedule of some nodes.
-fn parse_number(value: &Value) -> Option<u64> {
+fn parse_spec_number(value: &Value) -> Option<u64> {
     match value {
         Value::String(text) => text.parse().ok(),
         value => value.as_u64(),
@@ -228,7 +228,7 @@ fn parse_hex_bytes<const LENGTH: usize>(value: &Value) -> Option<[u8; LENGTH]> {
 
 #[cfg(test)]
 mod tests {
-    use super::{parse_genesis_root, parse_number, Fork, ForkDigests, NodeSpec, Value};
+    use super::{parse_genesis_root, parse_spec_number, Fork, ForkDigests, NodeSpec, Value};
     use crate::ssz::Preset;
     use serde_json::json;
 
@@ -383,7 +383,7 @@ mod tests {
             assert_eq!(NodeSpec::parse_body(body.as_bytes()), None, "{body}");
             assert_eq!(parse_genesis_root(body.as_bytes()), None, "{body}");
         }
-        assert_eq!(parse_number(&json!("1.5")), None);
-        assert_eq!(parse_number(&json!(-1)), None);
+        assert_eq!(parse_spec_number(&json!("1.5")), None);
+        assert_eq!(parse_spec_number(&json!(-1)), None);
     }
 }

@@ -11,7 +11,7 @@ use super::error::TranscodeError;
 use super::values::{find_type_in_fork, parse_fork, write_json, ReserveCallback};
 use crate::jsonrpc::scan::{JsonScanError, JsonScanner};
 use crate::ssz::{
-    read_envelope_version, select_path, Fork, InputForm, JsonToSsz, Preset, Schema, SszError,
+    read_envelope_version, select_path, Fork, JsonInputForm, JsonToSsz, Preset, Schema, SszError,
     TypeId,
 };
 
@@ -29,11 +29,11 @@ pub(super) fn updates_to_ssz(
 ) -> Result<Vec<u8>, TranscodeError> {
     let digests = known_digests(chain)?;
     let mut octets = Vec::new();
-    let mut scanner = JsonScanner::of_text(json).map_err(list_error)?;
-    let mut is_another = scanner.first_element().map_err(list_error)?;
+    let mut scanner = JsonScanner::for_network_text(json).map_err(update_list_error)?;
+    let mut is_another = scanner.first_element().map_err(update_list_error)?;
     let mut number = 0_u64;
     while is_another {
-        let span = scanner.skip_value().map_err(list_error)?.span;
+        let span = scanner.skip_value().map_err(update_list_error)?.span;
         let update = convert_update(chain.preset, digests, &json[span]);
         let (digest, update) = update.map_err(|why| error_in_update(why, number))?;
         let length = DIGEST_BYTES + update.len();
@@ -45,10 +45,10 @@ pub(super) fn updates_to_ssz(
         octets.extend_from_slice(&(length as u64).to_le_bytes());
         octets.extend_from_slice(&digest);
         octets.extend_from_slice(&update);
-        is_another = scanner.next_element().map_err(list_error)?;
+        is_another = scanner.next_element().map_err(update_list_error)?;
         number += 1;
     }
-    scanner.expect_end().map_err(list_error)?;
+    scanner.expect_end().map_err(update_list_error)?;
     Ok(octets)
 }
 
@@ -62,7 +62,7 @@ fn convert_update(
     let version = read_envelope_version(json)?.ok_or(TranscodeError::NoVersion)?;
     let fork = parse_fork(version.as_bytes())?;
     let (schema, ty) = find_type_in_fork(UPDATE_TYPE, fork, preset)?;
-    let mut reader = JsonToSsz::new(schema, ty, InputForm::Enveloped);
+    let mut reader = JsonToSsz::new(schema, ty, JsonInputForm::Enveloped);
     reader.push_piece(json)?;
     let update = reader.finish()?;
     let slot = attested_slot(schema, ty, &update).ok_or(TranscodeError::Failed)?;
@@ -93,8 +93,9 @@ pub(super) fn updates_to_json(
     let (mut rest, mut number) = (octets, 0_u64);
     while !rest.is_empty() {
         let at = octets.len() - rest.len();
-        let wrong =
-            |why: &str| TranscodeError::Invalid(SszError::from_message(at, why).in_element(number));
+        let wrong = |why: &str| {
+            TranscodeError::Invalid(SszError::from_message(at, why).prepend_element(number))
+        };
         let (length, after) = rest
             .split_first_chunk::<LENGTH_BYTES>()
             .ok_or_else(|| wrong("the input ends within the length of an update"))?;
@@ -109,7 +110,7 @@ pub(super) fn updates_to_json(
             .fork_of_digest(*digest)
             .ok_or(TranscodeError::Digest(*digest))?;
         let (schema, ty) = find_type_in_fork(UPDATE_TYPE, fork, chain.preset)?;
-        begin_envelope(&mut body, fork, number > 0)?;
+        begin_update_envelope(&mut body, fork, number > 0)?;
         let written = write_json(schema, ty, update, &mut body, may_take);
         written.map_err(|why| error_in_update(why, number))?;
         // write_json leaves room for one byte
@@ -124,7 +125,11 @@ pub(super) fn updates_to_json(
 
 /// Appends the beginning of an update's envelope, which names its fork; `follows` is whether an
 /// update precedes it.
-fn begin_envelope(body: &mut Vec<u8>, fork: Fork, follows: bool) -> Result<(), TranscodeError> {
+fn begin_update_envelope(
+    body: &mut Vec<u8>,
+    fork: Fork,
+    follows: bool,
+) -> Result<(), TranscodeError> {
     let comma = if follows { "," } else { "" };
     let begin = format!("{comma}{{\"version\":\"{fork}\",\"data\":");
     body.try_reserve(begin.len())
@@ -137,13 +142,13 @@ fn known_digests(chain: &ChainParameters) -> Result<&ForkDigests, TranscodeError
     chain.digests.as_deref().ok_or(TranscodeError::NoDigests)
 }
 
-fn list_error(error: JsonScanError) -> TranscodeError {
+fn update_list_error(error: JsonScanError) -> TranscodeError {
     TranscodeError::Invalid(SszError::from_message(error.offset, "not a JSON array"))
 }
 
 fn error_in_update(why: TranscodeError, number: u64) -> TranscodeError {
     match why {
-        TranscodeError::Invalid(error) => TranscodeError::Invalid(error.in_element(number)),
+        TranscodeError::Invalid(error) => TranscodeError::Invalid(error.prepend_element(number)),
         why => why,
     }
 }

@@ -31,7 +31,7 @@ mod values;
 #[cfg(test)]
 mod operations;
 
-use self::ssz_routes::ResponseType;
+use self::ssz_routes::SszResponseType;
 use crate::beacon;
 use crate::negotiate::accept::{AcceptPreferences, FormatPreference};
 use crate::negotiate::{cache_control, media_type};
@@ -41,7 +41,7 @@ pub use self::error::TranscodeError;
 pub use self::format::{
     BodyFormat, CONSENSUS_VERSION_HEADER, JSON_MEDIA_TYPE, SSZ_MEDIA_TYPE, SSZ_TYPE_HEADER,
 };
-pub use self::submission::Submission;
+pub use self::submission::SszSubmission;
 pub use self::transcoder::Transcoder;
 pub use self::values::{ReserveCallback, TranscodedBody};
 
@@ -50,7 +50,7 @@ pub use self::values::{ReserveCallback, TranscodedBody};
 #[derive(Clone, Copy, Debug)]
 pub struct TranscodeRequest {
     /// The response type of the route or call.
-    pub gives: &'static ResponseType,
+    pub gives: &'static SszResponseType,
     /// The client's format preference.
     pub wish: FormatPreference,
 }
@@ -67,7 +67,7 @@ impl TranscodeRequest {
         let mut accept = AcceptPreferences::default();
         for (name, value) in fields {
             if name.eq_ignore_ascii_case(b"accept") {
-                accept.read_line(value);
+                accept.read_accept_line(value);
             } else if name.eq_ignore_ascii_case(b"cache-control")
                 && cache_control::has_no_transform(value)
             {
@@ -93,7 +93,7 @@ impl TranscodeRequest {
         let mut accept = AcceptPreferences::default();
         for (name, value) in fields {
             if name.eq_ignore_ascii_case(b"accept") {
-                accept.read_line(value);
+                accept.read_accept_line(value);
             }
         }
         let (gives, wish) = (&ssz_routes::UNTYPED_RESPONSE, accept.format_preference());
@@ -115,7 +115,7 @@ impl TranscodeRequest {
     /// because errors are JSON only.
     pub fn accepts_other_format(self) -> bool {
         // a response of REST is none of JSON-RPC in either format
-        !self.is_rest_reply() && self.accepts_either_format()
+        !self.is_bridged_to_rest() && self.accepts_either_format()
     }
 
     fn accepts_either_format(self) -> bool {
@@ -130,7 +130,8 @@ impl TranscodeRequest {
 
     /// Whether the client of a route of the Beacon API accepts one format only.
     pub fn accepts_one_format_only(self) -> bool {
-        let is_route = !self.is_call() && !self.is_bridged() && !self.is_rest_reply();
+        let is_route =
+            !self.is_rpc_call() && !self.is_bridged_to_rpc() && !self.is_bridged_to_rest();
         is_route
             && matches!(
                 self.wish,
@@ -140,34 +141,34 @@ impl TranscodeRequest {
 
     /// Whether the response has an SSZ type, so that one format can be converted to the other.
     pub fn is_convertible(self) -> bool {
-        *self.gives != ResponseType::Untyped
+        *self.gives != SszResponseType::Untyped
     }
 
     /// Whether the response's SSZ names its forks by digests, which the chain's fork schedule must
     /// resolve.
-    pub fn names_forks(self) -> bool {
-        self.gives.names_forks()
+    pub fn needs_fork_digests(self) -> bool {
+        self.gives.has_fork_digests()
     }
 
     /// Whether the request is a JSON-RPC call.
-    pub fn is_call(self) -> bool {
+    pub fn is_rpc_call(self) -> bool {
         self.gives.is_call_result()
     }
 
     /// Whether the client uses REST and the node JSON-RPC.
-    pub fn is_bridged(self) -> bool {
-        matches!(self.gives, ResponseType::Status(..))
+    pub fn is_bridged_to_rpc(self) -> bool {
+        matches!(self.gives, SszResponseType::Status(..))
     }
 
     /// Whether the client uses JSON-RPC and the node REST.
-    pub fn is_rest_reply(self) -> bool {
-        matches!(self.gives, ResponseType::Reply(..))
+    pub fn is_bridged_to_rest(self) -> bool {
+        matches!(self.gives, SszResponseType::Reply(..))
     }
 
     /// Returns the value of the header [`SSZ_TYPE_HEADER`] for an SSZ response, or `None` where the
     /// route determines the type.
     pub fn ssz_type_header(self) -> Option<String> {
-        self.gives.type_label()
+        self.gives.ssz_type_label()
     }
 
     /// Returns the format to which a response with the given `Content-Type` is converted, or `None`
@@ -175,7 +176,7 @@ impl TranscodeRequest {
     /// type or with another one is converted too.
     pub fn target_format(self, content_type: Option<&[u8]>) -> Option<BodyFormat> {
         let content_type = content_type.unwrap_or_default();
-        if self.is_rest_reply() {
+        if self.is_bridged_to_rest() {
             let wants_ssz = matches!(self.wish, FormatPreference::Ssz | FormatPreference::SszOnly);
             let format = if wants_ssz {
                 BodyFormat::Ssz
@@ -207,8 +208,8 @@ impl TranscodeRequest {
     pub fn upstream_accept(self) -> Option<&'static [u8]> {
         match self.wish {
             // nodes have no other format for it
-            _ if self.is_rest_reply() => Some(SSZ_MEDIA_TYPE),
-            _ if self.gives.is_call_result() || self.is_bridged() => Some(JSON_MEDIA_TYPE),
+            _ if self.is_bridged_to_rest() => Some(SSZ_MEDIA_TYPE),
+            _ if self.gives.is_call_result() || self.is_bridged_to_rpc() => Some(JSON_MEDIA_TYPE),
             FormatPreference::Ssz | FormatPreference::SszOnly => {
                 Some(b"application/octet-stream;q=1.0,application/json;q=0.9")
             }

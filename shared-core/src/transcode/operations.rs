@@ -1,14 +1,14 @@
 //! Tests that compare the routes of this module with the operations of the Beacon API
 //! (`tests/beacon/operations.tsv`): a route that moves or is new in the specification fails here.
 
-use super::{ssz_routes, submission, Submission};
+use super::{ssz_routes, submission, SszSubmission};
 use crate::beacon;
 
 const TABLE: &str = include_str!("../../../tests/beacon/operations.tsv");
 
 /// A row of the table of Beacon API operations: its method and path, and whether its bodies may be
 /// SSZ.
-struct Operation {
+struct BeaconApiOperation {
     method: &'static str,
     /// Path with a `*` in place of each parameter.
     path: String,
@@ -16,14 +16,14 @@ struct Operation {
     gives_ssz: bool,
 }
 
-impl Operation {
+impl BeaconApiOperation {
     /// Returns a target whose path matches the operation, with its parameters replaced.
     fn example_target(&self) -> String {
         format!("{}?a=b", self.path.replace('*', "1"))
     }
 }
 
-fn parse_operations() -> Vec<Operation> {
+fn parse_operations() -> Vec<BeaconApiOperation> {
     let lines = TABLE.lines().filter(|line| !line.starts_with('#'));
     let operation = |line: &'static str| {
         let columns: Vec<&str> = line.split('\t').collect();
@@ -35,7 +35,7 @@ fn parse_operations() -> Vec<Operation> {
             segment => segment,
         });
         let has_ssz = |formats: &str| formats.split('+').any(|format| format == "ssz");
-        Operation {
+        BeaconApiOperation {
             method,
             path: segments.collect::<Vec<_>>().join("/"),
             takes_ssz: has_ssz(takes),
@@ -66,7 +66,7 @@ fn operations_with_ssz_requests_have_a_type() {
     for operation in parse_operations() {
         let target = operation.example_target();
         let method = operation.method.as_bytes();
-        let submitted = Submission::from_head(method, target.as_bytes(), fields.into_iter());
+        let submitted = SszSubmission::from_head(method, target.as_bytes(), fields.into_iter());
         assert_eq!(submitted.is_some(), operation.takes_ssz, "{target}");
     }
 }
@@ -90,7 +90,7 @@ fn routes_with_a_type_are_operations_of_the_specification() {
     for (route, _) in ssz_routes::POST_ROUTES {
         assert!(is_one("POST", route, false), "POST {route}");
     }
-    for route in submission::routes() {
+    for route in submission::submission_routes() {
         assert!(is_one("POST", route, true), "POST {route} with SSZ");
     }
 }

@@ -1,6 +1,6 @@
 //! Roots by which values are requested, and the verification of values against them.
 
-use super::ssz_routes::ResponseType;
+use super::ssz_routes::SszResponseType;
 use super::values::TranscodedBody;
 use crate::beacon;
 use crate::ssz::{hash_tree_root, select_path, Schema, TypeId};
@@ -10,18 +10,18 @@ pub type HashTreeRoot = [u8; 32];
 
 /// Returns the path of the part of a value whose root names the value in a request's path, if there
 /// is one. For a block and its header it is the signed message without the signature.
-fn root_part_path(gives: ResponseType) -> Option<&'static str> {
+fn root_part_path(gives: SszResponseType) -> Option<&'static str> {
     match gives {
-        ResponseType::Type("BeaconState") => Some(""),
-        ResponseType::Type("SignedBeaconBlock") | ResponseType::Blinded => Some("message"),
-        ResponseType::Type("LightClientBootstrap") => Some("header.beacon"),
+        SszResponseType::Type("BeaconState") => Some(""),
+        SszResponseType::Type("SignedBeaconBlock") | SszResponseType::Blinded => Some("message"),
+        SszResponseType::Type("LightClientBootstrap") => Some("header.beacon"),
         _ => None,
     }
 }
 
 /// Returns the root by which a target (path and query) requests its value, or `None` if the target
 /// identifies the value in another way.
-pub fn requested_root(gives: ResponseType, target: &[u8]) -> Option<HashTreeRoot> {
+pub fn requested_root(gives: SszResponseType, target: &[u8]) -> Option<HashTreeRoot> {
     root_part_path(gives)?;
     let (_, segments) = beacon::split_api_path(target)?;
     let digits = segments.last()?.strip_prefix(b"0x")?;
@@ -32,7 +32,7 @@ pub fn requested_root(gives: ResponseType, target: &[u8]) -> Option<HashTreeRoot
 /// verified.
 pub fn verify_converted_root(
     made: &mut TranscodedBody,
-    gives: ResponseType,
+    gives: SszResponseType,
     root: &HashTreeRoot,
 ) -> bool {
     let Some(body) = made.body.move_into_order() else {
@@ -47,7 +47,7 @@ pub fn verify_converted_root(
 pub fn has_hash_tree_root(
     (schema, ty): (&Schema, TypeId),
     ssz: &[u8],
-    gives: ResponseType,
+    gives: SszResponseType,
     root: &HashTreeRoot,
 ) -> bool {
     let found = || {
@@ -62,7 +62,7 @@ mod tests {
     use super::{requested_root, root_part_path};
     use crate::ssz::schema::TypeKind;
     use crate::ssz::{Fork, Preset, Schema};
-    use crate::transcode::ssz_routes::{ssz_response_type, ResponseType};
+    use crate::transcode::ssz_routes::{ssz_response_type, SszResponseType};
 
     #[test]
     fn requested_root_is_read_from_the_last_path_segment() {
@@ -95,16 +95,16 @@ mod tests {
     #[test]
     fn root_parts_exist_in_every_fork() {
         for response_type in [
-            ResponseType::Type("BeaconState"),
-            ResponseType::Type("SignedBeaconBlock"),
-            ResponseType::Blinded,
-            ResponseType::Type("LightClientBootstrap"),
+            SszResponseType::Type("BeaconState"),
+            SszResponseType::Type("SignedBeaconBlock"),
+            SszResponseType::Blinded,
+            SszResponseType::Type("LightClientBootstrap"),
         ] {
             for fork in Fork::ALL {
                 let schema = Schema::for_fork(*fork, Preset::Mainnet);
                 let name = response_type.type_name(*fork, None).unwrap();
                 let Some(ty) = schema.find_type(name) else {
-                    let is_later = response_type == ResponseType::Blinded && *fork > Fork::Fulu;
+                    let is_later = response_type == SszResponseType::Blinded && *fork > Fork::Fulu;
                     assert!(is_later || *fork == Fork::Phase0, "{name} of {fork:?}");
                     continue;
                 };
@@ -112,7 +112,7 @@ mod tests {
                 path.split('.')
                     .filter(|step| !step.is_empty())
                     .fold(ty, |ty, step| {
-                        let TypeKind::Container(container) = &schema.get(ty).kind else {
+                        let TypeKind::Container(container) = &schema.type_by_id(ty).kind else {
                             panic!("{name} has no {path}");
                         };
                         let mut fields = container.fields.iter();

@@ -6,7 +6,7 @@ use crate::ssz::Fork;
 
 /// The SSZ type of the response of a route or a call, as far as it is known before the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ResponseType {
+pub enum SszResponseType {
     /// The named type of the response's fork.
     Type(&'static str),
     /// The named type, which is the same in every fork since the given one: the response need not
@@ -33,121 +33,121 @@ pub enum ResponseType {
 }
 
 /// Response of a route of the Beacon API that is not in the tables.
-pub static UNTYPED_RESPONSE: ResponseType = ResponseType::Untyped;
+pub static UNTYPED_RESPONSE: SszResponseType = SszResponseType::Untyped;
 
 const BLINDED_HEADER: &str = "Eth-Execution-Payload-Blinded";
 const PAYLOAD_INCLUDED_HEADER: &str = "Eth-Execution-Payload-Included";
 
-const PTC_DATA: ResponseType = ResponseType::Same("PayloadAttestationData", Fork::Gloas);
+const PTC_DATA: SszResponseType = SszResponseType::Same("PayloadAttestationData", Fork::Gloas);
 
 /// GET routes below `/eth`; `*` matches one segment.
-pub(super) const GET_ROUTES: &[(&str, ResponseType)] = &[
+pub(super) const GET_ROUTES: &[(&str, SszResponseType)] = &[
     (
         "v2/debug/beacon/states/*",
-        ResponseType::Type("BeaconState"),
+        SszResponseType::Type("BeaconState"),
     ),
     (
         "v2/beacon/blocks/*",
-        ResponseType::Type("SignedBeaconBlock"),
+        SszResponseType::Type("SignedBeaconBlock"),
     ),
-    ("v1/beacon/blinded_blocks/*", ResponseType::Blinded),
+    ("v1/beacon/blinded_blocks/*", SszResponseType::Blinded),
     (
         "v1/beacon/light_client/bootstrap/*",
-        ResponseType::Type("LightClientBootstrap"),
+        SszResponseType::Type("LightClientBootstrap"),
     ),
     (
         "v1/beacon/light_client/finality_update",
-        ResponseType::Type("LightClientFinalityUpdate"),
+        SszResponseType::Type("LightClientFinalityUpdate"),
     ),
     (
         "v1/beacon/light_client/optimistic_update",
-        ResponseType::Type("LightClientOptimisticUpdate"),
+        SszResponseType::Type("LightClientOptimisticUpdate"),
     ),
-    ("v1/beacon/light_client/updates", ResponseType::Updates),
+    ("v1/beacon/light_client/updates", SszResponseType::Updates),
     (
         "v1/beacon/blob_sidecars/*",
-        ResponseType::Type("BlobSidecars"),
+        SszResponseType::Type("BlobSidecars"),
     ),
     (
         "v1/beacon/blobs/*",
-        ResponseType::Same("Blobs", Fork::Deneb),
+        SszResponseType::Same("Blobs", Fork::Deneb),
     ),
     (
         "v1/debug/beacon/data_column_sidecars/*",
-        ResponseType::Type("DataColumnSidecars"),
+        SszResponseType::Type("DataColumnSidecars"),
     ),
     (
         "v1/beacon/states/*/pending_deposits",
-        ResponseType::Type("PendingDeposits"),
+        SszResponseType::Type("PendingDeposits"),
     ),
     (
         "v1/beacon/states/*/pending_partial_withdrawals",
-        ResponseType::Type("PendingPartialWithdrawals"),
+        SszResponseType::Type("PendingPartialWithdrawals"),
     ),
     (
         "v1/beacon/states/*/pending_consolidations",
-        ResponseType::Type("PendingConsolidations"),
+        SszResponseType::Type("PendingConsolidations"),
     ),
     (
         "v1/beacon/states/*/proposer_lookahead",
-        ResponseType::Type("ProposerLookahead"),
+        SszResponseType::Type("ProposerLookahead"),
     ),
     (
         "v1/beacon/states/*/validator_balances",
-        ResponseType::Same("ValidatorBalances", Fork::Phase0),
+        SszResponseType::Same("ValidatorBalances", Fork::Phase0),
     ),
     (
         "v1/beacon/execution_payload_envelopes/*",
-        ResponseType::Type("SignedExecutionPayloadEnvelope"),
+        SszResponseType::Type("SignedExecutionPayloadEnvelope"),
     ),
     (
         "v1/beacon/pool/payload_attestations",
-        ResponseType::Type("PayloadAttestations"),
+        SszResponseType::Type("PayloadAttestations"),
     ),
-    ("v3/validator/blocks/*", ResponseType::Produced),
+    ("v3/validator/blocks/*", SszResponseType::Produced),
     (
         "v4/validator/blocks/*",
-        ResponseType::ProducedSeparatePayload,
+        SszResponseType::ProducedSeparatePayload,
     ),
     (
         "v1/validator/execution_payload_envelopes/*/*",
-        ResponseType::Type("ExecutionPayloadEnvelope"),
+        SszResponseType::Type("ExecutionPayloadEnvelope"),
     ),
     (
         "v1/validator/execution_payload_bids/*/*",
-        ResponseType::Type("ExecutionPayloadBid"),
+        SszResponseType::Type("ExecutionPayloadBid"),
     ),
     ("v1/validator/payload_attestation_data", PTC_DATA),
     // until July 2026 the slot was a part of the path
     ("v1/validator/payload_attestation_data/*", PTC_DATA),
     (
         "v2/validator/aggregate_attestation",
-        ResponseType::Type("Attestation"),
+        SszResponseType::Type("Attestation"),
     ),
     (
         "v1/validator/attestation_data",
-        ResponseType::Same("AttestationData", Fork::Phase0),
+        SszResponseType::Same("AttestationData", Fork::Phase0),
     ),
 ];
 
 /// POST routes below `/eth` that only query: their bodies name validators or builders.
-pub(super) const POST_ROUTES: &[(&str, ResponseType)] = &[
+pub(super) const POST_ROUTES: &[(&str, SszResponseType)] = &[
     (
         "v1/beacon/states/*/validator_balances",
-        ResponseType::Same("ValidatorBalances", Fork::Phase0),
+        SszResponseType::Same("ValidatorBalances", Fork::Phase0),
     ),
     (
         "v1/beacon/states/*/validator_identities",
-        ResponseType::Same("ValidatorIdentities", Fork::Phase0),
+        SszResponseType::Same("ValidatorIdentities", Fork::Phase0),
     ),
     (
         "v4/validator/blocks/*",
-        ResponseType::ProducedSeparatePayload,
+        SszResponseType::ProducedSeparatePayload,
     ),
 ];
 
 /// Returns the response type for a target (path and query), or `None` if the route has no SSZ.
-pub fn ssz_response_type(method: &[u8], target: &[u8]) -> Option<&'static ResponseType> {
+pub fn ssz_response_type(method: &[u8], target: &[u8]) -> Option<&'static SszResponseType> {
     let routes = match method {
         b"GET" | b"HEAD" => GET_ROUTES,
         b"POST" => POST_ROUTES,
@@ -155,17 +155,18 @@ pub fn ssz_response_type(method: &[u8], target: &[u8]) -> Option<&'static Respon
     };
     let (version, segments) = beacon::split_api_path(target)?;
     let mut routes = routes.iter();
-    let route = routes.find(|(route, _)| beacon::matches_route(route, version, segments.clone()));
+    let route =
+        routes.find(|(route, _)| beacon::matches_api_route(route, version, segments.clone()));
     route.map(|(_, response)| response)
 }
 
-impl ResponseType {
+impl SszResponseType {
     /// Returns the header of the response whose value, `true` or `false`, names the kind of block;
     /// `None` for other types.
     pub fn block_kind_header(self) -> Option<&'static str> {
         match self {
-            ResponseType::Produced => Some(BLINDED_HEADER),
-            ResponseType::ProducedSeparatePayload => Some(PAYLOAD_INCLUDED_HEADER),
+            SszResponseType::Produced => Some(BLINDED_HEADER),
+            SszResponseType::ProducedSeparatePayload => Some(PAYLOAD_INCLUDED_HEADER),
             _ => None,
         }
     }
@@ -174,27 +175,27 @@ impl ResponseType {
     /// the value of [that header](Self::block_kind_header).
     pub fn type_name(self, fork: Fork, kind: Option<bool>) -> Option<&'static str> {
         match self {
-            ResponseType::Type(name)
-            | ResponseType::Same(name, _)
-            | ResponseType::Result(name, _)
-            | ResponseType::Status(name, ..)
-            | ResponseType::Reply(name, _) => Some(name),
-            ResponseType::Updates => Some(UPDATE_TYPE),
-            ResponseType::Blinded if fork < Fork::Bellatrix => Some("SignedBeaconBlock"),
-            ResponseType::Blinded => Some("SignedBlindedBeaconBlock"),
+            SszResponseType::Type(name)
+            | SszResponseType::Same(name, _)
+            | SszResponseType::Result(name, _)
+            | SszResponseType::Status(name, ..)
+            | SszResponseType::Reply(name, _) => Some(name),
+            SszResponseType::Updates => Some(UPDATE_TYPE),
+            SszResponseType::Blinded if fork < Fork::Bellatrix => Some("SignedBeaconBlock"),
+            SszResponseType::Blinded => Some("SignedBlindedBeaconBlock"),
             // v3 and v4 serve different forks
-            ResponseType::Produced if fork > Fork::Fulu => None,
-            ResponseType::ProducedSeparatePayload if fork <= Fork::Fulu => None,
-            ResponseType::Produced => match kind? {
+            SszResponseType::Produced if fork > Fork::Fulu => None,
+            SszResponseType::ProducedSeparatePayload if fork <= Fork::Fulu => None,
+            SszResponseType::Produced => match kind? {
                 true => Some("BlindedBeaconBlock"),
                 false if fork < Fork::Deneb => Some("BeaconBlock"),
                 false => Some("BlockContents"),
             },
-            ResponseType::ProducedSeparatePayload => match kind? {
+            SszResponseType::ProducedSeparatePayload => match kind? {
                 true => Some("BlockContents"),
                 false => Some("BeaconBlock"),
             },
-            ResponseType::Untyped => None,
+            SszResponseType::Untyped => None,
         }
     }
 
@@ -202,44 +203,46 @@ impl ResponseType {
     /// need not name its fork.
     pub(super) fn first_fork(self) -> Option<Fork> {
         match self {
-            ResponseType::Same(_, fork) => Some(fork),
-            ResponseType::Result(..) | ResponseType::Status(..) | ResponseType::Reply(..) => {
-                Some(Fork::Phase0)
-            }
-            ResponseType::Type(_) | ResponseType::Blinded | ResponseType::Updates => None,
-            ResponseType::Produced
-            | ResponseType::ProducedSeparatePayload
-            | ResponseType::Untyped => None,
+            SszResponseType::Same(_, fork) => Some(fork),
+            SszResponseType::Result(..)
+            | SszResponseType::Status(..)
+            | SszResponseType::Reply(..) => Some(Fork::Phase0),
+            SszResponseType::Type(_) | SszResponseType::Blinded | SszResponseType::Updates => None,
+            SszResponseType::Produced
+            | SszResponseType::ProducedSeparatePayload
+            | SszResponseType::Untyped => None,
         }
     }
 
     /// Whether the envelope around the JSON may name a fork.
     pub(super) fn may_name_fork(self) -> bool {
         match self {
-            ResponseType::Type(_) | ResponseType::Same(..) | ResponseType::Blinded => true,
-            ResponseType::Produced | ResponseType::ProducedSeparatePayload => true,
-            ResponseType::Result(..) | ResponseType::Status(..) | ResponseType::Reply(..) => false,
-            ResponseType::Updates | ResponseType::Untyped => false,
+            SszResponseType::Type(_) | SszResponseType::Same(..) | SszResponseType::Blinded => true,
+            SszResponseType::Produced | SszResponseType::ProducedSeparatePayload => true,
+            SszResponseType::Result(..)
+            | SszResponseType::Status(..)
+            | SszResponseType::Reply(..) => false,
+            SszResponseType::Updates | SszResponseType::Untyped => false,
         }
     }
 
     /// Whether the SSZ names its forks by digests.
-    pub(super) fn names_forks(self) -> bool {
-        self == ResponseType::Updates
+    pub(super) fn has_fork_digests(self) -> bool {
+        self == SszResponseType::Updates
     }
 
     /// Whether the response is the result of a JSON-RPC call.
     pub(super) fn is_call_result(self) -> bool {
-        matches!(self, ResponseType::Result(..))
+        matches!(self, SszResponseType::Result(..))
     }
 
     /// Returns the value of the header `Sszip-Type` for a response, or `None` where the route
     /// determines the type (RFC 9651).
-    pub(super) fn type_label(self) -> Option<String> {
+    pub(super) fn ssz_type_label(self) -> Option<String> {
         match self {
-            ResponseType::Result(name, version)
-            | ResponseType::Status(_, name, version)
-            | ResponseType::Reply(name, version) => Some(format!("{name};v={version}")),
+            SszResponseType::Result(name, version)
+            | SszResponseType::Status(_, name, version)
+            | SszResponseType::Reply(name, version) => Some(format!("{name};v={version}")),
             _ => None,
         }
     }
@@ -248,7 +251,7 @@ impl ResponseType {
     pub(super) fn has_extra_json_members(self) -> bool {
         matches!(
             self,
-            ResponseType::Produced | ResponseType::ProducedSeparatePayload
+            SszResponseType::Produced | SszResponseType::ProducedSeparatePayload
         )
     }
 
@@ -256,7 +259,7 @@ impl ResponseType {
     /// known.
     pub(super) fn fork_independent_name(self) -> Option<&'static str> {
         match self {
-            ResponseType::Type(name) => Some(name),
+            SszResponseType::Type(name) => Some(name),
             _ => None,
         }
     }
@@ -264,7 +267,7 @@ impl ResponseType {
 
 #[cfg(test)]
 mod tests {
-    use super::{ssz_response_type, ResponseType, GET_ROUTES, POST_ROUTES};
+    use super::{ssz_response_type, SszResponseType, GET_ROUTES, POST_ROUTES};
     use crate::ssz::{Fork, Preset, Schema};
 
     #[test]
@@ -272,15 +275,15 @@ mod tests {
         let of = |target: &str| ssz_response_type(b"GET", target.as_bytes()).copied();
         assert_eq!(
             of("/eth/v2/beacon/blocks/head?x=1"),
-            Some(ResponseType::Type("SignedBeaconBlock"))
+            Some(SszResponseType::Type("SignedBeaconBlock"))
         );
         assert_eq!(
             of("/a-key/eth/v2/beacon/blocks/head"),
-            Some(ResponseType::Type("SignedBeaconBlock"))
+            Some(SszResponseType::Type("SignedBeaconBlock"))
         );
         assert_eq!(
             of("/eth/v1/beacon/states/head/pending_deposits"),
-            Some(ResponseType::Type("PendingDeposits"))
+            Some(SszResponseType::Type("PendingDeposits"))
         );
         for target in [
             "/eth/v1/beacon/blocks/head",
@@ -312,13 +315,13 @@ mod tests {
             "/eth/v1/validator/payload_attestation_data?slot=7",
             "/eth/v1/validator/payload_attestation_data/7",
         ] {
-            let data = ResponseType::Same("PayloadAttestationData", Fork::Gloas);
+            let data = SszResponseType::Same("PayloadAttestationData", Fork::Gloas);
             assert_eq!(of(target), Some(data), "{target}");
         }
         let block = b"/eth/v4/validator/blocks/7?randao_reveal=0x00&include_payload=true";
         assert_eq!(
             ssz_response_type(b"POST", block),
-            Some(&ResponseType::ProducedSeparatePayload)
+            Some(&SszResponseType::ProducedSeparatePayload)
         );
         assert_eq!(
             ssz_response_type(b"POST", b"/eth/v3/validator/blocks/7"),
@@ -336,7 +339,7 @@ mod tests {
                 name.is_some_and(|name| schema.find_type(name).is_some())
             };
             assert!(Fork::ALL.iter().any(is_known), "{pattern}");
-            if let ResponseType::Same(_, fork) = gives {
+            if let SszResponseType::Same(_, fork) = gives {
                 let later = Fork::ALL.iter().filter(|other| *other >= fork);
                 assert!(later.clone().all(is_known), "{pattern}");
             }
@@ -345,7 +348,7 @@ mod tests {
 
     #[test]
     fn block_type_is_none_without_its_kind() {
-        let gives = ResponseType::Produced;
+        let gives = SszResponseType::Produced;
         assert_eq!(gives.type_name(Fork::Electra, None), None);
         assert_eq!(
             gives.type_name(Fork::Electra, Some(false)),
@@ -360,7 +363,7 @@ mod tests {
             Some("BlindedBeaconBlock")
         );
         assert_eq!(gives.type_name(Fork::Gloas, Some(false)), None);
-        let gives = ResponseType::ProducedSeparatePayload;
+        let gives = SszResponseType::ProducedSeparatePayload;
         assert_eq!(gives.type_name(Fork::Fulu, Some(true)), None);
         assert_eq!(gives.type_name(Fork::Gloas, None), None);
         assert_eq!(

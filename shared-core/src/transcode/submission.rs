@@ -2,7 +2,9 @@
 
 use super::error::TranscodeError;
 use super::format::CONSENSUS_VERSION_HEADER;
-use super::values::{find_type_in_fork, parse_bool, parse_fork, write_json, ReserveCallback};
+use super::values::{
+    find_type_in_fork, parse_fork, parse_header_bool, write_json, ReserveCallback,
+};
 use crate::beacon;
 use crate::negotiate::{cache_control, media_type};
 use crate::ssz::{Fork, Preset};
@@ -76,7 +78,7 @@ const SUBMISSION_ROUTES: &[(&str, SubmissionType)] = &[
 
 /// The routes that accept SSZ.
 #[cfg(test)]
-pub(super) fn routes() -> impl Iterator<Item = &'static str> {
+pub(super) fn submission_routes() -> impl Iterator<Item = &'static str> {
     SUBMISSION_ROUTES.iter().map(|(route, _)| *route)
 }
 
@@ -85,14 +87,14 @@ const _: () = assert!(SUBMISSION_ROUTES.len() <= u32::BITS as usize);
 
 /// A request with a body in SSZ, as its head declares: its route, and the type of its body.
 #[derive(Clone, Copy, Debug)]
-pub struct Submission {
+pub struct SszSubmission {
     route_index: usize,
     /// The name of the body's type in `fork`.
     name: &'static str,
     fork: Fork,
 }
 
-impl Submission {
+impl SszSubmission {
     /// Reads the head of a request. Returns `None` if the route accepts no SSZ, if the body is no
     /// SSZ or must not be transformed, or if the head does not determine the type: the node then
     /// validates the request.
@@ -107,7 +109,7 @@ impl Submission {
         let (version, segments) = beacon::split_api_path(target)?;
         let mut routes = SUBMISSION_ROUTES.iter();
         let route = routes
-            .position(|(route, _)| beacon::matches_route(route, version, segments.clone()))?;
+            .position(|(route, _)| beacon::matches_api_route(route, version, segments.clone()))?;
         let (mut is_ssz, mut fork, mut has_blobs) = (false, None, None);
         for (name, value) in fields {
             let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
@@ -118,7 +120,7 @@ impl Submission {
             } else if is(CONSENSUS_VERSION_HEADER) {
                 fork = Some(parse_fork(value).ok()?);
             } else if is(BLOB_DATA_HEADER) {
-                has_blobs = Some(parse_bool(value)?);
+                has_blobs = Some(parse_header_bool(value)?);
             }
         }
         let (_, takes) = &SUBMISSION_ROUTES[route];
@@ -189,14 +191,14 @@ impl SubmissionType {
 
 #[cfg(test)]
 mod tests {
-    use super::{Submission, SubmissionType, SUBMISSION_ROUTES};
+    use super::{SszSubmission, SubmissionType, SUBMISSION_ROUTES};
     use crate::ssz::{Fork, Preset, Schema};
 
     const OCTETS: (&[u8], &[u8]) = (b"Content-Type", b"application/octet-stream");
 
-    fn read(target: &str, fields: &[(&str, &str)]) -> Option<Submission> {
+    fn read(target: &str, fields: &[(&str, &str)]) -> Option<SszSubmission> {
         let fields = fields.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes()));
-        Submission::from_head(
+        SszSubmission::from_head(
             b"POST",
             target.as_bytes(),
             [OCTETS].into_iter().chain(fields),
@@ -207,7 +209,7 @@ mod tests {
     fn body_type_is_read_from_route_and_head() {
         let name = |target, fork: &str| {
             let found = read(target, &[("eth-consensus-version", fork)]);
-            found.map(Submission::type_name)
+            found.map(SszSubmission::type_name)
         };
         for (fork, block, blinded) in [
             ("phase0", "SignedBeaconBlock", "SignedBeaconBlock"),
@@ -241,7 +243,7 @@ mod tests {
             ("false", "SignedExecutionPayloadEnvelope"),
         ] {
             let found = read(envelopes, &[gloas, ("Eth-Blob-Data-Included", has_blobs)]);
-            assert_eq!(found.map(Submission::type_name), Some(expected));
+            assert_eq!(found.map(SszSubmission::type_name), Some(expected));
         }
     }
 
@@ -250,7 +252,7 @@ mod tests {
         let electra = (&b"Eth-Consensus-Version"[..], &b"electra"[..]);
         let read = |method: &str, target: &str, fields: &[(&'static [u8], &'static [u8])]| {
             let fields = fields.iter().copied();
-            Submission::from_head(method.as_bytes(), target.as_bytes(), fields)
+            SszSubmission::from_head(method.as_bytes(), target.as_bytes(), fields)
         };
         let blocks = "/eth/v2/beacon/blocks";
         assert!(read("POST", blocks, &[OCTETS, electra]).is_some());

@@ -10,17 +10,17 @@ use super::error::TranscodeError;
 use super::format::{BodyFormat, CONSENSUS_VERSION_HEADER};
 use super::light_client_updates;
 use super::requested_root::{self, HashTreeRoot};
-use super::ssz_routes::ResponseType;
+use super::ssz_routes::SszResponseType;
 use super::values::{
-    estimated_json_length, find_type_in_fork, parse_bool, parse_fork, reserve_json, write_json,
-    ReserveCallback, TranscodedBody,
+    estimated_json_length, find_type_in_fork, parse_fork, parse_header_bool, reserve_json,
+    write_json, ReserveCallback, TranscodedBody,
 };
-use crate::ssz::{EnvelopeFlags, Fork, InputForm, JsonToSsz, Preset, Schema, TypeId};
+use crate::ssz::{EnvelopeFlags, Fork, JsonInputForm, JsonToSsz, Preset, Schema, TypeId};
 
 /// The conversion of one body to the other format, which receives the body as it arrives.
 #[derive(Debug)]
 pub struct Transcoder {
-    way: ConversionDirection,
+    way: ConversionState,
     /// The fork that the response's head names. `None` if the envelope is to name it, or if there
     /// is none.
     fork: Option<Fork>,
@@ -35,13 +35,13 @@ pub struct Transcoder {
     /// The id of the call that is answered.
     id: Vec<u8>,
     /// The root that SSZ must have to be stored.
-    root: Option<(ResponseType, HashTreeRoot)>,
+    root: Option<(SszResponseType, HashTreeRoot)>,
     max_size: u64,
 }
 
 /// The formats from which and to which a body is converted, and the progress of the conversion.
 #[derive(Debug)]
-enum ConversionDirection {
+enum ConversionState {
     ToSsz(Box<JsonToSsz<'static>>),
     /// SSZ to JSON, with the number of bytes received.
     ToJson(&'static Schema, TypeId, u64),
@@ -77,7 +77,7 @@ impl Transcoder {
     /// # Errors
     /// The head shows that the response can't be converted.
     pub fn new<'a>(
-        gives: ResponseType,
+        gives: SszResponseType,
         format: BodyFormat,
         chain: &ChainParameters,
         max_size: u64,
@@ -89,12 +89,12 @@ impl Transcoder {
             if name.eq_ignore_ascii_case(CONSENSUS_VERSION_HEADER.as_bytes()) {
                 version = Some(value);
             } else if kind_header.is_some_and(|it| name.eq_ignore_ascii_case(it.as_bytes())) {
-                kind = parse_bool(value);
+                kind = parse_header_bool(value);
             }
         }
         let preset = chain.preset;
-        let nests = matches!(gives, ResponseType::Status(..));
-        let is_reply = matches!(gives, ResponseType::Reply(..));
+        let nests = matches!(gives, SszResponseType::Status(..));
+        let is_reply = matches!(gives, SszResponseType::Reply(..));
         let first_fork = gives.first_fork();
         let named = match version {
             _ if first_fork.is_some() => first_fork,
@@ -102,11 +102,11 @@ impl Transcoder {
             None => None,
         };
         let (way, of) = match (named, format) {
-            _ if gives.names_forks() && chain.digests.is_none() => {
+            _ if gives.has_fork_digests() && chain.digests.is_none() => {
                 return Err(TranscodeError::NoDigests)
             }
-            _ if gives.names_forks() => {
-                let way = ConversionDirection::Updates(format, chain.clone(), 0);
+            _ if gives.has_fork_digests() => {
+                let way = ConversionState::Updates(format, chain.clone(), 0);
                 (
                     way,
                     SszValueType::Name(light_client_updates::UPDATE_TYPE, preset),
@@ -118,13 +118,13 @@ impl Transcoder {
             (Some(fork), _) => {
                 let (schema, ty) = response_type_in_fork(gives, fork, preset, kind)?;
                 let way = match format {
-                    format if is_reply => ConversionDirection::Reply(format, preset, 0),
+                    format if is_reply => ConversionState::Reply(format, preset, 0),
                     BodyFormat::Ssz => {
-                        let reader = JsonToSsz::new(schema, ty, InputForm::Enveloped);
+                        let reader = JsonToSsz::new(schema, ty, JsonInputForm::Enveloped);
                         let lead = if nests { status::RESERVED_BYTES } else { 0 };
-                        ConversionDirection::ToSsz(Box::new(reader.with_prefix(lead)?))
+                        ConversionState::ToSsz(Box::new(reader.with_zero_prefix(lead)?))
                     }
-                    BodyFormat::Json => ConversionDirection::ToJson(schema, ty, 0),
+                    BodyFormat::Json => ConversionState::ToJson(schema, ty, 0),
                 };
                 (way, SszValueType::Type(schema, ty))
             }
@@ -132,9 +132,9 @@ impl Transcoder {
                 let name = gives
                     .fork_independent_name()
                     .ok_or(TranscodeError::NoVersion)?;
-                let reader = JsonToSsz::by_version(preset, name);
+                let reader = JsonToSsz::for_envelope_version(preset, name);
                 (
-                    ConversionDirection::ToSsz(Box::new(reader)),
+                    ConversionState::ToSsz(Box::new(reader)),
                     SszValueType::Name(name, preset),
                 )
             }
@@ -162,26 +162,30 @@ impl Transcoder {
     }
 
     /// Sets the id of the JSON-RPC call, which a response in JSON repeats.
-    pub fn for_call(mut self, id: &[u8]) -> Self {
+    pub fn with_call_id(mut self, id: &[u8]) -> Self {
         self.id = id.to_vec();
         self
     }
 
     /// Sets the root by which the client requested the value, if it did.
-    pub fn with_requested_root(mut self, gives: ResponseType, root: Option<HashTreeRoot>) -> Self {
+    pub fn with_requested_root(
+        mut self,
+        gives: SszResponseType,
+        root: Option<HashTreeRoot>,
+    ) -> Self {
         self.root = root.map(|root| (gives, root));
         self
     }
 
     /// Returns the type of the response's SSZ, if the head determines it.
-    pub fn type_by_head(&self) -> Option<(&'static Schema, TypeId)> {
+    pub fn ssz_type_from_head(&self) -> Option<(&'static Schema, TypeId)> {
         self.of.in_fork(None).filter(|_| !self.nests)
     }
 
     /// Reserves memory for the SSZ that `length` bytes of JSON are likely converted to, so that the
     /// buffer need not grow. If the memory is refused, the buffer grows instead.
     pub fn reserve_output(&mut self, length: usize) {
-        if let ConversionDirection::ToSsz(reader) = &mut self.way {
+        if let ConversionState::ToSsz(reader) = &mut self.way {
             let more = estimated_ssz_length(length).saturating_sub(reader.written_bytes());
             let _ = reader.reserve_ssz(more);
         }
@@ -193,16 +197,15 @@ impl Transcoder {
     /// The reason why the body can't be converted.
     pub fn push_piece(&mut self, piece: &[u8]) -> Result<(), TranscodeError> {
         let ssz = match &mut self.way {
-            ConversionDirection::ToSsz(reader) => {
+            ConversionState::ToSsz(reader) => {
                 reader.push_piece(piece)?;
                 reader.written_bytes() as u64
             }
-            ConversionDirection::ToJson(_, _, received)
-            | ConversionDirection::Reply(_, _, received) => {
+            ConversionState::ToJson(_, _, received) | ConversionState::Reply(_, _, received) => {
                 *received += piece.len() as u64;
                 *received
             }
-            ConversionDirection::Updates(to, _, received) => {
+            ConversionState::Updates(to, _, received) => {
                 *received += piece.len() as u64;
                 match to {
                     BodyFormat::Json => *received,
@@ -221,43 +224,37 @@ impl Transcoder {
     pub fn needs_original(&self) -> bool {
         matches!(
             self.way,
-            ConversionDirection::ToJson(..)
-                | ConversionDirection::Reply(..)
-                | ConversionDirection::Updates(..)
+            ConversionState::ToJson(..) | ConversionState::Reply(..) | ConversionState::Updates(..)
         )
     }
 
     /// Returns the number of bytes of output that are written so far, or estimated.
     pub fn written_bytes(&self) -> usize {
         match &self.way {
-            ConversionDirection::ToSsz(reader) => reader.written_bytes(),
-            ConversionDirection::ToJson(_, _, received)
-            | ConversionDirection::Reply(BodyFormat::Json, _, received) => {
+            ConversionState::ToSsz(reader) => reader.written_bytes(),
+            ConversionState::ToJson(_, _, received)
+            | ConversionState::Reply(BodyFormat::Json, _, received) => {
                 estimated_json_length(*received)
             }
-            ConversionDirection::Reply(BodyFormat::Ssz, _, received) => {
+            ConversionState::Reply(BodyFormat::Ssz, _, received) => {
                 usize::try_from(*received).unwrap_or(usize::MAX)
             }
-            ConversionDirection::Updates(to, _, received) => {
-                estimated_updates_length(*to, *received)
-            }
+            ConversionState::Updates(to, _, received) => estimated_updates_length(*to, *received),
         }
     }
 
     /// Returns the number of bytes of memory that the output occupies, or is estimated to occupy.
     pub fn occupied_memory(&self) -> usize {
         match &self.way {
-            ConversionDirection::ToSsz(reader) => reader.occupied_memory(),
-            ConversionDirection::ToJson(_, _, received)
-            | ConversionDirection::Reply(BodyFormat::Json, _, received) => {
+            ConversionState::ToSsz(reader) => reader.occupied_memory(),
+            ConversionState::ToJson(_, _, received)
+            | ConversionState::Reply(BodyFormat::Json, _, received) => {
                 estimated_json_length(*received)
             }
-            ConversionDirection::Reply(BodyFormat::Ssz, _, received) => {
+            ConversionState::Reply(BodyFormat::Ssz, _, received) => {
                 usize::try_from(*received).unwrap_or(usize::MAX)
             }
-            ConversionDirection::Updates(to, _, received) => {
-                estimated_updates_length(*to, *received)
-            }
+            ConversionState::Updates(to, _, received) => estimated_updates_length(*to, *received),
         }
     }
 
@@ -274,8 +271,8 @@ impl Transcoder {
         may_take: ReserveCallback<'_>,
     ) -> Result<TranscodedBody, TranscodeError> {
         let reader = match self.way {
-            ConversionDirection::ToSsz(reader) => reader,
-            ConversionDirection::ToJson(schema, ty, _) => {
+            ConversionState::ToSsz(reader) => reader,
+            ConversionState::ToJson(schema, ty, _) => {
                 let is_it = |(gives, root)| {
                     requested_root::has_hash_tree_root((schema, ty), all, gives, &root)
                 };
@@ -284,9 +281,9 @@ impl Transcoder {
                     ..write_enveloped_json(schema, ty, self.fork, all, may_take)?
                 });
             }
-            ConversionDirection::Reply(format, preset, _) => {
+            ConversionState::Reply(format, preset, _) => {
                 return Ok(TranscodedBody {
-                    body: status::route_status_to_result(preset, &self.id, format, all, may_take)?
+                    body: status::rest_status_to_result(preset, &self.id, format, all, may_take)?
                         .into(),
                     format,
                     fork: None,
@@ -295,7 +292,7 @@ impl Transcoder {
                     has_requested_root: true,
                 });
             }
-            ConversionDirection::Updates(format, chain, _) => {
+            ConversionState::Updates(format, chain, _) => {
                 let body = match format {
                     BodyFormat::Ssz => {
                         light_client_updates::updates_to_ssz(&chain, self.max_size, all)?
@@ -318,7 +315,7 @@ impl Transcoder {
         let flags = reader.envelope_flags();
         let mut body = reader.finish_in_parts()?;
         if self.nests {
-            status::to_route_status(body.raw_bytes()).ok_or(TranscodeError::Failed)?;
+            status::rpc_to_rest_status(body.raw_bytes()).ok_or(TranscodeError::Failed)?;
         }
         let named = version.as_ref().map(|name| parse_fork(name.as_bytes()));
         let fork = match (self.fork, named, version) {
@@ -390,7 +387,7 @@ fn write_enveloped_json(
 }
 
 fn response_type_in_fork(
-    gives: ResponseType,
+    gives: SszResponseType,
     fork: Fork,
     preset: Preset,
     kind: Option<bool>,
@@ -402,7 +399,7 @@ fn response_type_in_fork(
 
 /// Returns the SSZ types that a route's response has, one for each fork that has one.
 pub fn response_types_by_fork(
-    gives: ResponseType,
+    gives: SszResponseType,
     preset: Preset,
 ) -> Vec<(&'static Schema, TypeId)> {
     let forks = Fork::ALL.iter();

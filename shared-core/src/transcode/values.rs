@@ -99,7 +99,7 @@ pub(super) fn parse_fork(name: &[u8]) -> Result<Fork, TranscodeError> {
 }
 
 /// Parses the value of a header, `true` or `false` in any letter case; `None` for any other value.
-pub(super) fn parse_bool(value: &[u8]) -> Option<bool> {
+pub(super) fn parse_header_bool(value: &[u8]) -> Option<bool> {
     match () {
         () if value.eq_ignore_ascii_case(b"true") => Some(true),
         () if value.eq_ignore_ascii_case(b"false") => Some(false),

@@ -10,7 +10,7 @@ use sszip_core::exchange::LookupRequest;
 use sszip_core::memory::MemoryBudget;
 use sszip_core::response_mode::ResponseMode;
 
-use crate::driven::{client_body, run_job, sent, End};
+use crate::driven::{body_to_send, client_body, run_job, BodyEnd};
 use crate::setup::{self, request_head, response_head, JSON};
 
 const KIB: usize = 1 << 10;
@@ -27,7 +27,9 @@ fn config(lines: &[&str]) -> (Arc<RouteConfig>, MemoryBudget) {
 fn requested(config: &Arc<RouteConfig>, method: &[u8]) -> ExchangeDriver {
     let mut driver = ExchangeDriver::new(Arc::clone(config));
     let fields = [JSON, (b"Accept-Encoding", b"gzip")];
-    driver.request_head(request_head(method, &fields)).unwrap();
+    driver
+        .handle_request_head(request_head(method, &fields))
+        .unwrap();
     driver
 }
 
@@ -36,7 +38,7 @@ fn announced(driver: &mut ExchangeDriver, length: usize, coding: Option<&[u8]>) 
     let coding = coding.map(|coding| (&b"Content-Encoding"[..], coding));
     let fields: Vec<_> = [JSON].into_iter().chain(coding).collect();
     let head = response_head(200, Some(length as u64), &fields);
-    driver.response_head(head).unwrap()
+    driver.handle_response_head(head).unwrap()
 }
 
 fn body(length: usize) -> Vec<u8> {
@@ -76,7 +78,7 @@ fn announced_lengths_reserve_no_memory() {
     let whole = body(8 * MIB);
     let mut driver = requested(&config, b"GET");
     let step = announced(&mut driver, whole.len(), None);
-    let got = client_body(&mut driver, step, whole.chunks(16 * KIB), End::Whole);
+    let got = client_body(&mut driver, step, whole.chunks(16 * KIB), BodyEnd::Whole);
     assert!(gunzipped(&got.unwrap().unwrap()) == whole);
     assert_eq!(
         driver.available_exchange().unwrap().response_mode(),
@@ -113,7 +115,7 @@ fn reserved_memory_grows_with_the_received_bytes() {
     assert_eq!(budget.reserved_bytes(), 2 * whole.len());
     let step = driver.handle_body_end().unwrap();
     assert!(matches!(run_job(&mut driver, step), HostStep::Send));
-    assert!(gunzipped(&sent(&driver)) == whole);
+    assert!(gunzipped(&body_to_send(&driver)) == whole);
 }
 
 #[test]
@@ -124,7 +126,7 @@ fn response_is_streamed_when_its_memory_is_refused() {
         let others = budget.reserve_bytes(taken * MIB, 8 * MIB).unwrap();
         let mut driver = requested(&config, b"GET");
         let step = announced(&mut driver, whole.len(), None);
-        let got = client_body(&mut driver, step, whole.chunks(10_000), End::Whole);
+        let got = client_body(&mut driver, step, whole.chunks(10_000), BodyEnd::Whole);
         assert!(gunzipped(&got.unwrap().unwrap()) == whole);
         let expected = match taken {
             0 | 2 => ResponseMode::Oneshot,
@@ -144,11 +146,13 @@ fn response_is_streamed_when_its_memory_is_refused() {
 fn compressed_response_passes_unchanged_when_its_memory_is_refused() {
     let (config, budget) = config(&["memory 2m"]);
     let mut driver = ExchangeDriver::new(Arc::clone(&config));
-    driver.request_head(request_head(b"GET", &[])).unwrap();
+    driver
+        .handle_request_head(request_head(b"GET", &[]))
+        .unwrap();
     let whole = body(MIB);
     let others = budget.reserve_bytes(MIB, 2 * MIB).unwrap();
     let step = announced(&mut driver, whole.len(), Some(b"gzip"));
-    let got = client_body(&mut driver, step, whole.chunks(10_000), End::Whole);
+    let got = client_body(&mut driver, step, whole.chunks(10_000), BodyEnd::Whole);
     assert!(got.unwrap().unwrap() == whole);
     assert_eq!(
         driver.available_exchange().unwrap().response_mode(),

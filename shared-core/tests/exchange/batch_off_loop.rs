@@ -53,18 +53,18 @@ fn look_up(config: &Arc<RouteConfig>, body: &str, gzip: bool) -> (Exchange, Look
 /// Reads the node's response, and returns whether its assembly belongs off the event loop.
 fn answer(exchange: &mut Exchange, body: &str) -> bool {
     let action = exchange
-        .response_head(response_head(200, Some(body.len() as u64), &[JSON]))
+        .evaluate_response_head(response_head(200, Some(body.len() as u64), &[JSON]))
         .unwrap();
     let off_loop = match action {
         ResponseHeadAction::Buffer => {
             assert_eq!(
-                exchange.body_piece(body.as_bytes()),
+                exchange.buffer_body_piece(body.as_bytes()),
                 Ok(BodyPieceAction::Buffered)
             );
-            let Ok(BodyEndAction::Code { off_loop }) = exchange.body_end() else {
+            let Ok(BodyEndAction::Code { off_loop }) = exchange.complete_withheld_body() else {
                 panic!("it is whole");
             };
-            exchange.run_body_stages().unwrap();
+            exchange.run_pending_stages().unwrap();
             off_loop
         }
         ResponseHeadAction::Tee => {
@@ -73,7 +73,7 @@ fn answer(exchange: &mut Exchange, body: &str) -> bool {
         }
         other => panic!("{other:?}"),
     };
-    if let Some(mut fill) = exchange.take_fill() {
+    if let Some(mut fill) = exchange.take_complete_fill() {
         fill.build_collected_entries();
         fill.publish_entries(1000);
     }
@@ -121,7 +121,7 @@ fn long_stored_responses_are_decompressed_off_the_loop() {
         let (mut exchange, found) = look_up(&config, &batch((0..count).map(call)), gzip);
         assert_eq!(found, expected, "{count} of {length}, gzip: {gzip}");
         if found == LookupAction::RespondOffLoop {
-            exchange.run_body_stages().unwrap();
+            exchange.run_pending_stages().unwrap();
         }
         assert_eq!(exchange.stored_response_status(), 200);
         let whole = batch((0..count).map(|block| node_response(block, length)));
@@ -135,7 +135,9 @@ fn stored_batch_is_fetched_when_its_decompression_fails() {
     let config = stored(0..3, 140_000);
     let (mut exchange, found) = look_up(&config, &batch((0..3).map(call)), false);
     assert_eq!(found, LookupAction::RespondOffLoop);
-    exchange.send_original(ResponseMode::Failed).unwrap();
+    exchange
+        .send_original_response(ResponseMode::Failed)
+        .unwrap();
     assert_eq!(exchange.exchange_state(), ExchangeState::AwaitingHead);
     assert_eq!(
         (

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use sszip_core::cache::process::wake::EventLoop;
+use sszip_core::cache::process::wake::EventLoopId;
 use sszip_core::cache::process::ProcessHandle;
 use sszip_core::config::{ConfigBlock, RouteConfig};
 use sszip_core::exchange::drive::{ExchangeDriver, HostStep};
@@ -13,7 +13,7 @@ use sszip_core::exchange::{
     ResponseHead, ResponseHeadAction,
 };
 use sszip_core::gzip::oneshot::gzip_oneshot;
-use sszip_core::gzip::stream::Flush;
+use sszip_core::gzip::stream::FlushMode;
 use sszip_core::memory::MemoryBudget;
 use sszip_core::response_mode::ResponseMode;
 
@@ -31,7 +31,7 @@ enum Event {
     Piece(Vec<u8>),
     End,
     Release,
-    Stream(Vec<u8>, Flush, usize),
+    Stream(Vec<u8>, FlushMode, usize),
     CutShort,
     Code,
     GiveUp,
@@ -66,8 +66,8 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-fn flush() -> impl Strategy<Value = Flush> {
-    prop::sample::select(vec![Flush::None, Flush::Sync, Flush::Finish])
+fn flush() -> impl Strategy<Value = FlushMode> {
+    prop::sample::select(vec![FlushMode::None, FlushMode::Sync, FlushMode::Finish])
 }
 
 fn config(budget: &MemoryBudget) -> Arc<RouteConfig> {
@@ -80,10 +80,10 @@ fn response_head(
     status: u16,
     content_length: Option<u64>,
     coding: Option<&str>,
-) -> Result<ResponseHeadAction, sszip_core::exchange::Misuse> {
+) -> Result<ResponseHeadAction, sszip_core::exchange::HostMisuse> {
     let coding = coding.map(|coding| (&b"Content-Encoding"[..], coding.as_bytes()));
     let fields: Vec<_> = [JSON].into_iter().chain(coding).collect();
-    exchange.response_head(setup::response_head(status, content_length, &fields))
+    exchange.evaluate_response_head(setup::response_head(status, content_length, &fields))
 }
 
 proptest! {
@@ -97,13 +97,13 @@ proptest! {
             let (state, mode) = (exchange.exchange_state(), exchange.response_mode());
             let refused = match event {
                 Event::RequestHead(accept) => exchange
-                    .request_head(request_head(b"GET", &[(b"Accept-Encoding", accept.as_bytes())]))
+                    .read_request_head(request_head(b"GET", &[(b"Accept-Encoding", accept.as_bytes())]))
                     .is_err(),
                 Event::ResponseHead { status, content_length, coding } => {
                     response_head(&mut exchange, status, content_length, coding).is_err()
                 }
-                Event::Piece(piece) => exchange.body_piece(&piece).is_err(),
-                Event::End => exchange.body_end().is_err(),
+                Event::Piece(piece) => exchange.buffer_body_piece(&piece).is_err(),
+                Event::End => exchange.complete_withheld_body().is_err(),
                 Event::Release => exchange.end_buffering().is_err(),
                 Event::Stream(piece, flush, room) => {
                     // a stream that ends early is truncated, which is not a refusal
@@ -111,8 +111,8 @@ proptest! {
                     matches!(step, Err(BodyStreamError::Misuse(_)))
                 }
                 Event::CutShort => exchange.abort_response().is_err(),
-                Event::Code => exchange.run_body_stages().is_err(),
-                Event::GiveUp => exchange.send_original(ResponseMode::Failed).is_err(),
+                Event::Code => exchange.run_pending_stages().is_err(),
+                Event::GiveUp => exchange.send_original_response(ResponseMode::Failed).is_err(),
             };
             if refused {
                 prop_assert_eq!((exchange.exchange_state(), exchange.response_mode()), (state, mode));
@@ -138,7 +138,7 @@ proptest! {
         let budget = MemoryBudget::new();
         let mut exchange = Exchange::new(config(&budget));
         exchange
-            .request_head(request_head(b"GET", &[(b"Accept-Encoding", accept.as_bytes())]))
+            .read_request_head(request_head(b"GET", &[(b"Accept-Encoding", accept.as_bytes())]))
             .unwrap();
         let length = Some(body.len() as u64);
         prop_assert_eq!(response_head(&mut exchange, 200, length, None), Ok(ResponseHeadAction::Buffer));
@@ -151,19 +151,19 @@ proptest! {
         for (n, pair) in cuts.windows(2).enumerate() {
             let piece = &body[pair[0]..pair[1]];
             if holding && give_up_after == Some(n) {
-                exchange.send_original(ResponseMode::Failed).unwrap();
+                exchange.send_original_response(ResponseMode::Failed).unwrap();
                 sent.extend(exchange.body_slices().flatten());
                 holding = false;
             }
             if holding {
-                prop_assert_eq!(exchange.body_piece(piece), Ok(BodyPieceAction::Buffered));
+                prop_assert_eq!(exchange.buffer_body_piece(piece), Ok(BodyPieceAction::Buffered));
             } else {
                 sent.extend_from_slice(piece);
             }
         }
         if holding {
-            prop_assert_eq!(exchange.body_end(), Ok(BodyEndAction::Code { off_loop: false }));
-            exchange.run_body_stages().unwrap();
+            prop_assert_eq!(exchange.complete_withheld_body(), Ok(BodyEndAction::Code { off_loop: false }));
+            exchange.run_pending_stages().unwrap();
             sent.extend(exchange.body_slices().flatten());
         }
 
@@ -198,16 +198,16 @@ proptest! {
         let budget = MemoryBudget::new();
         let mut exchange = started_exchange(&budget);
         let mut action = exchange
-            .response_head(ResponseHead { delimited, ..setup::response_head(200, None, &[JSON]) })
+            .evaluate_response_head(ResponseHead { delimited, ..setup::response_head(200, None, &[JSON]) })
             .unwrap();
         prop_assert_eq!(action, ResponseHeadAction::Buffer);
 
-        let mut cuts: Vec<(usize, Flush)> = cuts
+        let mut cuts: Vec<(usize, FlushMode)> = cuts
             .iter()
             .map(|(cut, flush)| (cut.index(body.len() + 1), *flush))
-            .map(|(cut, flush)| (cut, if flush == Flush::Finish { Flush::None } else { flush }))
+            .map(|(cut, flush)| (cut, if flush == FlushMode::Finish { FlushMode::None } else { flush }))
             .collect();
-        cuts.push((body.len(), Flush::None));
+        cuts.push((body.len(), FlushMode::None));
         cuts.sort_by_key(|(cut, _)| *cut);
         let mut sent = Vec::new();
         let mut start = 0;
@@ -219,7 +219,7 @@ proptest! {
                 action = ResponseHeadAction::Stream;
             }
             if action == ResponseHeadAction::Buffer {
-                match exchange.body_piece(piece).unwrap() {
+                match exchange.buffer_body_piece(piece).unwrap() {
                     BodyPieceAction::Buffered => continue,
                     BodyPieceAction::Stream => action = ResponseHeadAction::Stream,
                     BodyPieceAction::SendOriginal => prop_assert!(false, "there was memory"),
@@ -228,17 +228,17 @@ proptest! {
             stream(&mut exchange, piece, flush, room, &mut sent);
         }
         if action == ResponseHeadAction::Buffer {
-            match exchange.body_end().unwrap() {
+            match exchange.complete_withheld_body().unwrap() {
                 BodyEndAction::Code { .. } => {
-                    exchange.run_body_stages().unwrap();
+                    exchange.run_pending_stages().unwrap();
                     sent.extend(exchange.body_slices().flatten());
                 }
                 BodyEndAction::Send => sent.extend(exchange.body_slices().flatten()),
-                BodyEndAction::Stream => stream(&mut exchange, b"", Flush::Finish, room, &mut sent),
+                BodyEndAction::Stream => stream(&mut exchange, b"", FlushMode::Finish, room, &mut sent),
                 BodyEndAction::Fail => prop_assert!(false, "it is whole"),
             }
         } else {
-            stream(&mut exchange, b"", Flush::Finish, room, &mut sent);
+            stream(&mut exchange, b"", FlushMode::Finish, room, &mut sent);
             prop_assert_eq!(exchange.exchange_state(), ExchangeState::Finished);
         }
 
@@ -257,7 +257,13 @@ proptest! {
     }
 }
 
-fn stream(exchange: &mut Exchange, piece: &[u8], flush: Flush, room: usize, sent: &mut Vec<u8>) {
+fn stream(
+    exchange: &mut Exchange,
+    piece: &[u8],
+    flush: FlushMode,
+    room: usize,
+    sent: &mut Vec<u8>,
+) {
     let mut rest = piece;
     loop {
         let mut output = vec![0; room];
@@ -276,7 +282,7 @@ fn stream(exchange: &mut Exchange, piece: &[u8], flush: Flush, room: usize, sent
 fn started_exchange(budget: &MemoryBudget) -> Exchange {
     let mut exchange = Exchange::new(config(budget));
     exchange
-        .request_head(request_head(b"GET", &[(b"Accept-Encoding", b"gzip")]))
+        .read_request_head(request_head(b"GET", &[(b"Accept-Encoding", b"gzip")]))
         .unwrap();
     exchange
 }
@@ -286,13 +292,13 @@ fn truncated_body_is_never_completed() {
     let budget = MemoryBudget::new();
     let mut exchange = started_exchange(&budget);
     response_head(&mut exchange, 200, Some(100), None).unwrap();
-    exchange.body_piece(&[b'a'; 99]).unwrap();
-    assert_eq!(exchange.body_end(), Ok(BodyEndAction::Fail));
+    exchange.buffer_body_piece(&[b'a'; 99]).unwrap();
+    assert_eq!(exchange.complete_withheld_body(), Ok(BodyEndAction::Fail));
     assert_eq!(
         (exchange.exchange_state(), exchange.response_mode()),
         (ExchangeState::Aborted, ResponseMode::Cut)
     );
-    assert!(exchange.body_slices().next().is_none() && exchange.run_body_stages().is_err());
+    assert!(exchange.body_slices().next().is_none() && exchange.run_pending_stages().is_err());
     assert_eq!(budget.reserved_bytes(), 0);
 }
 
@@ -303,12 +309,12 @@ fn stream_of_known_length_is_not_completed_early() {
     // longer than max_oneshot
     let action = response_head(&mut exchange, 200, Some(5000), None);
     assert_eq!(action, Ok(ResponseHeadAction::Stream));
-    assert!(exchange.body_end().is_err());
+    assert!(exchange.complete_withheld_body().is_err());
     let mut output = [0; 6000];
     exchange
-        .encode_stream_piece(&[b'a'; 4999], Flush::None, &mut output)
+        .encode_stream_piece(&[b'a'; 4999], FlushMode::None, &mut output)
         .unwrap();
-    let end = exchange.encode_stream_piece(b"", Flush::Finish, &mut output);
+    let end = exchange.encode_stream_piece(b"", FlushMode::Finish, &mut output);
     assert_eq!(end, Err(BodyStreamError::Short));
     assert_eq!(
         (exchange.exchange_state(), exchange.response_mode()),
@@ -321,11 +327,11 @@ fn body_longer_than_declared_passes_unchanged() {
     let mut exchange = started_exchange(&MemoryBudget::new());
     response_head(&mut exchange, 200, Some(100), None).unwrap();
     assert_eq!(
-        exchange.body_piece(&[b'a'; 60]),
+        exchange.buffer_body_piece(&[b'a'; 60]),
         Ok(BodyPieceAction::Buffered)
     );
     assert_eq!(
-        exchange.body_piece(&[b'b'; 41]),
+        exchange.buffer_body_piece(&[b'b'; 41]),
         Ok(BodyPieceAction::SendOriginal)
     );
     assert_eq!(exchange.body_slices().collect::<Vec<_>>(), [[b'a'; 60]]);
@@ -336,14 +342,16 @@ fn body_longer_than_declared_passes_unchanged() {
 fn long_content_is_decompressed_off_the_loop() {
     for (length, expected) in [(100_000, false), (4 << 20, true)] {
         let mut exchange = Exchange::new(config_of_process(MemoryBudget::new(), &[]));
-        exchange.request_head(request_head(b"GET", &[])).unwrap();
+        exchange
+            .read_request_head(request_head(b"GET", &[]))
+            .unwrap();
         let coded = gzip_oneshot(&vec![b'a'; length], 1, length).unwrap();
         assert!(coded.len() < 100_000);
         let head = response_head(&mut exchange, 200, Some(coded.len() as u64), Some("gzip"));
         assert_eq!(head, Ok(ResponseHeadAction::Buffer));
-        exchange.body_piece(&coded).unwrap();
+        exchange.buffer_body_piece(&coded).unwrap();
         let expected = BodyEndAction::Code { off_loop: expected };
-        assert_eq!(exchange.body_end(), Ok(expected), "{length}");
+        assert_eq!(exchange.complete_withheld_body(), Ok(expected), "{length}");
     }
 }
 
@@ -354,14 +362,14 @@ fn buffer_then_stream(memory: usize, body: &[u8]) -> (ResponseMode, Vec<u8>) {
     let config = config_of_process(budget.clone(), &[&format!("memory {memory}")]);
     let mut exchange = Exchange::new(config);
     exchange
-        .request_head(request_head(b"GET", &[(b"Accept-Encoding", b"gzip")]))
+        .read_request_head(request_head(b"GET", &[(b"Accept-Encoding", b"gzip")]))
         .unwrap();
     let action = response_head(&mut exchange, 200, None, None);
     assert_eq!(action, Ok(ResponseHeadAction::Buffer));
     let (mut action, mut sent) = (BodyPieceAction::Buffered, Vec::new());
     for piece in body.chunks(4000) {
         if action == BodyPieceAction::Buffered {
-            action = exchange.body_piece(piece).unwrap();
+            action = exchange.buffer_body_piece(piece).unwrap();
             assert!(budget.reserved_bytes() <= memory);
             if action == BodyPieceAction::SendOriginal {
                 sent.extend(exchange.body_slices().flatten());
@@ -370,18 +378,20 @@ fn buffer_then_stream(memory: usize, body: &[u8]) -> (ResponseMode, Vec<u8>) {
         match action {
             BodyPieceAction::Buffered => {}
             BodyPieceAction::SendOriginal => sent.extend_from_slice(piece),
-            BodyPieceAction::Stream => stream(&mut exchange, piece, Flush::None, 1000, &mut sent),
+            BodyPieceAction::Stream => {
+                stream(&mut exchange, piece, FlushMode::None, 1000, &mut sent);
+            }
         }
         assert!(budget.reserved_bytes() <= memory);
     }
     match action {
         BodyPieceAction::Buffered => {
-            exchange.body_end().unwrap();
-            exchange.run_body_stages().unwrap();
+            exchange.complete_withheld_body().unwrap();
+            exchange.run_pending_stages().unwrap();
             sent.extend(exchange.body_slices().flatten());
         }
         BodyPieceAction::SendOriginal => {}
-        BodyPieceAction::Stream => stream(&mut exchange, b"", Flush::Finish, 1000, &mut sent),
+        BodyPieceAction::Stream => stream(&mut exchange, b"", FlushMode::Finish, 1000, &mut sent),
     }
     let mode = exchange.response_mode();
     drop(exchange);
@@ -419,18 +429,20 @@ fn body_is_compressed_oneshot_when_memory_is_too_small_for_an_encoder() {
 fn purged(method: &[u8]) -> ExchangeDriver {
     let process = ProcessHandle::default();
     process.shared.start_hot_tier(1 << 20, 1 << 20, 1);
-    let mut driver = ExchangeDriver::new(Arc::new(ConfigBlock::default().resolve_route(process)));
+    let mut driver = ExchangeDriver::new(Arc::new(
+        ConfigBlock::default().resolve_route_config(process),
+    ));
     let head = RequestHead {
         method,
         target: b"/purge?everything",
         fields: std::iter::empty(),
     };
-    driver.request_head(head).unwrap();
+    driver.handle_request_head(head).unwrap();
     let purge = PurgeRequest {
         method,
         query: b"everything",
         namespace: None,
-        waiter: EventLoop::default().waiter_with_id(1),
+        waiter: EventLoopId::default().waiter_with_id(1),
         now: 0,
     };
     let step = driver.handle_purge_request(&purge).unwrap();

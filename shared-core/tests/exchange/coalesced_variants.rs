@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use sszip_core::cache::process::wake::{EventLoop, WakeQueue};
+use sszip_core::cache::process::wake::{EventLoopId, WokenRequestQueue};
 use sszip_core::cache::process::ProcessHandle;
 use sszip_core::config::RouteConfig;
 use sszip_core::exchange::{Exchange, LookupAction, LookupRequest, ResponseHeadAction};
@@ -14,7 +14,7 @@ use crate::setup::{body, config_and_queue, posted, response_head, JSON};
 struct Host {
     config: Arc<RouteConfig>,
     process: ProcessHandle,
-    woken: Arc<WakeQueue>,
+    woken: Arc<WokenRequestQueue>,
 }
 
 /// A client of the host: the origin that selects its variant, and its exchange.
@@ -72,7 +72,7 @@ impl Host {
             let fields = [JSON, (&b"Vary"[..], &b"Origin"[..])];
             let head = response_head(200, None, &fields);
             assert_eq!(
-                client.exchange.response_head(head).unwrap(),
+                client.exchange.evaluate_response_head(head).unwrap(),
                 ResponseHeadAction::Tee
             );
             // a client that arrives while the body is transferred
@@ -80,7 +80,7 @@ impl Host {
             resume(1000 + id, late, &mut waiting, &mut at_node);
             let wake = |waiting: &mut BTreeMap<usize, Client>| {
                 let mut woken = Vec::new();
-                while let Some(id) = self.woken.next_woken() {
+                while let Some(id) = self.woken.next_woken_id() {
                     woken.extend(waiting.remove(&id).map(|client| (id, client)));
                 }
                 woken
@@ -93,7 +93,7 @@ impl Host {
                 .exchange
                 .observe_passed_piece(body.as_bytes())
                 .unwrap();
-            let mut fill = client.exchange.take_fill().unwrap();
+            let mut fill = client.exchange.take_complete_fill().unwrap();
             fill.build_collected_entries();
             fill.publish_entries(1);
             for (id, client) in wake(&mut waiting) {
@@ -119,7 +119,7 @@ fn look_up(exchange: &mut Exchange, id: usize, batch: bool) -> LookupAction {
         .lookup_in_cache(LookupRequest {
             body: body.as_bytes(),
             now: 1,
-            waiter: Some(EventLoop::default().waiter_with_id(id)),
+            waiter: Some(EventLoopId::default().waiter_with_id(id)),
             coding_allowed: true,
             ..LookupRequest::default()
         })

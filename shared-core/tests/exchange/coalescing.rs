@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use sszip_core::cache::process::wake::{EventLoop, WakeQueue};
+use sszip_core::cache::process::wake::{EventLoopId, WokenRequestQueue};
 use sszip_core::cache::process::ProcessHandle;
 use sszip_core::cache::status::CacheStatus;
 use sszip_core::config::RouteConfig;
@@ -20,7 +20,7 @@ const NODE: u64 = 200;
 struct Host {
     config: Arc<RouteConfig>,
     process: ProcessHandle,
-    woken: Arc<WakeQueue>,
+    woken: Arc<WokenRequestQueue>,
 }
 
 impl Host {
@@ -65,7 +65,7 @@ impl Host {
     }
 
     fn woken(&self) -> Vec<usize> {
-        std::iter::from_fn(|| self.woken.next_woken()).collect()
+        std::iter::from_fn(|| self.woken.next_woken_id()).collect()
     }
 }
 
@@ -82,7 +82,7 @@ fn look_up(
         .lookup_in_cache(LookupRequest {
             body: body.as_bytes(),
             now,
-            waiter: waiter.map(|id| EventLoop::default().waiter_with_id(id)),
+            waiter: waiter.map(|id| EventLoopId::default().waiter_with_id(id)),
             coding_allowed: true,
             ..LookupRequest::default()
         })
@@ -94,7 +94,7 @@ fn look_up_all(exchange: &mut Exchange, body: &str, waiter: usize, now: u64) -> 
         .lookup_in_cache(LookupRequest {
             body: body.as_bytes(),
             now,
-            waiter: Some(EventLoop::default().waiter_with_id(waiter)),
+            waiter: Some(EventLoopId::default().waiter_with_id(waiter)),
             coding_allowed: true,
             ..LookupRequest::default()
         })
@@ -198,14 +198,14 @@ fn batch_waits_for_single_calls_until_its_timeout() {
 
 fn head(exchange: &mut Exchange, status: u16, fields: &[Header<'_>]) -> ResponseHeadAction {
     exchange
-        .response_head(response_head(status, None, fields))
+        .evaluate_response_head(response_head(status, None, fields))
         .unwrap()
 }
 
 fn answer(mut exchange: Exchange, body: &str, now: u64) {
     assert_eq!(head(&mut exchange, 200, &[JSON]), ResponseHeadAction::Tee);
     exchange.observe_passed_piece(body.as_bytes()).unwrap();
-    let mut fill = exchange.take_fill().unwrap();
+    let mut fill = exchange.take_complete_fill().unwrap();
     fill.build_collected_entries();
     fill.publish_entries(now);
 }
@@ -270,7 +270,7 @@ fn uncacheable_response_is_shared_only_with_followers_that_wait() {
             host.coalesced_requests(RECEIPT, 1 + usize::from(is_waited_for), 0);
         assert_eq!(head(&mut leader, 200, &[JSON]), ResponseHeadAction::Tee);
         leader.observe_passed_piece(NULL.as_bytes()).unwrap();
-        let fill = leader.take_fill().unwrap();
+        let fill = leader.take_complete_fill().unwrap();
         // a request that arrives now shares the response only if it was built for others
         let (mut late, found) = host.request(RECEIPT, 9, 0);
         assert_eq!(found, LookupAction::Wait);
@@ -317,7 +317,7 @@ fn invalid_or_too_long_response_is_not_shared_and_disables_coalescing() {
         let (mut leader, waiting) = host.coalesced_requests(RECEIPT, 5, 0);
         assert_eq!(head(&mut leader, 200, &[JSON]), ResponseHeadAction::Tee);
         leader.observe_passed_piece(body.as_bytes()).unwrap();
-        if let Some(mut fill) = leader.take_fill() {
+        if let Some(mut fill) = leader.take_complete_fill() {
             fill.build_collected_entries();
             fill.publish_entries(NODE);
         }

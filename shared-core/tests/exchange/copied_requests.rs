@@ -11,7 +11,7 @@ use sszip_core::exchange::drive::{
 use sszip_core::exchange::{LookupRequest, RequestHead};
 use sszip_core::response_mode::ResponseMode;
 
-use crate::driven::{run_job, sent};
+use crate::driven::{body_to_send, run_job};
 use crate::setup;
 
 const OCTETS: &str = "application/octet-stream";
@@ -33,7 +33,7 @@ fn posted(config: &Arc<RouteConfig>, target: &str, fields: &[(&str, &str)]) -> E
         target: target.as_bytes(),
         fields,
     };
-    driver.request_head(head).unwrap();
+    driver.handle_request_head(head).unwrap();
     assert_ne!(
         driver.required_body(BodyLength::Unknown),
         RequiredBody::Nothing
@@ -92,21 +92,30 @@ fn buffered_request_body_is_bounded_and_counted() {
     let mut first = request();
     // the capacity doubles, up to the maximum length of a look-up
     let unknown = BodyLength::Unknown;
-    assert_eq!(first.buffer_allowance(1000, unknown), Some(2000));
+    assert_eq!(first.request_buffer_allowance(1000, unknown), Some(2000));
     assert_eq!(used(), 1000);
-    assert_eq!(first.buffer_allowance(80 << 10, unknown), Some(160 << 10));
-    assert_eq!(first.buffer_allowance(160 << 10, unknown), Some(200 << 10));
+    assert_eq!(
+        first.request_buffer_allowance(80 << 10, unknown),
+        Some(160 << 10)
+    );
+    assert_eq!(
+        first.request_buffer_allowance(160 << 10, unknown),
+        Some(200 << 10)
+    );
     assert_eq!(used(), 160 << 10);
-    assert_eq!(first.buffer_allowance((200 << 10) + 1, unknown), None);
+    assert_eq!(
+        first.request_buffer_allowance((200 << 10) + 1, unknown),
+        None
+    );
     let mut second = request();
     assert_eq!(
-        second.buffer_allowance(150 << 10, BodyLength::Known(200 << 10)),
+        second.request_buffer_allowance(150 << 10, BodyLength::Known(200 << 10)),
         Some(200 << 10)
     );
     assert_eq!(used(), 310 << 10);
     // the copy would leave less memory than it uses itself
     let mut third = request();
-    assert_eq!(third.buffer_allowance(100 << 10, unknown), None);
+    assert_eq!(third.request_buffer_allowance(100 << 10, unknown), None);
     let whys = [Reason::RequestLength, Reason::Memory];
     for (driver, why) in [&mut first, &mut third].into_iter().zip(whys) {
         let step = driver
@@ -130,18 +139,27 @@ fn announced_request_lengths_reserve_no_memory() {
     let announced = BodyLength::Known(16 << 20);
     let mut stalled: Vec<ExchangeDriver> = (0..17).map(|_| request()).collect();
     for driver in &mut stalled {
-        assert_eq!(driver.buffer_allowance(0, announced), Some(16 << 20));
-        assert_eq!(driver.buffer_allowance(1, announced), Some(16 << 20));
+        assert_eq!(
+            driver.request_buffer_allowance(0, announced),
+            Some(16 << 20)
+        );
+        assert_eq!(
+            driver.request_buffer_allowance(1, announced),
+            Some(16 << 20)
+        );
     }
     assert_eq!(config.process.budget.reserved_bytes(), 17);
     let mut other = request();
     let length = BodyLength::Known(300_000);
-    assert_eq!(other.buffer_allowance(200_000, length), Some(300_000));
+    assert_eq!(
+        other.request_buffer_allowance(200_000, length),
+        Some(300_000)
+    );
     assert!(other.reserve_body_copy(300_000));
     // a body that is too long for a look-up is known by its head
     let mut longer = request();
     assert_eq!(
-        longer.buffer_allowance(0, BodyLength::Known((16 << 20) + 1)),
+        longer.request_buffer_allowance(0, BodyLength::Known((16 << 20) + 1)),
         None
     );
 }
@@ -155,7 +173,7 @@ fn requests_in_flight_leave_memory_for_another_request() {
     for received in (1_u64..=150).map(|piece| piece * 100_000) {
         senders.retain_mut(|driver| {
             let keeps = driver
-                .buffer_allowance(received, BodyLength::Unknown)
+                .request_buffer_allowance(received, BodyLength::Unknown)
                 .is_some();
             refused += usize::from(!keeps);
             keeps
@@ -164,7 +182,7 @@ fn requests_in_flight_leave_memory_for_another_request() {
         let mut other = request();
         assert!(
             other
-                .buffer_allowance(200_000, BodyLength::Unknown)
+                .request_buffer_allowance(200_000, BodyLength::Unknown)
                 .is_some(),
             "{received}"
         );
@@ -199,7 +217,7 @@ fn request_that_cannot_be_copied_is_forwarded_unchanged() {
     assert!(driver
         .available_exchange()
         .unwrap()
-        .request_body()
+        .upstream_request_body()
         .is_empty());
 }
 
@@ -224,7 +242,7 @@ fn request_that_the_node_does_not_support_is_rejected_when_it_cannot_be_copied()
     let mut driver = posted(&method, "/", &[("Content-Type", JSON)]);
     let step = refused(&mut driver, &call("engine_newPayloadWithWitnessV5", 70_000));
     assert!(matches!(step, HostStep::Respond), "{step:?}");
-    let error: serde_json::Value = serde_json::from_slice(&sent(&driver)).unwrap();
+    let error: serde_json::Value = serde_json::from_slice(&body_to_send(&driver)).unwrap();
     assert_eq!(
         (&error["id"], &error["error"]["code"]),
         (&7.into(), &(-32603).into())

@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use sszip_core::cache::process::wake::EventLoop;
+use sszip_core::cache::process::wake::EventLoopId;
 use sszip_core::config::RouteConfig;
 use sszip_core::exchange::drive::{BodyLength, ExchangeDriver, HostStep, RequestBody};
 use sszip_core::exchange::LookupRequest;
 use sszip_core::response_mode::ResponseMode;
 
-use crate::driven::{client_body, run_job, sent, stored, End};
+use crate::driven::{body_to_send, client_body, run_job, store_sent_response, BodyEnd};
 use crate::setup::{call, config, request_head, response_head, JSON};
 
 const ERROR: &str =
@@ -30,7 +30,9 @@ fn send_request(
     waiter: usize,
 ) -> (ExchangeDriver, HostStep) {
     let mut driver = ExchangeDriver::new(Arc::clone(config));
-    driver.request_head(request_head(b"POST", &[JSON])).unwrap();
+    driver
+        .handle_request_head(request_head(b"POST", &[JSON]))
+        .unwrap();
     driver.required_body(BodyLength::Known(body.len() as u64));
     let step = look_up_again(&mut driver, body, waiter);
     (driver, step)
@@ -39,7 +41,7 @@ fn send_request(
 fn look_up_again(driver: &mut ExchangeDriver, body: &str, waiter: usize) -> HostStep {
     let lookup_request = LookupRequest {
         now: 1,
-        waiter: Some(EventLoop::default().waiter_with_id(waiter)),
+        waiter: Some(EventLoopId::default().waiter_with_id(waiter)),
         ..LookupRequest::default()
     };
     let step = driver
@@ -51,9 +53,9 @@ fn look_up_again(driver: &mut ExchangeDriver, body: &str, waiter: usize) -> Host
 /// Returns the client's response after the node has sent `body`.
 fn answer(driver: &mut ExchangeDriver, body: &str) -> String {
     let head = response_head(200, Some(body.len() as u64), &[JSON]);
-    let step = driver.response_head(head).unwrap();
-    let got = client_body(driver, step, [body.as_bytes()], End::Whole);
-    stored(driver, 1);
+    let step = driver.handle_response_head(head).unwrap();
+    let got = client_body(driver, step, [body.as_bytes()], BodyEnd::Whole);
+    store_sent_response(driver, 1);
     String::from_utf8(got.unwrap().unwrap()).unwrap()
 }
 
@@ -61,7 +63,10 @@ fn is_refused(request: (ExchangeDriver, HostStep), id: u32) -> bool {
     let (driver, step) = request;
     let refused = matches!(step, HostStep::Respond);
     if refused {
-        assert_eq!(String::from_utf8(sent(&driver)).unwrap(), denied(id));
+        assert_eq!(
+            String::from_utf8(body_to_send(&driver)).unwrap(),
+            denied(id)
+        );
         let exchange = driver.available_exchange().unwrap();
         let outcome = (
             exchange.stored_response_status(),
@@ -117,14 +122,14 @@ fn calls_of_a_batch_beyond_the_limit_are_denied() {
     let (mut driver, step) = send_request(&config, &batch, 1);
     assert!(matches!(step, HostStep::ForwardRewritten));
     let exchange = driver.available_exchange().unwrap();
-    let goes = String::from_utf8(exchange.request_body().to_vec()).unwrap();
+    let goes = String::from_utf8(exchange.upstream_request_body().to_vec()).unwrap();
     assert_eq!(goes, format!("[{},{},{other}]", calls[0], calls[1]));
     assert_eq!(exchange.denied_call_count(), 2);
     // until it ends no permit is left, for a batch neither
     assert!(is_refused(send_request(&config, &call(9, "trace_x"), 2), 9));
     let (all, step) = send_request(&config, &format!("[{},{}]", calls[0], calls[2]), 2);
     assert!(matches!(step, HostStep::Respond));
-    let refused = String::from_utf8(sent(&all)).unwrap();
+    let refused = String::from_utf8(body_to_send(&all)).unwrap();
     assert_eq!(refused, format!("[{},{}]", denied(1), denied(3)));
     let answers = format!("[{},{},{}]", result(1), result(2), result(5));
     let got = answer(&mut driver, &answers);
@@ -173,7 +178,7 @@ fn follower_keeps_its_permit_until_it_responds() {
     assert!(matches!(step, HostStep::Forward));
     let step = look_up_again(&mut waits, &block(2), 2);
     assert!(matches!(step, HostStep::Respond));
-    assert_eq!(String::from_utf8(sent(&waits)).unwrap(), result(2));
+    assert_eq!(String::from_utf8(body_to_send(&waits)).unwrap(), result(2));
     assert!(!is_refused(
         send_request(
             &config,

@@ -10,7 +10,7 @@ use sszip_core::exchange::drive::{ExchangeDriver, HostStep};
 use sszip_core::exchange::ResponseHead;
 use sszip_core::response_mode::ResponseMode;
 
-use crate::driven::{client_body, sent, stored, End};
+use crate::driven::{body_to_send, client_body, store_sent_response, BodyEnd};
 use crate::setup::{self, call, config_of_process, look_up, response_head, JSON};
 
 fn config(lines: &[&str]) -> Arc<RouteConfig> {
@@ -87,9 +87,9 @@ fn answer(driver: &mut ExchangeDriver, body: &str, how: NodeFraming) -> Option<S
         fields.push((b"Content-Encoding", b"gzip"));
     }
     let head = response_head(how.status, how.length.then_some(body.len() as u64), &fields);
-    let step = driver.response_head(head).unwrap();
-    let got = client_body(driver, step, body.chunks(how.piece), End::Whole).unwrap()?;
-    stored(driver, 1);
+    let step = driver.handle_response_head(head).unwrap();
+    let got = client_body(driver, step, body.chunks(how.piece), BodyEnd::Whole).unwrap()?;
+    store_sent_response(driver, 1);
     let edits = driver.available_exchange().unwrap().head_edits();
     let coding = edits.iter().rfind(|edit| edit.name == "Content-Encoding");
     let is_coded = match coding {
@@ -250,7 +250,10 @@ fn response_limit_applies_to_hits() {
     for accepts in ["gzip", ""] {
         let (driver, step) = look_up(&bounded, &block(2), accepts);
         assert!(matches!(step, HostStep::Respond));
-        assert_eq!(String::from_utf8(sent(&driver)).unwrap(), too_long(2));
+        assert_eq!(
+            String::from_utf8(body_to_send(&driver)).unwrap(),
+            too_long(2)
+        );
         let exchange = driver.available_exchange().unwrap();
         assert_eq!(
             (exchange.stored_response_status(), exchange.response_mode()),
@@ -265,7 +268,7 @@ fn response_limit_applies_to_hits() {
     }
     let (driver, _) = look_up(&open, &block(4), "");
     assert_eq!(
-        String::from_utf8(sent(&driver)).unwrap(),
+        String::from_utf8(body_to_send(&driver)).unwrap(),
         response_of_length(4, 3000)
     );
 }
@@ -289,9 +292,9 @@ fn truncated_response_is_not_reported_as_too_long() {
         unbuffered: true,
         ..response_head(200, None, &[JSON])
     };
-    let step = driver.response_head(head).unwrap();
+    let step = driver.handle_response_head(head).unwrap();
     assert!(matches!(step, HostStep::Buffer) && driver.next_timeout_ms().is_none());
-    let got = client_body(&mut driver, step, [&b"{\"jsonrpc\""[..]], End::Cut);
+    let got = client_body(&mut driver, step, [&b"{\"jsonrpc\""[..]], BodyEnd::Cut);
     assert_eq!(
         (
             got.unwrap(),
@@ -318,7 +321,7 @@ fn response_within_the_limit_is_stored() {
             let (driver, step) = look_up(&config, &block(2), "");
             assert!(matches!(step, HostStep::Respond), "{accepts} {how:?}");
             assert_eq!(
-                String::from_utf8(sent(&driver)).unwrap(),
+                String::from_utf8(body_to_send(&driver)).unwrap(),
                 response_of_length(2, 900)
             );
         }

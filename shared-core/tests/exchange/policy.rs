@@ -15,7 +15,7 @@ use sszip_core::exchange::drive::{
 use sszip_core::exchange::{LookupRequest, RequestHead};
 use sszip_core::response_mode::ResponseMode;
 
-use crate::driven::{client_body, run_job, sent, stored, End};
+use crate::driven::{body_to_send, client_body, run_job, store_sent_response, BodyEnd};
 use crate::setup::{self, config, response_head};
 
 struct ClientRequest<'a> {
@@ -36,7 +36,7 @@ fn send_request(
         target: b"/",
         fields: fields.map(|(name, value)| (name.as_bytes(), value.as_bytes())),
     };
-    driver.request_head(head).unwrap();
+    driver.handle_request_head(head).unwrap();
     let length = BodyLength::Known(request.body.len() as u64);
     if driver.required_body(length) == RequiredBody::Nothing {
         return (driver, Some(request.body.to_vec()));
@@ -50,9 +50,13 @@ fn send_request(
         .unwrap();
     let goes = match run_job(&mut driver, step) {
         HostStep::Forward => Some(request.body.to_vec()),
-        HostStep::ForwardRewritten => {
-            Some(driver.available_exchange().unwrap().request_body().to_vec())
-        }
+        HostStep::ForwardRewritten => Some(
+            driver
+                .available_exchange()
+                .unwrap()
+                .upstream_request_body()
+                .to_vec(),
+        ),
         HostStep::Respond => None,
         other => panic!("{other:?}"),
     };
@@ -281,7 +285,7 @@ proptest! {
             prop_assert!(!coded || is_json);
             prop_assert!(method == "POST" || body.is_empty());
         } else {
-            let answer = self::sent(&driver);
+            let answer = body_to_send(&driver);
             if !answer.is_empty() {
                 // an id may be a number that no type holds
                 let _: IgnoredAny = serde_json::from_slice(&answer).unwrap();
@@ -309,11 +313,11 @@ fn lenient_parser_finds_denied_calls_in_malformed_texts() {
 /// Sends the node's response, which may be stored, and returns the client's.
 fn answer(mut driver: ExchangeDriver, body: &[u8]) -> Vec<u8> {
     let head = response_head(200, Some(body.len() as u64), &[setup::JSON]);
-    let step = driver.response_head(head).unwrap();
-    let got = client_body(&mut driver, step, [body], End::Whole)
+    let step = driver.handle_response_head(head).unwrap();
+    let got = client_body(&mut driver, step, [body], BodyEnd::Whole)
         .unwrap()
         .unwrap();
-    stored(&mut driver, 1);
+    store_sent_response(&mut driver, 1);
     got
 }
 
@@ -341,13 +345,16 @@ fn request_without_its_body_is_rejected() {
             target: b"/",
             fields,
         };
-        driver.request_head(head).unwrap();
+        driver.handle_request_head(head).unwrap();
         assert_eq!(
             driver.required_body(BodyLength::Unknown),
             RequiredBody::WholeBody
         );
         if is_too_long {
-            assert_eq!(driver.buffer_allowance(0, BodyLength::Known(1 << 40)), None);
+            assert_eq!(
+                driver.request_buffer_allowance(0, BodyLength::Known(1 << 40)),
+                None
+            );
         }
         let step = driver
             .lookup_under_policy(RequestBody::Unavailable, LookupRequest::default())
@@ -381,7 +388,7 @@ fn refused_at_head(config: &Arc<RouteConfig>, method: &str, target: &str, fields
             .iter()
             .map(|(name, value)| (name.as_bytes(), value.as_bytes())),
     };
-    driver.request_head(head).unwrap();
+    driver.handle_request_head(head).unwrap();
     let body = match driver.required_body(length) {
         RequiredBody::LookUp => RequestBody::Whole(b""),
         RequiredBody::WholeBody if driver.expects_continue() => RequestBody::AwaitsContinue,
@@ -519,7 +526,7 @@ fn switch_to_a_protocol_that_was_not_allowed_fails() {
                 .filter(|(_, value)| !value.is_empty())
                 .map(|(name, value)| (name.as_bytes(), value.as_bytes())),
         };
-        driver.request_head(head).unwrap();
+        driver.handle_request_head(head).unwrap();
         assert_eq!(
             driver.required_body(BodyLength::Known(0)),
             RequiredBody::Nothing
@@ -531,7 +538,7 @@ fn switch_to_a_protocol_that_was_not_allowed_fails() {
             .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
         let fields: Vec<_> = fields.collect();
         let head = response_head(101, None, &fields);
-        let step = driver.response_head(head).unwrap();
+        let step = driver.handle_response_head(head).unwrap();
         match passes {
             true => assert!(
                 matches!(step, HostStep::Pass),
@@ -561,7 +568,7 @@ fn denied_call_keeps_its_position_before_a_hit_that_is_decompressed() {
     let batch = br#"[{"jsonrpc":"2.0","id":2,"method":"debug_x"},{"jsonrpc":"2.0","id":1,"method":"eth_chainId"}]"#;
     let (driver, goes) = call_with(&config, batch);
     assert_eq!(goes, None);
-    let got = sent(&driver);
+    let got = body_to_send(&driver);
     let denied = r#"{"jsonrpc":"2.0","id":2,"error":{"code":-32601,"message":"the method does not exist/is not available"}}"#;
     assert_eq!(
         String::from_utf8(got).unwrap(),

@@ -10,7 +10,7 @@ use sszip_core::exchange::drive::{ExchangeDriver, HostStep};
 use sszip_core::exchange::{RequestHead, ResponseHead};
 use sszip_core::response_mode::ResponseMode;
 
-use crate::driven::{client_body, End};
+use crate::driven::{client_body, BodyEnd};
 use crate::setup::{config_of_process, response_head, JSON};
 
 type Fields<'a> = [(&'a [u8], &'a [u8])];
@@ -38,7 +38,7 @@ fn requested(
         target: target.as_bytes(),
         fields: fields.iter().copied(),
     };
-    driver.request_head(head).unwrap();
+    driver.handle_request_head(head).unwrap();
     driver
 }
 
@@ -56,8 +56,8 @@ fn head<'a>(
 /// Returns the mode and the length of the body that the client receives for `value`.
 fn client_result(mut driver: ExchangeDriver, value: &str) -> (ResponseMode, usize) {
     let head = response_head(200, Some(value.len() as u64), &[JSON]);
-    let step = driver.response_head(head).unwrap();
-    let body = client_body(&mut driver, step, [value.as_bytes()], End::Whole).unwrap();
+    let step = driver.handle_response_head(head).unwrap();
+    let body = client_body(&mut driver, step, [value.as_bytes()], BodyEnd::Whole).unwrap();
     (
         driver.available_exchange().unwrap().response_mode(),
         body.unwrap().len(),
@@ -67,20 +67,22 @@ fn client_result(mut driver: ExchangeDriver, value: &str) -> (ResponseMode, usiz
 /// Responds to a probe in pieces.
 fn respond(mut inquiry: ExchangeDriver, pieces: &[&str], now: u64) {
     let length = pieces.iter().map(|piece| piece.len() as u64).sum();
-    let step = inquiry.response_head(head(200, Some(length), &[])).unwrap();
+    let step = inquiry
+        .handle_response_head(head(200, Some(length), &[]))
+        .unwrap();
     assert!(matches!(step, HostStep::Observe), "{step:?}");
     for piece in pieces {
         inquiry.handle_body_piece(piece.as_bytes()).unwrap();
     }
-    assert!(inquiry.response_sent(now).is_none());
+    assert!(inquiry.handle_response_sent(now).is_none());
 }
 
 #[test]
 fn preset_is_probed_once_and_applies_to_later_requests() {
     let config = config(&[]);
     let mut first = requested(&config, "GET", LOOKAHEAD, OCTETS);
-    let inquiry = first.take_probe(None, 5).unwrap();
-    assert!(first.take_probe(None, 5).is_none());
+    let inquiry = first.take_node_probe(None, 5).unwrap();
+    assert!(first.take_node_probe(None, 5).is_none());
     assert!(inquiry.next_timeout_ms().is_some() && first.next_timeout_ms().is_none());
     let path = inquiry.probe_path(LOOKAHEAD.as_bytes());
     assert_eq!(path.as_deref(), Some(&b"/eth/v1/config/spec"[..]));
@@ -101,11 +103,11 @@ fn preset_is_probed_once_and_applies_to_later_requests() {
     assert_eq!(client_result(first, VALUE).0, ResponseMode::SszInvalid);
     respond(inquiry, &[&SPEC[..9], "", &SPEC[9..]], 6);
     let mut second = requested(&config, "GET", LOOKAHEAD, OCTETS);
-    assert!(second.take_probe(None, 7).is_none());
+    assert!(second.take_node_probe(None, 7).is_none());
     assert_eq!(client_result(second, VALUE), (ResponseMode::Ssz, 16 * 8));
     // another prefix belongs to another node
     let mut other = requested(&config, "GET", &format!("/x{LOOKAHEAD}"), OCTETS);
-    assert!(other.take_probe(None, 5000).is_some());
+    assert!(other.take_node_probe(None, 5000).is_some());
     assert_eq!(client_result(other, VALUE).0, ResponseMode::SszInvalid);
 }
 
@@ -117,7 +119,7 @@ fn probe_result_applies_only_to_requests_with_the_same_capabilities() {
     let (here, there) = (NodeCapabilities::default(), NodeCapabilities::default());
     let mut first = requested(&config, "GET", LOOKAHEAD, OCTETS);
     first.load_node_capabilities(&here);
-    let inquiry = first.take_probe(None, 5).unwrap();
+    let inquiry = first.take_node_probe(None, 5).unwrap();
     respond(inquiry, &[SPEC], 6);
     for (nodes, mode) in [
         (&here, ResponseMode::Ssz),
@@ -135,7 +137,7 @@ fn light_client_updates_probe_the_spec_and_the_genesis() {
         let config = config(&[&format!("ssz_preset {preset}")]);
         let mut driver = requested(&config, "GET", UPDATES, OCTETS);
         let mut inquiries = Vec::new();
-        while let Some(inquiry) = driver.take_probe(None, 0) {
+        while let Some(inquiry) = driver.take_node_probe(None, 0) {
             inquiries.push(inquiry);
         }
         assert_eq!(inquiries.len(), expected);
@@ -153,7 +155,7 @@ fn light_client_updates_probe_the_spec_and_the_genesis() {
             respond(inquiry, &[body], 1);
         }
         let mut driver = requested(&config, "GET", UPDATES, OCTETS);
-        assert!(driver.take_probe(None, 2).is_none());
+        assert!(driver.take_node_probe(None, 2).is_none());
         assert_eq!(client_result(driver, "[]"), (ResponseMode::Ssz, 0));
     }
 }
@@ -181,13 +183,15 @@ fn request_that_no_capability_helps_makes_no_probe() {
     ] {
         let config = config(lines);
         let mut driver = requested(&config, method, target, fields);
-        let probe = driver.take_probe(url.map(str::as_bytes), 0);
+        let probe = driver.take_node_probe(url.map(str::as_bytes), 0);
         assert!(probe.is_none(), "{method} {target} {url:?}");
     }
     // a probe goes to the node that the request itself names
     let config = config(&[]);
     let mut driver = requested(&config, "GET", LOOKAHEAD, OCTETS);
-    assert!(driver.take_probe(Some(b"http://node:5052"), 0).is_some());
+    assert!(driver
+        .take_node_probe(Some(b"http://node:5052"), 0)
+        .is_some());
 }
 
 #[test]
@@ -203,16 +207,18 @@ fn invalid_probe_response_records_no_capability() {
     ] {
         let config = config(&[]);
         let mut driver = requested(&config, "GET", LOOKAHEAD, OCTETS);
-        let mut inquiry = driver.take_probe(None, 0).unwrap();
-        let step = inquiry.response_head(head(status, length, &[])).unwrap();
+        let mut inquiry = driver.take_node_probe(None, 0).unwrap();
+        let step = inquiry
+            .handle_response_head(head(status, length, &[]))
+            .unwrap();
         if let HostStep::Observe = step {
             for piece in body.as_bytes().chunks(50_000) {
                 inquiry.handle_body_piece(piece).unwrap();
             }
         }
-        assert!(inquiry.response_sent(1).is_none());
+        assert!(inquiry.handle_response_sent(1).is_none());
         let mut driver = requested(&config, "GET", LOOKAHEAD, OCTETS);
-        assert!(driver.take_probe(None, 1).is_none());
+        assert!(driver.take_node_probe(None, 1).is_none());
         assert_eq!(
             client_result(driver, VALUE).0,
             ResponseMode::SszInvalid,

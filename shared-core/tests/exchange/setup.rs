@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sszip_core::cache::process::wake::WakeQueue;
+use sszip_core::cache::process::wake::WokenRequestQueue;
 use sszip_core::cache::process::ProcessHandle;
 use sszip_core::config::{ConfigBlock, RouteConfig};
 use sszip_core::exchange::drive::{BodyLength, ExchangeDriver, HostStep, RequestBody};
@@ -22,15 +22,15 @@ pub fn config_of_process(process: impl Into<ProcessHandle>, lines: &[&str]) -> A
         let values: Vec<&[u8]> = words.map(str::as_bytes).collect();
         directives.set_directive(name, &values).unwrap();
     }
-    Arc::new(directives.resolve_route(process))
+    Arc::new(directives.resolve_route_config(process))
 }
 
 /// Creates the configuration of a new process that stores up to 1 MiB, and the queue of its event
 /// loop.
-pub fn config_and_queue(lines: &[&str]) -> (Arc<RouteConfig>, Arc<WakeQueue>) {
+pub fn config_and_queue(lines: &[&str]) -> (Arc<RouteConfig>, Arc<WokenRequestQueue>) {
     let config = config_of_process(ProcessHandle::default(), lines);
     config.process.shared.start_hot_tier(1 << 20, 1 << 20, 1);
-    let queue = Arc::new(WakeQueue::default());
+    let queue = Arc::new(WokenRequestQueue::default());
     config.process.shared.add_event_loop(queue.clone());
     (config, queue)
 }
@@ -75,7 +75,7 @@ pub fn response_head<'a>(
 pub fn posted(config: &Arc<RouteConfig>, fields: &[Header<'_>]) -> Exchange {
     let mut exchange = Exchange::new(Arc::clone(config));
     exchange
-        .request_head(request_head(b"POST", fields))
+        .read_request_head(request_head(b"POST", fields))
         .unwrap();
     exchange
 }
@@ -85,7 +85,9 @@ pub fn posted(config: &Arc<RouteConfig>, fields: &[Header<'_>]) -> Exchange {
 pub fn look_up(config: &Arc<RouteConfig>, body: &str, accepts: &str) -> (ExchangeDriver, HostStep) {
     let mut driver = ExchangeDriver::new(Arc::clone(config));
     let fields = [JSON, (b"Accept-Encoding", accepts.as_bytes())];
-    driver.request_head(request_head(b"POST", &fields)).unwrap();
+    driver
+        .handle_request_head(request_head(b"POST", &fields))
+        .unwrap();
     driver.required_body(BodyLength::Known(body.len() as u64));
     let lookup_request = LookupRequest {
         now: 1,

@@ -11,7 +11,7 @@ use sszip_core::exchange::drive::{ExchangeDriver, HostStep};
 use sszip_core::exchange::ResponseHead;
 use sszip_core::response_mode::ResponseMode;
 
-use crate::driven::{client_body, sent, stored, End};
+use crate::driven::{body_to_send, client_body, store_sent_response, BodyEnd};
 use crate::setup::{config, look_up, response_head, JSON};
 
 const BOUND: usize = 1024;
@@ -440,13 +440,13 @@ fn respond(
             &fields,
         )
     };
-    let step = driver.response_head(head).unwrap();
+    let step = driver.handle_response_head(head).unwrap();
     let end = match case.ending {
-        ResponseEnding::Reset => End::Cut,
-        _ => End::Whole,
+        ResponseEnding::Reset => BodyEnd::Cut,
+        _ => BodyEnd::Whole,
     };
     let got = client_body(driver, step, body.chunks(case.piece), end).unwrap()?;
-    stored(driver, 1);
+    store_sent_response(driver, 1);
     let exchange = driver.available_exchange().unwrap();
     let status = match exchange.stored_response_status() {
         0 => case.status,
@@ -535,7 +535,7 @@ fn try_case(case: &BatchCase) {
     if let HostStep::Respond = step {
         assert_eq!(case.calls_for_node().count(), 0);
         let expected: Vec<_> = case.calls.iter().filter_map(stored_or_denied).collect();
-        let got = sent(&driver);
+        let got = body_to_send(&driver);
         let is_coded = driver.available_exchange().unwrap().is_compressed();
         assert!(is_coded || got == format!("[{}]", expected.join(",")).into_bytes());
         return;
@@ -545,7 +545,7 @@ fn try_case(case: &BatchCase) {
     let is_all_forwarded = case.calls_for_node().count() == case.calls.len();
     if let Some((failure, _)) = case.failure {
         assert!(
-            !driver.upstream_failed(failure, 1),
+            !driver.handle_upstream_failure(failure, 1),
             "nothing stale is stored"
         );
         let stands_in = driver.has_response_without_upstream(failure);
@@ -561,7 +561,11 @@ fn try_case(case: &BatchCase) {
         return;
     }
     assert!(matches!(step, HostStep::ForwardRewritten));
-    let forwarded = driver.available_exchange().unwrap().request_body().to_vec();
+    let forwarded = driver
+        .available_exchange()
+        .unwrap()
+        .upstream_request_body()
+        .to_vec();
     let upstream_calls: Vec<&str> = case.calls_for_node().map(|call| &*call.text).collect();
     assert_eq!(
         String::from_utf8(forwarded).unwrap(),

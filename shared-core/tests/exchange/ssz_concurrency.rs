@@ -12,7 +12,7 @@ use sszip_core::exchange::drive::{BodyLength, ExchangeDriver, HostStep, RequestB
 use sszip_core::exchange::{Header, LookupRequest, RequestHead};
 use sszip_core::response_mode::ResponseMode;
 
-use crate::driven::{client_body, run_job, sent, stored, End};
+use crate::driven::{body_to_send, client_body, run_job, store_sent_response, BodyEnd};
 use crate::setup::{self, config_of_process, request_head, response_head};
 
 const TARGET: &str = "/eth/v1/beacon/states/7/pending_consolidations";
@@ -61,11 +61,11 @@ fn answered(
         target: TARGET.as_bytes(),
         ..request_head(b"GET", &accepts)
     };
-    driver.request_head(head).unwrap();
+    driver.handle_request_head(head).unwrap();
     let version: Header<'_> = (b"Eth-Consensus-Version", b"electra");
     let length = length.map(|length| length as u64);
     let fields = [fields, &[version]].concat();
-    let step = driver.response_head(response_head(200, length, &fields));
+    let step = driver.handle_response_head(response_head(200, length, &fields));
     (driver, step.unwrap())
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn rest(
     step: HostStep,
     body: &[u8],
 ) -> (ResponseMode, u16, Vec<u8>) {
-    let got = client_body(driver, step, body.chunks(100_000), End::Whole);
+    let got = client_body(driver, step, body.chunks(100_000), BodyEnd::Whole);
     let status = driver
         .available_exchange()
         .unwrap()
@@ -275,7 +275,9 @@ fn converted_hit_takes_a_permit() {
     let request = |accept: &str| {
         let mut driver = ExchangeDriver::new(Arc::clone(&config));
         let fields = [(&b"Accept"[..], accept.as_bytes()), setup::JSON];
-        driver.request_head(request_head(b"POST", &fields)).unwrap();
+        driver
+            .handle_request_head(request_head(b"POST", &fields))
+            .unwrap();
         let hash = "cd".repeat(32);
         let body = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"debug_getRawBlock","params":["0x{hash}"]}}"#
@@ -300,14 +302,14 @@ fn converted_hit_takes_a_permit() {
             break;
         }
         let head = response_head(200, Some(json.len() as u64), &[setup::JSON]);
-        let step = driver.response_head(head).unwrap();
-        let _ = client_body(&mut driver, step, [json.as_bytes()], End::Whole).unwrap();
-        stored(&mut driver, 1);
+        let step = driver.handle_response_head(head).unwrap();
+        let _ = client_body(&mut driver, step, [json.as_bytes()], BodyEnd::Whole).unwrap();
+        store_sent_response(&mut driver, 1);
     }
     let (driver, step) = request(EITHER);
     assert!(matches!(step, HostStep::Respond), "{step:?}");
     assert_eq!(
-        (mode(&driver), sent(&driver).len()),
+        (mode(&driver), body_to_send(&driver).len()),
         (ResponseMode::Hit, 3 << 20)
     );
     assert_eq!(used_permits(&config), 0);
@@ -315,7 +317,7 @@ fn converted_hit_takes_a_permit() {
     let (driver, step) = request(EITHER);
     assert!(matches!(step, HostStep::Respond), "{step:?}");
     assert_eq!(mode(&driver), ResponseMode::SszBusy);
-    assert_eq!(sent(&driver), json.as_bytes());
+    assert_eq!(body_to_send(&driver), json.as_bytes());
     drop((driver, other));
     let (driver, _) = request(EITHER);
     assert_eq!(
@@ -334,7 +336,9 @@ fn empty_elements_are_limited_by_size_and_memory() {
         let config = config("1", &[limit, "ssz_hold 0"]);
         let mut driver = ExchangeDriver::new(Arc::clone(&config));
         let fields = [(&b"Accept"[..], OCTETS.as_bytes()), setup::JSON];
-        driver.request_head(request_head(b"POST", &fields)).unwrap();
+        driver
+            .handle_request_head(request_head(b"POST", &fields))
+            .unwrap();
         let body =
             br#"{"jsonrpc":"2.0","id":1,"method":"debug_executionWitness","params":["0x1"]}"#;
         let _ = driver.required_body(BodyLength::Known(body.len() as u64));
@@ -342,7 +346,7 @@ fn empty_elements_are_limited_by_size_and_memory() {
             .lookup_under_policy(RequestBody::Whole(body), LookupRequest::default())
             .unwrap();
         let head = response_head(200, None, &[setup::JSON]);
-        let step = driver.response_head(head).unwrap();
+        let step = driver.handle_response_head(head).unwrap();
         assert!(matches!(step, HostStep::Buffer));
         driver
             .handle_body_piece(br#"{"jsonrpc":"2.0","id":1,"result":{"state":["0x""#)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use sszip_core::cache::process::wake::EventLoop;
+use sszip_core::cache::process::wake::EventLoopId;
 use sszip_core::cache::process::ProcessHandle;
 use sszip_core::cache::status::CacheStatus;
 use sszip_core::cache::use_stale::UpstreamFailure;
@@ -54,7 +54,7 @@ impl Host {
             .lookup_in_cache(LookupRequest {
                 body: br#"{"jsonrpc":"2.0","id":1,"method":"eth_blockNumber"}"#,
                 now,
-                waiter: Some(EventLoop::default().waiter_with_id(waiter)),
+                waiter: Some(EventLoopId::default().waiter_with_id(waiter)),
                 bypass,
                 never_anew,
                 coding_allowed: true,
@@ -67,7 +67,7 @@ impl Host {
 
 fn head(exchange: &mut Exchange, status: u16) -> ResponseHeadAction {
     exchange
-        .response_head(response_head(status, None, &[JSON]))
+        .evaluate_response_head(response_head(status, None, &[JSON]))
         .unwrap()
 }
 
@@ -79,7 +79,7 @@ fn answer(exchange: Exchange, number: u64, now: u64) {
 fn publish(mut exchange: Exchange, body: &str, now: u64) {
     assert_eq!(head(&mut exchange, 200), ResponseHeadAction::Tee);
     exchange.observe_passed_piece(body.as_bytes()).unwrap();
-    let mut fill = exchange.take_fill().unwrap();
+    let mut fill = exchange.take_complete_fill().unwrap();
     fill.build_collected_entries();
     fill.publish_entries(now);
 }
@@ -95,7 +95,7 @@ fn stored_result(exchange: &Exchange) -> u64 {
 /// the failure.
 fn failed(mut exchange: Exchange, failure: UpstreamFailure, now: u64) -> Option<u64> {
     let stands_in = exchange.would_serve_stale(failure, now);
-    assert_eq!(exchange.upstream_failed(failure, now), stands_in);
+    assert_eq!(exchange.handle_upstream_failure(failure, now), stands_in);
     let status = match failure {
         UpstreamFailure::Status(status) => status,
         UpstreamFailure::Timeout => 504,
@@ -106,8 +106,11 @@ fn failed(mut exchange: Exchange, failure: UpstreamFailure, now: u64) -> Option<
     if !stands_in {
         return None;
     }
-    exchange.body_piece(b"the failure").unwrap();
-    assert_eq!(exchange.body_end().unwrap(), BodyEndAction::Send);
+    exchange.buffer_body_piece(b"the failure").unwrap();
+    assert_eq!(
+        exchange.complete_withheld_body().unwrap(),
+        BodyEndAction::Send
+    );
     assert_eq!(exchange.stored_response_status(), 200);
     assert_eq!(exchange.cache_status(), CacheStatus::Stale);
     Some(stored_result(&exchange))
@@ -234,9 +237,9 @@ fn failed_background_update_blocks_no_client() {
     drop(update(&host, VALID, 1, 7));
     for status in [502, 503, 404] {
         let mut failing = update(&host, VALID, 1, 7);
-        failing.upstream_failed(UpstreamFailure::Status(status), VALID);
+        failing.handle_upstream_failure(UpstreamFailure::Status(status), VALID);
         assert_eq!(head(&mut failing, status), ResponseHeadAction::Pass);
-        assert!(failing.take_fill().is_none());
+        assert!(failing.take_complete_fill().is_none());
     }
     // the stale response is sent until its time is over
     let (exchange, found) = host.request(VALID + MOST, 1);
@@ -379,7 +382,7 @@ proptest! {
                 Step::Fail(n, failure) if !at_node.is_empty() => {
                     let (_, mut exchange, waits) = at_node.remove(n % at_node.len());
                     if !waits {
-                        exchange.upstream_failed(failure, now);
+                        exchange.handle_upstream_failure(failure, now);
                         prop_assert_eq!(head(&mut exchange, 503), ResponseHeadAction::Pass);
                         continue;
                     }

@@ -11,14 +11,19 @@ fn buffered_response(budget: &MemoryBudget, length: usize) -> ExchangeDriver {
     let config = config_of_process(budget.clone(), &["comp_level 0", "max_oneshot 64m"]);
     let mut driver = ExchangeDriver::new(config);
     let fields = [(&b"Accept-Encoding"[..], &b"gzip"[..])];
-    driver.request_head(request_head(b"GET", &fields)).unwrap();
+    driver
+        .handle_request_head(request_head(b"GET", &fields))
+        .unwrap();
     let head = response_head(200, Some(length as u64), &[JSON]);
-    assert!(matches!(driver.response_head(head), Ok(HostStep::Buffer)));
+    assert!(matches!(
+        driver.handle_response_head(head),
+        Ok(HostStep::Buffer)
+    ));
     driver.handle_body_piece(&vec![b' '; length]).unwrap();
     match driver.handle_body_end().unwrap() {
         HostStep::RunJob(mut job) => {
             // the exchange is on another thread
-            assert!(driver.teardown_job().is_none());
+            assert!(driver.take_exchange_as_teardown_job().is_none());
             job.run_job();
             assert!(matches!(driver.resume_after_job(job), HostStep::Send));
         }
@@ -31,8 +36,8 @@ fn buffered_response(budget: &MemoryBudget, length: usize) -> ExchangeDriver {
 fn long_response_is_freed_by_a_job() {
     let budget = MemoryBudget::new();
     let mut driver = buffered_response(&budget, 40 << 20);
-    let mut job = driver.teardown_job().unwrap();
-    assert!(driver.teardown_job().is_none());
+    let mut job = driver.take_exchange_as_teardown_job().unwrap();
+    assert!(driver.take_exchange_as_teardown_job().is_none());
     drop(driver);
     assert!(
         budget.reserved_bytes() > 32 << 20,
@@ -47,7 +52,7 @@ fn long_response_is_freed_by_a_job() {
 fn short_response_is_freed_with_its_driver() {
     let budget = MemoryBudget::new();
     let mut driver = buffered_response(&budget, 20 << 20);
-    assert!(driver.teardown_job().is_none());
+    assert!(driver.take_exchange_as_teardown_job().is_none());
     drop(driver);
     assert_eq!(budget.reserved_bytes(), 0);
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use sszip_core::cache::process::wake::{EventLoop, WakeQueue};
+use sszip_core::cache::process::wake::{EventLoopId, WokenRequestQueue};
 use sszip_core::cache::process::ProcessHandle;
 use sszip_core::config::RouteConfig;
 use sszip_core::exchange::{
@@ -44,25 +44,25 @@ impl Host {
     /// Sends the node's response to its client, and stores it.
     fn answered(&self, mut exchange: Exchange, answer: &[u8]) {
         let action = exchange
-            .response_head(response_head(200, Some(answer.len() as u64), &[JSON]))
+            .evaluate_response_head(response_head(200, Some(answer.len() as u64), &[JSON]))
             .unwrap();
         match action {
             ResponseHeadAction::Buffer => {
                 assert_eq!(
-                    exchange.body_piece(answer).unwrap(),
+                    exchange.buffer_body_piece(answer).unwrap(),
                     BodyPieceAction::Buffered
                 );
                 assert!(matches!(
-                    exchange.body_end().unwrap(),
+                    exchange.complete_withheld_body().unwrap(),
                     BodyEndAction::Code { .. }
                 ));
-                exchange.run_body_stages().unwrap();
+                exchange.run_pending_stages().unwrap();
                 assert!(sent(&exchange) == answer);
             }
             ResponseHeadAction::Tee => exchange.observe_passed_piece(answer).unwrap(),
             other => panic!("{other:?}"),
         }
-        if let Some(mut fill) = exchange.take_fill() {
+        if let Some(mut fill) = exchange.take_complete_fill() {
             fill.build_collected_entries();
             fill.publish_entries(1000);
         }
@@ -73,7 +73,7 @@ impl Host {
         let (mut exchange, found) = self.look_up(body, gzip, None);
         match found {
             LookupAction::Respond => {}
-            LookupAction::RespondOffLoop => exchange.run_body_stages().unwrap(),
+            LookupAction::RespondOffLoop => exchange.run_pending_stages().unwrap(),
             _ => return None,
         }
         (exchange.stored_response_status() == 200).then(|| sent(&exchange))
@@ -87,7 +87,7 @@ fn look_up_again(exchange: &mut Exchange, body: &str, waiter: Option<usize>) -> 
             body: body.as_bytes(),
             now: 1000,
             coding_allowed: true,
-            waiter: waiter.map(|id| EventLoop::default().waiter_with_id(id)),
+            waiter: waiter.map(|id| EventLoopId::default().waiter_with_id(id)),
             ..LookupRequest::default()
         })
         .unwrap()
@@ -215,18 +215,18 @@ fn invalid_response_is_never_sent_to_a_follower() {
     for length in LENGTHS {
         for answer in invalid_responses(length) {
             let host = Host::new();
-            let woken = Arc::new(WakeQueue::default());
+            let woken = Arc::new(WokenRequestQueue::default());
             host.process.shared.add_event_loop(woken.clone());
             let (leader, found) = host.look_up(&request("1"), true, Some(1));
             assert_eq!(found, LookupAction::Forward);
             let (mut follower, found) = host.look_up(&request("2"), true, Some(2));
             assert_eq!(found, LookupAction::Wait);
             host.answered(leader, &answer);
-            assert_eq!(woken.next_woken(), Some(2));
+            assert_eq!(woken.next_woken_id(), Some(2));
             match look_up_again(&mut follower, &request("2"), None) {
                 LookupAction::Forward => {}
                 LookupAction::RespondOffLoop => {
-                    follower.run_body_stages().unwrap();
+                    follower.run_pending_stages().unwrap();
                     assert_eq!(follower.stored_response_status(), 0);
                 }
                 other => panic!("{other:?}"),
@@ -254,7 +254,7 @@ fn invalid_response_is_never_sent_in_a_batch() {
         host.answered(exchange, &answer);
         let (mut exchange, found) = host.look_up(&batch(["2", "3"]), true, None);
         if found == LookupAction::RespondOffLoop {
-            exchange.run_body_stages().unwrap();
+            exchange.run_pending_stages().unwrap();
             assert_eq!(exchange.stored_response_status(), 0);
         } else {
             assert_eq!(found, LookupAction::Forward);
@@ -274,7 +274,7 @@ fn invalid_response_is_never_sent_in_a_batch() {
         assert_eq!(found, expected);
         assert_eq!(host.entries(), 1);
         if found == LookupAction::RespondOffLoop {
-            exchange.run_body_stages().unwrap();
+            exchange.run_pending_stages().unwrap();
             assert_eq!(exchange.stored_response_status(), 200);
         }
         let answers = ["2", "3"].map(|id| FORMS[0](id, &result));

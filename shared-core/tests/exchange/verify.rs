@@ -4,8 +4,8 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use sszip_core::cache::process::verification::HitVerdict;
-use sszip_core::cache::process::wake::EventLoop;
+use sszip_core::cache::process::verification::HitVerificationVerdict;
+use sszip_core::cache::process::wake::EventLoopId;
 use sszip_core::cache::process::ProcessHandle;
 use sszip_core::cache::status::CacheStatus;
 use sszip_core::config::RouteConfig;
@@ -45,7 +45,7 @@ impl Host {
             .lookup_in_cache(LookupRequest {
                 body,
                 now: 0,
-                waiter: Some(EventLoop::default().waiter_with_id(1)),
+                waiter: Some(EventLoopId::default().waiter_with_id(1)),
                 never_anew,
                 coding_allowed: true,
                 ..LookupRequest::default()
@@ -67,24 +67,24 @@ impl Host {
         exchange.take_background_update()
     }
 
-    fn verdict(&self) -> Option<HitVerdict> {
-        let counts = self.process.shared.verified.take_counts()?;
+    fn verdict(&self) -> Option<HitVerificationVerdict> {
+        let counts = self.process.shared.verified.take_verdict_counts()?;
         assert_eq!(counts.iter().sum::<u64>(), 1);
         let place = counts.iter().position(|count| *count == 1).unwrap();
-        Some(HitVerdict::ALL[place])
+        Some(HitVerificationVerdict::ALL[place])
     }
 }
 
 fn answer(mut exchange: Exchange, status: u16, result: &str) {
     let action = exchange
-        .response_head(response_head(status, None, &[JSON]))
+        .evaluate_response_head(response_head(status, None, &[JSON]))
         .unwrap();
     if action != ResponseHeadAction::Tee {
         return;
     }
     let body = format!(r#"{{"jsonrpc":"2.0","id":1,{result}}}"#);
     exchange.observe_passed_piece(body.as_bytes()).unwrap();
-    if let Some(mut fill) = exchange.take_fill() {
+    if let Some(mut fill) = exchange.take_complete_fill() {
         fill.build_collected_entries();
         fill.publish_entries(0);
     }
@@ -96,26 +96,26 @@ fn verdict_and_purge_follow_the_present_upstream_response() {
     let long = "x".repeat(20_000);
     let long_error = format!(r#""error":{{"code":-32000,"message":"{long}"}}"#);
     for (status, now, verdict) in [
-        (200, stored, HitVerdict::Same),
+        (200, stored, HitVerificationVerdict::Same),
         (
             200,
             r#""result":{"b": [1, 2],"number":"0x1"}"#,
-            HitVerdict::Same,
+            HitVerificationVerdict::Same,
         ),
         (
             200,
             r#""result":{"number":"0x1","b":[2,1]}"#,
-            HitVerdict::Different,
+            HitVerificationVerdict::Different,
         ),
-        (200, r#""result":null"#, HitVerdict::Different),
+        (200, r#""result":null"#, HitVerificationVerdict::Different),
         (
             200,
             r#""error":{"code":-32000,"message":"busy"}"#,
-            HitVerdict::Unanswered,
+            HitVerificationVerdict::Unanswered,
         ),
-        (200, &long_error, HitVerdict::Unanswered),
-        (200, r#""result":"#, HitVerdict::Unanswered),
-        (503, stored, HitVerdict::Unanswered),
+        (200, &long_error, HitVerificationVerdict::Unanswered),
+        (200, r#""result":"#, HitVerificationVerdict::Unanswered),
+        (503, stored, HitVerificationVerdict::Unanswered),
     ] {
         for purges in [false, true] {
             let host = Host::new(if purges {
@@ -128,7 +128,7 @@ fn verdict_and_purge_follow_the_present_upstream_response() {
             answer(update, status, now);
             assert_eq!(host.verdict(), Some(verdict), "{now}");
             let line = host.process.shared.verified.take_log_line();
-            let is_wrong = verdict == HitVerdict::Different;
+            let is_wrong = verdict == HitVerificationVerdict::Different;
             assert_eq!(line.is_some(), is_wrong, "{now}");
             assert_eq!(
                 line.is_some_and(|line| line.contains(", purged: ")),
@@ -151,7 +151,7 @@ fn different_tip_response_is_changed_and_not_purged() {
     let host = Host::new("verify 100% purge");
     let update = host.hit(HEAD, r#""result":"0x1""#).unwrap();
     answer(update, 200, r#""result":"0x2""#);
-    assert_eq!(host.verdict(), Some(HitVerdict::Changed));
+    assert_eq!(host.verdict(), Some(HitVerificationVerdict::Changed));
     assert_eq!(host.process.shared.verified.take_log_line(), None);
     let (exchange, found) = host.request(HEAD, true);
     assert_eq!(
@@ -166,14 +166,14 @@ fn entry_removed_during_its_verification_is_changed() {
     let update = host.hit(BLOCK, r#""result":{"number":"0x1"}"#).unwrap();
     host.process.shared.hot_tier().unwrap().clear();
     answer(update, 200, r#""result":{"number":"0x2"}"#);
-    assert_eq!(host.verdict(), Some(HitVerdict::Changed));
+    assert_eq!(host.verdict(), Some(HitVerificationVerdict::Changed));
 }
 
 #[test]
 fn aborted_verification_is_unanswered() {
     let host = Host::new("verify 100%");
     drop(host.hit(BLOCK, r#""result":{"number":"0x1"}"#).unwrap());
-    assert_eq!(host.verdict(), Some(HitVerdict::Unanswered));
+    assert_eq!(host.verdict(), Some(HitVerificationVerdict::Unanswered));
 }
 
 #[test]
@@ -216,11 +216,14 @@ fn batch_verifies_one_of_its_hits() {
         );
         let batch = batch.replace(&other, &other.replace(r#""id":1"#, r#""id":3"#));
         for (now, verdict) in [
-            (stored, HitVerdict::Same),
-            (r#""result":{"number":"0x2"}"#, HitVerdict::Different),
+            (stored, HitVerificationVerdict::Same),
+            (
+                r#""result":{"number":"0x2"}"#,
+                HitVerificationVerdict::Different,
+            ),
             (
                 r#""error":{"code":1,"message":"busy"}"#,
-                HitVerdict::Unanswered,
+                HitVerificationVerdict::Unanswered,
             ),
         ] {
             let host = Host::new("verify 100% purge");
@@ -229,18 +232,18 @@ fn batch_verifies_one_of_its_hits() {
             let (mut exchange, found) = host.request(&batch, false);
             assert_eq!(found, expected, "{batch}");
             let update = exchange.take_background_update().unwrap();
-            assert_eq!(update.request_body(), BLOCK.as_bytes());
+            assert_eq!(update.upstream_request_body(), BLOCK.as_bytes());
             assert_eq!(update.rpc_method(), b"eth_getBlockByHash");
             assert!(exchange.take_background_update().is_none());
             answer(update, 200, now);
             assert_eq!(host.verdict(), Some(verdict), "{batch} {now}");
             let line = host.process.shared.verified.take_log_line();
-            assert_eq!(line.is_some(), verdict == HitVerdict::Different);
+            assert_eq!(line.is_some(), verdict == HitVerificationVerdict::Different);
             // purged, or unchanged
             let (_, found) = host.request(BLOCK, true);
             assert_eq!(
                 found == LookupAction::Forward,
-                verdict == HitVerdict::Different
+                verdict == HitVerificationVerdict::Different
             );
         }
     }
@@ -265,7 +268,7 @@ fn compressed_batch_verifies_one_hit_in_identity() {
         host.request_with_coding(&encoder.finish().unwrap(), Some("gzip"), false);
     assert_eq!(found, LookupAction::Respond);
     let update = exchange.take_background_update().unwrap();
-    assert_eq!(update.request_body(), BLOCK.as_bytes());
+    assert_eq!(update.upstream_request_body(), BLOCK.as_bytes());
     let removes = |edit: &HeadEdit| edit.name == "Content-Encoding" && edit.value.is_none();
     assert_eq!(
         update

@@ -1,7 +1,7 @@
 //! Block references of calls, method by method and edge case by edge case.
 
 use sszip_core::jsonrpc::block_reference::{
-    call_block_reference, result_block, BlockReference, BlockTag, RangeEnd, ResultBlock,
+    call_block_reference, result_block, BlockRangeEnd, BlockReference, BlockTag, ResultBlock,
 };
 use sszip_core::jsonrpc::methods::{method_row, MethodClass};
 use BlockReference::{InResult, Invalid, Number, Range};
@@ -67,7 +67,7 @@ fn block_of_each_method_is_found_by_the_table() {
         }
     }
     for name in ["eth_getLogs", "trace_filter"] {
-        let five = RangeEnd::Number(5);
+        let five = BlockRangeEnd::Number(5);
         let range = Range {
             from: five,
             to: five,
@@ -328,8 +328,8 @@ fn params_that_are_not_an_array_are_invalid() {
 fn range_of_a_filter_is_read_with_latest_as_default() {
     let logs = |filter: &str| block_of("eth_getLogs", &format!("[{filter}]"));
     let range = |from, to| Range { from, to };
-    let (two, three) = (RangeEnd::Number(2), RangeEnd::Number(3));
-    let latest = RangeEnd::Tag(BlockTag::Latest);
+    let (two, three) = (BlockRangeEnd::Number(2), BlockRangeEnd::Number(3));
+    let latest = BlockRangeEnd::Tag(BlockTag::Latest);
     assert_eq!(
         logs(r#"{"fromBlock":"0x2","toBlock":"0x3"}"#),
         range(two, three)
@@ -346,7 +346,7 @@ fn range_of_a_filter_is_read_with_latest_as_default() {
     );
     assert_eq!(logs(r#"{"toBlock":"0x2"}"#), range(latest, two));
     assert_eq!(logs("{}"), range(latest, latest));
-    let earliest = RangeEnd::Tag(BlockTag::Earliest);
+    let earliest = BlockRangeEnd::Tag(BlockTag::Earliest);
     assert_eq!(
         logs(r#"{"fromBlock":"earliest","toBlock":"0x2"}"#),
         range(earliest, two)

@@ -1,7 +1,7 @@
 //! Cache keys of calls: equal for equivalent calls, and different for all others.
 
 use proptest::prelude::*;
-use sszip_core::jsonrpc::key::{call_key, CallCacheKey, CallKeyError, MAX_PARAMS_DEPTH};
+use sszip_core::jsonrpc::key::{call_cache_key, CallCacheKey, CallKeyError, MAX_PARAMS_DEPTH};
 use sszip_core::jsonrpc::scan::SyntaxErrorKind;
 
 use crate::oracle::{agree_on_keys, key_and_canonical, Node};
@@ -10,11 +10,11 @@ const ADDRESS: &str = "0xC02aaA39b223FE8D0A0e5C4F27eAD9083C756Cc2";
 const HASH: &str = "0xDEADbeef00000000000000000000000000000000000000000000000000000Abc";
 
 fn key_of(params: &str) -> CallCacheKey {
-    call_key(b"scope", b"method", Some(params.as_bytes())).expect(params)
+    call_cache_key(b"scope", b"method", Some(params.as_bytes())).expect(params)
 }
 
 fn error(params: &str) -> CallKeyError {
-    call_key(b"scope", b"method", Some(params.as_bytes())).expect_err(params)
+    call_cache_key(b"scope", b"method", Some(params.as_bytes())).expect_err(params)
 }
 
 fn all_differ(params: &[&str]) {
@@ -227,7 +227,7 @@ fn object_with_an_escaped_or_non_ascii_name_has_no_key() {
 
 #[test]
 fn key_differs_for_absent_empty_null_and_object_params() {
-    let absent = call_key(b"scope", b"method", None).expect("a key");
+    let absent = call_cache_key(b"scope", b"method", None).expect("a key");
     let mut keys = vec![
         absent,
         key_of("[]"),
@@ -244,7 +244,7 @@ fn key_differs_for_absent_empty_null_and_object_params() {
 #[test]
 fn key_depends_on_scope_and_method() {
     let key_of = |scope: &str, method: &str| {
-        call_key(scope.as_bytes(), method.as_bytes(), None).expect("a key")
+        call_cache_key(scope.as_bytes(), method.as_bytes(), None).expect("a key")
     };
     assert_ne!(
         key_of("1", "eth_blockNumber"),
@@ -259,7 +259,7 @@ fn key_depends_on_scope_and_method() {
 #[test]
 fn key_depends_on_borders_of_scope_method_and_params() {
     let key_of = |scope: &[u8], method: &[u8], params: Option<&[u8]>| {
-        call_key(scope, method, params).expect("a key")
+        call_cache_key(scope, method, params).expect("a key")
     };
     let mut keys = [
         key_of(b"ab", b"c", None),
@@ -296,7 +296,7 @@ fn invalid_json_has_no_key() {
     ] {
         assert!(matches!(error(params), CallKeyError::Syntax(_)), "{params}");
     }
-    let error = call_key(b"", b"", Some(b"[\"\xFF\"]")).expect_err("no key");
+    let error = call_cache_key(b"", b"", Some(b"[\"\xFF\"]")).expect_err("no key");
     assert!(matches!(error, CallKeyError::Syntax(error) if error.fault == SyntaxErrorKind::Utf8));
 }
 
@@ -304,7 +304,7 @@ fn invalid_json_has_no_key() {
 /// unreachable.
 #[test]
 fn key_of_a_call_never_changes() {
-    let key = call_key(b"mainnet", b"eth_chainId", Some(b" [ ] ")).expect("a key");
+    let key = call_cache_key(b"mainnet", b"eth_chainId", Some(b" [ ] ")).expect("a key");
     let scope = blake3::hash(b"mainnet");
     let text = b"\x0b\0\0\0\0\0\0\0eth_chainId\x01[]";
     assert_eq!(
@@ -424,7 +424,7 @@ proptest! {
                 None => None,
             };
             let params = params.as_ref().map(String::as_bytes);
-            let key = call_key(scope.as_bytes(), method.as_bytes(), params).expect("a key");
+            let key = call_cache_key(scope.as_bytes(), method.as_bytes(), params).expect("a key");
             Some(((scope, method, form), key))
         }).collect();
         for (n, (call_a, key_a)) in known.iter().enumerate() {

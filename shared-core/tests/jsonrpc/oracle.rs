@@ -216,7 +216,7 @@ fn change_hex_case(leaf: &str, choose: &mut dyn FnMut() -> u8) -> String {
 
 /// Returns the positions of `Node::spans` from the scanner.
 pub fn scanned(text: &[u8], levels: usize) -> Result<Vec<Range<usize>>, JsonScanError> {
-    let mut scanner = JsonScanner::of_text(text)?;
+    let mut scanner = JsonScanner::for_network_text(text)?;
     let mut spans = Vec::new();
     walk(&mut scanner, levels, &mut spans)?;
     scanner.expect_end()?;
@@ -249,9 +249,9 @@ fn walk(
         JsonValueKind::String if levels > 0 => {
             scanner.read_string()?;
         }
-        _ => assert_eq!(scanner.skip_value()?.span, start..scanner.read_end()),
+        _ => assert_eq!(scanner.skip_value()?.span, start..scanner.last_read_end()),
     }
-    spans.push(start..scanner.read_end());
+    spans.push(start..scanner.last_read_end());
     Ok(())
 }
 
@@ -278,7 +278,10 @@ pub fn key_and_canonical(
     params: &[u8],
 ) -> (Result<key::CallCacheKey, CallKeyError>, Option<String>) {
     let canonical = Node::parse(params).and_then(|node| node.canonical());
-    (key::call_key(b"scope", b"method", Some(params)), canonical)
+    (
+        key::call_cache_key(b"scope", b"method", Some(params)),
+        canonical,
+    )
 }
 
 /// Asserts that two texts share a key if and only if they have one canonical

@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 use sszip_core::jsonrpc::request::{
-    parse_request, read_call_prefix, Call, JsonRpcRequest, ParseRefusal, MAX_ID_LENGTH,
+    parse_request, read_call_prefix, JsonRpcCall, JsonRpcRequest, RequestParseRefusal,
+    MAX_ID_LENGTH,
 };
 use sszip_core::jsonrpc::scan::SyntaxErrorKind;
 
@@ -10,7 +11,7 @@ use crate::oracle::Node;
 
 const MOST: usize = 100;
 
-fn single(body: &str) -> Call<'_> {
+fn single(body: &str) -> JsonRpcCall<'_> {
     let request = parse_request(body.as_bytes(), MOST).expect(body);
     let JsonRpcRequest::Single(call) = request else {
         unreachable!("a batch: {body}");
@@ -18,7 +19,7 @@ fn single(body: &str) -> Call<'_> {
     call
 }
 
-fn refusal(body: &str) -> ParseRefusal {
+fn refusal(body: &str) -> RequestParseRefusal {
     parse_request(body.as_bytes(), MOST).expect_err(body)
 }
 
@@ -107,7 +108,7 @@ fn absent_id_is_a_notification_and_null_is_not() {
 #[test]
 fn ids_of_other_types_are_refused() {
     for id in ["{}", "[]", "[1]", r#"{"id":1}"#, "true", "false"] {
-        assert_eq!(refusal(&with_id(id)), ParseRefusal::IdKind, "{id}");
+        assert_eq!(refusal(&with_id(id)), RequestParseRefusal::IdKind, "{id}");
     }
 }
 
@@ -116,10 +117,10 @@ fn id_longer_than_the_limit_is_refused() {
     let longest = format!("\"{}\"", "x".repeat(MAX_ID_LENGTH - 2));
     assert_eq!(single(&with_id(&longest)).id, Some(longest.as_bytes()));
     let longer = format!("\"{}\"", "x".repeat(MAX_ID_LENGTH - 1));
-    assert_eq!(refusal(&with_id(&longer)), ParseRefusal::LongId);
+    assert_eq!(refusal(&with_id(&longer)), RequestParseRefusal::LongId);
     assert_eq!(
         refusal(&with_id(&"1".repeat(MAX_ID_LENGTH + 1))),
-        ParseRefusal::LongId
+        RequestParseRefusal::LongId
     );
 }
 
@@ -163,79 +164,79 @@ fn absent_empty_null_and_object_params_are_distinguished() {
 #[test]
 fn invalid_calls_are_refused_with_a_reason() {
     for (body, reason) in [
-        (r#""m""#, ParseRefusal::NotObject),
-        ("1", ParseRefusal::NotObject),
-        ("null", ParseRefusal::NotObject),
-        ("{}", ParseRefusal::Version),
-        (r#"{"id":1,"method":"m"}"#, ParseRefusal::Version),
+        (r#""m""#, RequestParseRefusal::NotObject),
+        ("1", RequestParseRefusal::NotObject),
+        ("null", RequestParseRefusal::NotObject),
+        ("{}", RequestParseRefusal::Version),
+        (r#"{"id":1,"method":"m"}"#, RequestParseRefusal::Version),
         (
             r#"{"jsonrpc":2.0,"id":1,"method":"m"}"#,
-            ParseRefusal::Version,
+            RequestParseRefusal::Version,
         ),
         (
             r#"{"jsonrpc":"2.00","id":1,"method":"m"}"#,
-            ParseRefusal::Version,
+            RequestParseRefusal::Version,
         ),
         (
             r#"{"jsonrpc":"2","id":1,"method":"m"}"#,
-            ParseRefusal::Version,
+            RequestParseRefusal::Version,
         ),
         (
             r#"{"jsonrpc":"1.0","id":1,"method":"m"}"#,
-            ParseRefusal::Version,
+            RequestParseRefusal::Version,
         ),
         (
             r#"{"jsonrpc":null,"id":1,"method":"m"}"#,
-            ParseRefusal::Version,
+            RequestParseRefusal::Version,
         ),
         (
             r#"{"jsonrpc":"\u0032.0","id":1,"method":"m"}"#,
-            ParseRefusal::Version,
+            RequestParseRefusal::Version,
         ),
-        (r#"{"jsonrpc":"2.0","id":1}"#, ParseRefusal::NoMethod),
+        (r#"{"jsonrpc":"2.0","id":1}"#, RequestParseRefusal::NoMethod),
         (
             r#"{"jsonrpc":"2.0","id":1,"method":null}"#,
-            ParseRefusal::MethodKind,
+            RequestParseRefusal::MethodKind,
         ),
         (
             r#"{"jsonrpc":"2.0","id":1,"method":1}"#,
-            ParseRefusal::MethodKind,
+            RequestParseRefusal::MethodKind,
         ),
         (
             r#"{"jsonrpc":"2.0","id":1,"method":["m"]}"#,
-            ParseRefusal::MethodKind,
+            RequestParseRefusal::MethodKind,
         ),
         (
             r#"{"jsonrpc":"2.0","id":1,"method":"\u006d"}"#,
-            ParseRefusal::EscapedMethod,
+            RequestParseRefusal::EscapedMethod,
         ),
         (
             r#"{"jsonrpc":"2.0","id":1,"method":"m\/"}"#,
-            ParseRefusal::EscapedMethod,
+            RequestParseRefusal::EscapedMethod,
         ),
         (
             r#"{"jsonrpc":"2.0","id":1,"method":"m","params":"[]"}"#,
-            ParseRefusal::ParamsKind,
+            RequestParseRefusal::ParamsKind,
         ),
         (
             r#"{"jsonrpc":"2.0","id":1,"method":"m","params":1}"#,
-            ParseRefusal::ParamsKind,
+            RequestParseRefusal::ParamsKind,
         ),
         (
             r#"{"jsonrpc":"2.0","id":1,"method":"m","params":false}"#,
-            ParseRefusal::ParamsKind,
+            RequestParseRefusal::ParamsKind,
         ),
         (
             r#"{"jsonrpc":"2.0","id":1,"method":"m","x":1}"#,
-            ParseRefusal::UnknownMember,
+            RequestParseRefusal::UnknownMember,
         ),
         (
             r#"{"jsonrpc":"2.0","id":1,"method":"m","result":1}"#,
-            ParseRefusal::UnknownMember,
+            RequestParseRefusal::UnknownMember,
         ),
         (
             r#"{"jsonrpc":"2.0","id":1,"method":"m","":1}"#,
-            ParseRefusal::UnknownMember,
+            RequestParseRefusal::UnknownMember,
         ),
     ] {
         assert_eq!(refusal(body), reason, "{body}");
@@ -255,16 +256,16 @@ fn duplicate_members_are_refused() {
     ] {
         assert_eq!(
             refusal(&format!("{{{call},{again}}}")),
-            ParseRefusal::Duplicate
+            RequestParseRefusal::Duplicate
         );
         assert_eq!(
             refusal(&format!("{{{again},{call}}}")),
-            ParseRefusal::Duplicate
+            RequestParseRefusal::Duplicate
         );
     }
     // a null counts as a member
     let twice = r#"{"jsonrpc":"2.0","id":null,"id":null,"method":"m"}"#;
-    assert_eq!(refusal(twice), ParseRefusal::Duplicate);
+    assert_eq!(refusal(twice), RequestParseRefusal::Duplicate);
 }
 
 /// Go's decoder reads each of these names as the member that it resembles, and takes the last
@@ -281,7 +282,7 @@ fn member_names_in_another_case_or_with_escapes_are_refused() {
         "JsonRPC",
     ] {
         let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"m","{name}":"x"}}"#);
-        assert_eq!(refusal(&body), ParseRefusal::UnknownMember, "{body}");
+        assert_eq!(refusal(&body), RequestParseRefusal::UnknownMember, "{body}");
     }
 }
 
@@ -299,7 +300,7 @@ fn invalid_json_is_refused_with_its_fault() {
         (call.replace("\"m\"", "\"m\n\""), SyntaxErrorKind::Control),
     ] {
         match refusal(&body) {
-            ParseRefusal::Syntax(error) => assert_eq!(error.fault, fault, "{body}"),
+            RequestParseRefusal::Syntax(error) => assert_eq!(error.fault, fault, "{body}"),
             other => panic!("{body}: {other:?}"),
         }
     }
@@ -345,8 +346,8 @@ fn batch_of_notifications_has_calls_without_ids() {
 
 #[test]
 fn empty_batch_is_refused() {
-    assert_eq!(refusal("[]"), ParseRefusal::EmptyBatch);
-    assert_eq!(refusal(" [ ] "), ParseRefusal::EmptyBatch);
+    assert_eq!(refusal("[]"), RequestParseRefusal::EmptyBatch);
+    assert_eq!(refusal(" [ ] "), RequestParseRefusal::EmptyBatch);
 }
 
 #[test]
@@ -355,24 +356,24 @@ fn batch_over_the_limit_is_refused() {
     assert!(parse_request(body(3).as_bytes(), 3).is_ok());
     assert_eq!(
         parse_request(body(4).as_bytes(), 3),
-        Err(ParseRefusal::LongBatch)
+        Err(RequestParseRefusal::LongBatch)
     );
     assert_eq!(
         parse_request(body(1).as_bytes(), 0),
-        Err(ParseRefusal::LongBatch)
+        Err(RequestParseRefusal::LongBatch)
     );
 }
 
 #[test]
 fn batch_with_an_invalid_call_is_refused() {
     for (odd, reason) in [
-        ("1", ParseRefusal::NotObject),
-        ("[]", ParseRefusal::NotObject),
-        ("null", ParseRefusal::NotObject),
-        ("{}", ParseRefusal::Version),
+        ("1", RequestParseRefusal::NotObject),
+        ("[]", RequestParseRefusal::NotObject),
+        ("null", RequestParseRefusal::NotObject),
+        ("{}", RequestParseRefusal::Version),
         (
             r#"{"jsonrpc":"2.0","id":{},"method":"m"}"#,
-            ParseRefusal::IdKind,
+            RequestParseRefusal::IdKind,
         ),
     ] {
         let good = with_id("1");

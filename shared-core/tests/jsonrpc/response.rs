@@ -2,18 +2,20 @@
 
 use sszip_core::jsonrpc::response::{
     classify_result, first_array_element, first_object_member, parse_batch_responses,
-    parse_response, OutcomeSpan, ResponseError, ResultContent,
+    parse_response, CallOutcomeSpan, ResponseParseError, ResultContent,
 };
 use sszip_core::jsonrpc::scan::SyntaxErrorKind;
 
 fn parts(body: &str) -> (&str, &str) {
     let answer = parse_response(body.as_bytes()).expect(body);
     match answer.outcome {
-        OutcomeSpan::Result(span) | OutcomeSpan::Error(span) => (&body[answer.id], &body[span]),
+        CallOutcomeSpan::Result(span) | CallOutcomeSpan::Error(span) => {
+            (&body[answer.id], &body[span])
+        }
     }
 }
 
-fn refused(body: &str) -> ResponseError {
+fn refused(body: &str) -> ResponseParseError {
     parse_response(body.as_bytes()).expect_err(body)
 }
 
@@ -57,7 +59,7 @@ fn errors_are_distinguished_from_results() {
     let body = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"x"}}"#;
     let answer = parse_response(body.as_bytes()).expect("an answer");
     assert!(
-        matches!(answer.outcome, OutcomeSpan::Error(span) if body[span.clone()].starts_with("{\"code"))
+        matches!(answer.outcome, CallOutcomeSpan::Error(span) if body[span.clone()].starts_with("{\"code"))
     );
 }
 
@@ -65,7 +67,7 @@ fn errors_are_distinguished_from_results() {
 fn result_together_with_an_error_is_refused() {
     for rest in [r#""result":1,"error":{}"#, r#""error":{},"result":1"#] {
         let body = format!(r#"{{"jsonrpc":"2.0","id":1,{rest}}}"#);
-        assert_eq!(refused(&body), ResponseError::TwoOutcomes, "{body}");
+        assert_eq!(refused(&body), ResponseParseError::TwoOutcomes, "{body}");
     }
 }
 
@@ -84,14 +86,17 @@ fn null_next_to_the_outcome_is_ignored() {
         ] {
             assert_eq!(parts(&body), ("1", outcome), "{body}");
             let answer = parse_response(body.as_bytes()).expect("an answer");
-            assert_eq!(matches!(answer.outcome, OutcomeSpan::Error(_)), is_error);
+            assert_eq!(
+                matches!(answer.outcome, CallOutcomeSpan::Error(_)),
+                is_error
+            );
         }
     }
 }
 
 #[test]
 fn invalid_responses_are_refused_with_a_reason() {
-    use ResponseError::{
+    use ResponseParseError::{
         Duplicate, ErrorKind, IdKind, NoId, NoOutcome, NotObject, UnknownMember, Version,
     };
     for (body, reason) in [
@@ -143,16 +148,16 @@ fn malformed_and_truncated_responses_are_refused() {
     let body = r#"{"jsonrpc":"2.0","id":1,"result":["0x1"]}"#;
     for cut in 0..body.len() {
         assert!(
-            matches!(refused(&body[..cut]), ResponseError::Syntax(_)),
+            matches!(refused(&body[..cut]), ResponseParseError::Syntax(_)),
             "{cut}"
         );
     }
     for body in ["<html></html>", "{}{}", "\u{feff}{}", "{\"a\":\"\u{1}\"}"] {
         let error = refused(body);
-        assert!(!matches!(error, ResponseError::NoId), "{error}");
+        assert!(!matches!(error, ResponseParseError::NoId), "{error}");
     }
     match refused(&format!("{body} x")) {
-        ResponseError::Syntax(error) => {
+        ResponseParseError::Syntax(error) => {
             assert_eq!(
                 (error.fault, error.offset),
                 (SyntaxErrorKind::Trailing, body.len() + 1)
@@ -183,18 +188,27 @@ fn batch_responses_are_returned_in_their_order() {
 #[test]
 fn single_error_is_not_a_batch_response() {
     let body = br#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"too large"}}"#;
-    assert_eq!(parse_batch_responses(body), Err(ResponseError::NotArray));
+    assert_eq!(
+        parse_batch_responses(body),
+        Err(ResponseParseError::NotArray)
+    );
     assert!(matches!(
         parse_response(body).expect("an answer").outcome,
-        OutcomeSpan::Error(_)
+        CallOutcomeSpan::Error(_)
     ));
 }
 
 #[test]
 fn batch_with_an_invalid_response_is_refused() {
     let body = br#"[{"jsonrpc":"2.0","id":1,"result":1},{"jsonrpc":"2.0","id":2}]"#;
-    assert_eq!(parse_batch_responses(body), Err(ResponseError::NoOutcome));
-    assert_eq!(parse_batch_responses(b"[1]"), Err(ResponseError::NotObject));
+    assert_eq!(
+        parse_batch_responses(body),
+        Err(ResponseParseError::NoOutcome)
+    );
+    assert_eq!(
+        parse_batch_responses(b"[1]"),
+        Err(ResponseParseError::NotObject)
+    );
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Edge cases that other implementations have read wrongly.
 
 use sszip_core::ssz::{
-    check_ssz, read_envelope_version, to_ssz, Fork, InputForm, JsonToSsz, Preset, Schema,
+    check_ssz, json_to_ssz, read_envelope_version, Fork, JsonInputForm, JsonToSsz, Preset, Schema,
     SszErrorKind, SszToJson,
 };
 
@@ -33,7 +33,7 @@ fn checked(ty: &str, ssz: &[u8]) -> Result<(), String> {
 
 fn read(ty: &str, json: &str) -> Result<Vec<u8>, String> {
     let schema = schema();
-    to_ssz(&schema, schema.find_type(ty).unwrap(), json.as_bytes())
+    json_to_ssz(&schema, schema.find_type(ty).unwrap(), json.as_bytes())
         .map_err(|error| error.to_string())
 }
 
@@ -94,7 +94,7 @@ fn invalid_bytes_are_refused_with_their_position() {
     assert_eq!(checked("One", b"\x04\0\0\0"), Ok(()));
     assert_eq!(
         checked("One", b"\x08\0\0\0\x08\0\0\0"),
-        Err("byte 0: 2 are more than 1".into())
+        Err("byte 0: 2 elements are more than 1".into())
     );
     assert!(checked("Pair", b"").is_err() && checked("Pair", b"\x04\0\0\0a").is_err());
     // trailing bytes
@@ -261,10 +261,10 @@ fn value_is_found_in_each_kind_of_envelope() {
     let bare = "{\"a\":\"7\",\"b\":true}";
     let beacon = format!("{{\"version\":\"deneb\",\"finalized\":true,\"data\":{bare}}}");
     let rpc = format!("{{\"jsonrpc\":\"2.0\",\"result\":{bare},\"id\":1}}\n");
-    assert_eq!(read(InputForm::Either, bare), Ok((7, "none".into())));
+    assert_eq!(read(JsonInputForm::Either, bare), Ok((7, "none".into())));
     let null = format!("{{\"error\" : null,\"result\":{bare}}}");
-    assert_eq!(read(InputForm::Either, &null), Ok((7, "none".into())));
-    for form in [InputForm::Either, InputForm::Enveloped] {
+    assert_eq!(read(JsonInputForm::Either, &null), Ok((7, "none".into())));
+    for form in [JsonInputForm::Either, JsonInputForm::Enveloped] {
         assert_eq!(read(form, &beacon), Ok((7, "deneb".into())));
         assert_eq!(read(form, &rpc), Ok((7, "none".into())));
         for (json, why) in [
@@ -288,15 +288,15 @@ fn value_is_found_in_each_kind_of_envelope() {
     }
     let twice = format!("{{\"data\":{bare},\"data\":{bare}}}");
     assert_eq!(
-        read(InputForm::Either, &twice),
+        read(JsonInputForm::Either, &twice),
         Err("byte 27: data occurs twice".into())
     );
     assert_eq!(
-        read(InputForm::Bare, &beacon),
+        read(JsonInputForm::Bare, &beacon),
         Err("byte 61: a is missing".into())
     );
     assert_eq!(
-        read(InputForm::Enveloped, bare),
+        read(JsonInputForm::Enveloped, bare),
         Err("byte 17: data and result are missing".into())
     );
 }
@@ -304,7 +304,11 @@ fn value_is_found_in_each_kind_of_envelope() {
 #[test]
 fn reader_and_writer_keep_failing_after_an_error() {
     let schema = schema();
-    let mut reader = JsonToSsz::new(&schema, schema.find_type("Fixed").unwrap(), InputForm::Bare);
+    let mut reader = JsonToSsz::new(
+        &schema,
+        schema.find_type("Fixed").unwrap(),
+        JsonInputForm::Bare,
+    );
     let why = reader.push_piece(b"{\"a\":7").unwrap_err();
     assert_eq!(reader.push_piece(b"}").unwrap_err(), why);
     assert_eq!(reader.finish().unwrap_err(), why);
@@ -315,13 +319,21 @@ fn reader_and_writer_keep_failing_after_an_error() {
 #[test]
 fn name_of_unlimited_length_is_refused() {
     let schema = schema();
-    let mut reader = JsonToSsz::new(&schema, schema.find_type("Fixed").unwrap(), InputForm::Bare);
+    let mut reader = JsonToSsz::new(
+        &schema,
+        schema.find_type("Fixed").unwrap(),
+        JsonInputForm::Bare,
+    );
     reader.push_piece(b"{\"").unwrap();
     let refused = (0..100).find_map(|_| reader.push_piece(&[b'x'; 1000]).err());
     let why = refused.unwrap().to_string();
     assert_eq!(why, "byte 1: a name or number of more than 8192 bytes");
     // white space and ignored fields may be of any length
-    let mut reader = JsonToSsz::new(&schema, schema.find_type("Fixed").unwrap(), InputForm::Bare);
+    let mut reader = JsonToSsz::new(
+        &schema,
+        schema.find_type("Fixed").unwrap(),
+        JsonInputForm::Bare,
+    );
     reader.push_piece(b"{\"x\":\"").unwrap();
     for _ in 0..100 {
         reader.push_piece(&[b'x'; 1000]).unwrap();
@@ -374,7 +386,7 @@ fn payload_status_is_read_as_nodes_write_it() {
         let json = format!(
             "{{\"status\":\"{status}\",\"latestValidHash\":null,\"validationError\":\"{error}\"}}"
         );
-        let mut reader = JsonToSsz::new(schema, ty, InputForm::Bare);
+        let mut reader = JsonToSsz::new(schema, ty, JsonInputForm::Bare);
         for piece in json.as_bytes().chunks(piece) {
             reader.push_piece(piece)?;
         }
@@ -433,7 +445,11 @@ fn payload_status_is_read_as_nodes_write_it() {
 fn envelope_members_are_distinguished_from_fields() {
     let schema = Schema::for_fork(Fork::Gloas, Preset::Minimal);
     let read = |name: &str, json: &str, piece: usize| {
-        let mut reader = JsonToSsz::new(schema, schema.find_type(name).unwrap(), InputForm::Either);
+        let mut reader = JsonToSsz::new(
+            schema,
+            schema.find_type(name).unwrap(),
+            JsonInputForm::Either,
+        );
         for piece in json.as_bytes().chunks(piece) {
             reader.push_piece(piece)?;
         }
@@ -461,7 +477,7 @@ fn envelope_members_are_distinguished_from_fields() {
         ("Builder", builder),
     ];
     for (name, value) in values {
-        let ssz = to_ssz(schema, schema.find_type(name).unwrap(), value.as_bytes()).unwrap();
+        let ssz = json_to_ssz(schema, schema.find_type(name).unwrap(), value.as_bytes()).unwrap();
         for json in [
             value.clone(),
             format!("{{\"data\":{value},\"version\":\"gloas\"}}"),
@@ -485,7 +501,7 @@ fn version_is_found_after_the_value() {
     assert_eq!(read_envelope_version(b"{\"result\":7}"), Ok(None));
     assert!(read_envelope_version(b"{\"version\":\"fulu\"}").is_err());
     assert!(read_envelope_version(&answer[..40]).is_err());
-    let mut reader = JsonToSsz::by_version(Preset::Mainnet, "Checkpoint");
+    let mut reader = JsonToSsz::for_envelope_version(Preset::Mainnet, "Checkpoint");
     let error = reader.push_piece(answer).unwrap_err();
     assert_eq!(*error.error_kind(), SszErrorKind::NoVersion);
 }

@@ -2,8 +2,8 @@
 
 use sszip_core::ssz::schema::TypeKind;
 use sszip_core::ssz::{
-    check_ssz, hash_tree_root, select_path, to_json, to_ssz, InputForm, JsonToSsz, Schema,
-    SszToJson, TypeId,
+    check_ssz, hash_tree_root, json_to_ssz, select_path, ssz_to_json, JsonInputForm, JsonToSsz,
+    Schema, SszToJson, TypeId,
 };
 
 use super::reference::{self, Choices, Json};
@@ -16,10 +16,10 @@ pub fn check_value(schema: &Schema, ty: TypeId, choices: &mut Choices<'_>) {
     assert_eq!(check_ssz(schema, ty, &ssz), Ok(()), "{}", json.write());
     assert_eq!(reference::to_json(schema, ty, &ssz), Some(json.clone()));
 
-    let written = String::from_utf8(to_json(schema, ty, &ssz).unwrap()).unwrap();
+    let written = String::from_utf8(ssz_to_json(schema, ty, &ssz).unwrap()).unwrap();
     assert_eq!(written, json.write());
     assert_eq!(in_rooms(schema, ty, &ssz, choices), written.as_bytes());
-    assert_eq!(to_ssz(schema, ty, written.as_bytes()), Ok(ssz.clone()));
+    assert_eq!(json_to_ssz(schema, ty, written.as_bytes()), Ok(ssz.clone()));
 
     assert_eq!(
         hash_tree_root(schema, ty, &ssz),
@@ -29,18 +29,18 @@ pub fn check_value(schema: &Schema, ty: TypeId, choices: &mut Choices<'_>) {
 
     let text = write(&json, choices);
     assert_eq!(
-        to_ssz(schema, ty, text.as_bytes()),
+        json_to_ssz(schema, ty, text.as_bytes()),
         Ok(ssz.clone()),
         "{text}"
     );
     let bytes = text.as_bytes();
     assert_eq!(
-        in_pieces(schema, ty, InputForm::Bare, bytes, choices),
+        in_pieces(schema, ty, JsonInputForm::Bare, bytes, choices),
         Ok(ssz.clone()),
         "{text}"
     );
     let enveloped = format!("{{\"version\":\"x\",\"extra\":[{{}}],\"data\":{text}}}");
-    for form in [InputForm::Enveloped, InputForm::Either] {
+    for form in [JsonInputForm::Enveloped, JsonInputForm::Either] {
         let read = in_pieces(schema, ty, form, enveloped.as_bytes(), choices);
         assert_eq!(read, Ok(ssz.clone()), "{enveloped}");
     }
@@ -68,7 +68,7 @@ fn check_part(schema: &Schema, ty: TypeId, ssz: &[u8], json: &Json, choices: &mu
     }
     // a path has a step for an optional value, which JSON does not have
     if let Ok((ty, range)) = select_path(schema, ty, ssz, &path) {
-        if !matches!(schema.get(ty).kind, TypeKind::Optional(_)) {
+        if !matches!(schema.type_by_id(ty).kind, TypeKind::Optional(_)) {
             let found = reference::to_json(schema, ty, &ssz[range]);
             assert_eq!(found.as_ref(), Some(part), "{path}");
         }
@@ -83,8 +83,8 @@ fn check_part(schema: &Schema, ty: TypeId, ssz: &[u8], json: &Json, choices: &mu
 
 /// Checks that any text is read as by the reference reader, in one piece and in many.
 pub fn check_text(schema: &Schema, ty: TypeId, text: &[u8], choices: &mut Choices<'_>) {
-    let whole = to_ssz(schema, ty, text);
-    let pieces = in_pieces(schema, ty, InputForm::Bare, text, choices);
+    let whole = json_to_ssz(schema, ty, text);
+    let pieces = in_pieces(schema, ty, JsonInputForm::Bare, text, choices);
     match (&whole, &pieces) {
         (Ok(whole), Ok(pieces)) => assert_eq!(whole, pieces),
         (Err(whole), Err(pieces)) => {
@@ -127,12 +127,12 @@ pub fn check_bytes(schema: &Schema, ty: TypeId, ssz: &[u8], choices: &mut Choice
     match naive {
         Some(json) => {
             assert_eq!(hash_tree_root(schema, ty, ssz), Ok(root(schema, ty, &json)));
-            let written = to_json(schema, ty, ssz).unwrap();
+            let written = ssz_to_json(schema, ty, ssz).unwrap();
             assert_eq!(String::from_utf8(written.clone()).unwrap(), json.write());
             assert_eq!(in_rooms(schema, ty, ssz, choices), written);
-            assert_eq!(to_ssz(schema, ty, &written).as_deref(), Ok(ssz));
+            assert_eq!(json_to_ssz(schema, ty, &written).as_deref(), Ok(ssz));
         }
-        None => assert_eq!(to_json(schema, ty, ssz).err(), checked.err()),
+        None => assert_eq!(ssz_to_json(schema, ty, ssz).err(), checked.err()),
     }
 }
 
@@ -140,7 +140,7 @@ pub fn check_bytes(schema: &Schema, ty: TypeId, ssz: &[u8], choices: &mut Choice
 pub fn in_pieces(
     schema: &Schema,
     ty: TypeId,
-    form: InputForm,
+    form: JsonInputForm,
     mut text: &[u8],
     choices: &mut Choices<'_>,
 ) -> Result<Vec<u8>, sszip_core::ssz::SszError> {

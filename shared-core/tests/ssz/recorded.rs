@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use sszip_core::ssz::{
-    check_ssz, hash_tree_root, select_path, to_json, to_ssz, Fork, Preset, Schema,
+    check_ssz, hash_tree_root, json_to_ssz, select_path, ssz_to_json, Fork, Preset, Schema,
 };
 
 fn read(name: &str) -> Option<Vec<u8>> {
@@ -14,9 +14,9 @@ fn read(name: &str) -> Option<Vec<u8>> {
 fn both_ways(fork: Fork, ty: &str, value: &Value) -> Vec<u8> {
     let schema = Schema::for_fork(fork, Preset::Mainnet);
     let ty = schema.find_type(ty).unwrap();
-    let ssz = to_ssz(schema, ty, value.to_string().as_bytes()).unwrap();
+    let ssz = json_to_ssz(schema, ty, value.to_string().as_bytes()).unwrap();
     check_ssz(schema, ty, &ssz).unwrap();
-    let back: Value = serde_json::from_slice(&to_json(schema, ty, &ssz).unwrap()).unwrap();
+    let back: Value = serde_json::from_slice(&ssz_to_json(schema, ty, &ssz).unwrap()).unwrap();
     assert_eq!(
         back.to_string().to_lowercase(),
         value.to_string().to_lowercase()
@@ -67,8 +67,8 @@ fn genesis_state_converts_and_has_its_known_validators_root() {
     };
     let schema = Schema::for_fork(Fork::Phase0, Preset::Mainnet);
     let ty = schema.find_type("BeaconState").unwrap();
-    let json = to_json(schema, ty, &ssz).unwrap();
-    assert!(to_ssz(schema, ty, &json).unwrap() == ssz);
+    let json = ssz_to_json(schema, ty, &ssz).unwrap();
+    assert!(json_to_ssz(schema, ty, &json).unwrap() == ssz);
     // the root that the chain itself uses for its genesis
     let (validators, range) = select_path(schema, ty, &ssz, "validators").unwrap();
     let root = hash_tree_root(schema, validators, &ssz[range]).unwrap();

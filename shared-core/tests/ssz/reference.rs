@@ -153,7 +153,7 @@ fn allows(limit: ListLimit, count: usize) -> Option<()> {
 
 /// Converts a value to SSZ; `None` if it is not a value of the type.
 pub fn to_ssz(schema: &Schema, ty: TypeId, json: &Json) -> Option<Vec<u8>> {
-    Some(match (&schema.get(ty).kind, json) {
+    Some(match (&schema.type_by_id(ty).kind, json) {
         (TypeKind::Uint(size), Json::Text(text)) => number(text, *size)?,
         (TypeKind::Quantity(size), Json::Text(text)) => quantity(text, *size)?,
         (TypeKind::Boolean, Json::Bool(value)) => vec![u8::from(*value)],
@@ -235,7 +235,7 @@ pub fn to_ssz(schema: &Schema, ty: TypeId, json: &Json) -> Option<Vec<u8>> {
 }
 
 fn is_optional(schema: &Schema, ty: TypeId) -> bool {
-    matches!(schema.get(ty).kind, TypeKind::Optional(_))
+    matches!(schema.type_by_id(ty).kind, TypeKind::Optional(_))
 }
 
 /// Serializes consecutive values, with offsets for those without a fixed size.
@@ -245,7 +245,10 @@ fn series<'j>(
 ) -> Option<Vec<u8>> {
     let mut parts = Vec::new();
     for (ty, value) in values {
-        parts.push((schema.get(ty).size.is_some(), to_ssz(schema, ty, value)?));
+        parts.push((
+            schema.type_by_id(ty).size.is_some(),
+            to_ssz(schema, ty, value)?,
+        ));
     }
     let size = |(is_fixed, part): &(bool, Vec<u8>)| if *is_fixed { part.len() } else { 4 };
     let mut offset: usize = parts.iter().map(size).sum();
@@ -353,7 +356,7 @@ fn to_hex(bytes: &[u8]) -> Json {
 
 /// Converts SSZ to a value; `None` if it is not a value of the type.
 pub fn to_json(schema: &Schema, ty: TypeId, ssz: &[u8]) -> Option<Json> {
-    let ty = schema.get(ty);
+    let ty = schema.type_by_id(ty);
     if ty.size.is_some_and(|size| size != ssz.len()) {
         return None;
     }
@@ -422,7 +425,7 @@ pub fn to_json(schema: &Schema, ty: TypeId, ssz: &[u8]) -> Option<Json> {
 }
 
 fn elements(schema: &Schema, of: TypeId, ssz: &[u8]) -> Option<Vec<Json>> {
-    let count = match schema.get(of).size {
+    let count = match schema.type_by_id(of).size {
         Some(size) if ssz.len().is_multiple_of(size) => ssz.len() / size,
         Some(_) => return None,
         None if ssz.is_empty() => 0,
@@ -444,9 +447,9 @@ fn split<'s>(schema: &Schema, types: &[TypeId], ssz: &'s [u8]) -> Option<Vec<&'s
     let mut parts = Vec::new();
     let mut offsets = Vec::new();
     for ty in types {
-        let (part, more) = rest.split_at_checked(schema.get(*ty).size.unwrap_or(4))?;
+        let (part, more) = rest.split_at_checked(schema.type_by_id(*ty).size.unwrap_or(4))?;
         rest = more;
-        if schema.get(*ty).size.is_none() {
+        if schema.type_by_id(*ty).size.is_none() {
             offsets.push((
                 parts.len(),
                 u32::from_le_bytes(*part.first_chunk()?) as usize,
@@ -506,7 +509,7 @@ pub fn choose(schema: &Schema, ty: TypeId, choices: &mut Choices<'_>) -> Json {
         ListLimit::AtMost(limit) => choices.below(limit.min(5) as usize + 1),
         ListLimit::Progressive => choices.below(5),
     };
-    match &schema.get(ty).kind {
+    match &schema.type_by_id(ty).kind {
         TypeKind::Uint(size) => {
             let mut bytes = choices.bytes(*size);
             bytes[choices.below(size + 1)..].fill(0);

@@ -9,7 +9,7 @@ use crate::tree::{depth, hash, list, pack, pack_bits, progressive, tree, Node};
 
 /// Returns the root of a value of the type.
 pub fn root(schema: &Schema, ty: TypeId, json: &Json) -> Node {
-    let kind = &schema.get(ty).kind;
+    let kind = &schema.type_by_id(ty).kind;
     let bytes = || to_ssz(schema, ty, json).expect("a value of the type");
     match (kind, json) {
         (TypeKind::Uint(_) | TypeKind::Quantity(_) | TypeKind::Boolean | TypeKind::Enum(_), _) => {
@@ -96,7 +96,7 @@ fn leaves(limit: ListLimit, each: u128) -> Option<u128> {
 
 /// Returns the chunks of the elements, and the number of elements per chunk.
 fn elements(schema: &Schema, of: TypeId, all: &[Json]) -> (Vec<Node>, u128) {
-    let ty = schema.get(of);
+    let ty = schema.type_by_id(of);
     match (&ty.kind, ty.size) {
         (
             TypeKind::Uint(_) | TypeKind::Quantity(_) | TypeKind::Boolean | TypeKind::Enum(_),

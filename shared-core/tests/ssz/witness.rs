@@ -1,7 +1,7 @@
 //! Execution witnesses: header objects, and RLP.
 
 use sszip_core::ssz::{
-    check_ssz, to_json, to_ssz, Fork, InputForm, JsonToSsz, Preset, Schema, SszToJson,
+    check_ssz, json_to_ssz, ssz_to_json, Fork, JsonInputForm, JsonToSsz, Preset, Schema, SszToJson,
 };
 
 use crate::properties::in_pieces;
@@ -89,7 +89,7 @@ fn answer(rlp: &[u8]) -> String {
 fn rlp_witness_converts_in_both_directions_in_any_pieces() {
     let (json, parts) = witness();
     let plain = schema().find_type("ExecutionWitness").unwrap();
-    let expected = to_ssz(schema(), plain, json.as_bytes()).unwrap();
+    let expected = json_to_ssz(schema(), plain, json.as_bytes()).unwrap();
     let ty = schema().find_type("NewPayloadWithWitness").unwrap();
     let text = answer(&rlp_list(&parts));
     for choices in 0..60_u8 {
@@ -101,12 +101,19 @@ fn rlp_witness_converts_in_both_directions_in_any_pieces() {
             99,
         ];
         let mut choices = Choices(&choices);
-        let ssz = in_pieces(schema(), ty, InputForm::Bare, text.as_bytes(), &mut choices).unwrap();
+        let ssz = in_pieces(
+            schema(),
+            ty,
+            JsonInputForm::Bare,
+            text.as_bytes(),
+            &mut choices,
+        )
+        .unwrap();
         assert_eq!(check_ssz(schema(), ty, &ssz), Ok(()));
         // status, three offsets, and the offset of the witness
         assert_eq!(ssz[..13], *b"\0\x0d\0\0\0\x0d\0\0\0\x0d\0\0\0");
         assert!(ssz[17..] == expected, "the witness is another");
-        let back = String::from_utf8(to_json(schema(), ty, &ssz).unwrap()).unwrap();
+        let back = String::from_utf8(ssz_to_json(schema(), ty, &ssz).unwrap()).unwrap();
         let value: serde_json::Value = serde_json::from_str(&back).unwrap();
         assert_eq!(value["witness"], format!("0x{}", hex(&rlp_list(&parts))));
         assert!(value["validationError"].is_null());
@@ -160,7 +167,7 @@ fn long_parts_are_converted_in_any_order_of_fields() {
         }
         let expected = [expected, parts.concat()].concat();
         let reader = || {
-            let mut reader = JsonToSsz::new(schema(), ty, InputForm::Bare);
+            let mut reader = JsonToSsz::new(schema(), ty, JsonInputForm::Bare);
             for piece in json.as_bytes().chunks(65_536) {
                 reader.push_piece(piece).unwrap();
             }
@@ -182,7 +189,7 @@ fn fourth_list_is_skipped_and_written_on_request() {
     let (_, parts) = witness();
     let ty = schema().find_type("NewPayloadWithWitness").unwrap();
     let three = rlp_list(&parts);
-    let expected = to_ssz(schema(), ty, answer(&three).as_bytes()).unwrap();
+    let expected = json_to_ssz(schema(), ty, answer(&three).as_bytes()).unwrap();
     let four = |keys: &[Vec<u8>]| rlp_list(&[parts.clone(), vec![rlp_list(keys)]].concat());
     let some = elements(&[20, 32, 0, 1])
         .iter()
@@ -192,7 +199,7 @@ fn fourth_list_is_skipped_and_written_on_request() {
     for keys in [&[][..], &some, &many] {
         let text = answer(&four(keys));
         for piece in [1, 7, 1000, 65_536, usize::MAX] {
-            let mut reader = JsonToSsz::new(schema(), ty, InputForm::Bare);
+            let mut reader = JsonToSsz::new(schema(), ty, JsonInputForm::Bare);
             for piece in text.as_bytes().chunks(piece) {
                 reader.push_piece(piece).unwrap();
             }
@@ -223,7 +230,7 @@ fn invalid_rlp_is_reported_with_its_position() {
         let text = answer(rlp);
         let begin = text.find("0x").unwrap() + 2;
         for piece in [1, 3, 64, 4096, 40_000, usize::MAX] {
-            let mut reader = JsonToSsz::new(schema(), ty, InputForm::Bare);
+            let mut reader = JsonToSsz::new(schema(), ty, JsonInputForm::Bare);
             let mut pieces = text.as_bytes().chunks(piece);
             let error = pieces
                 .find_map(|piece| reader.push_piece(piece).err())
@@ -276,7 +283,7 @@ fn changed_rlp_is_read_equally_in_any_pieces() {
             let mut text = text.clone().into_bytes();
             text[at] = digit;
             let read = |piece: usize| {
-                let mut reader = JsonToSsz::new(schema(), ty, InputForm::Bare);
+                let mut reader = JsonToSsz::new(schema(), ty, JsonInputForm::Bare);
                 for piece in text.chunks(piece) {
                     reader.push_piece(piece)?;
                 }
@@ -300,7 +307,7 @@ fn invalid_witness_is_refused_with_a_reason() {
     let (_, parts) = witness();
     let ty = schema().find_type("NewPayloadWithWitness").unwrap();
     let refused = |rlp: Vec<u8>| {
-        let error = to_ssz(schema(), ty, answer(&rlp).as_bytes()).unwrap_err();
+        let error = json_to_ssz(schema(), ty, answer(&rlp).as_bytes()).unwrap_err();
         assert_eq!(error.value_path(), "witness");
         error.error_kind().to_string()
     };
@@ -362,10 +369,13 @@ fn invalid_witness_is_refused_with_a_reason() {
     // invalid hexadecimal digits, and values that are not strings
     for wrong in ["\"0xc\"", "\"0xzz\"", "7", "{}", "\"\""] {
         let text = format!("{{\"status\":\"VALID\",\"latestValidHash\":null,\"witness\":{wrong}}}");
-        assert!(to_ssz(schema(), ty, text.as_bytes()).is_err(), "{wrong}");
+        assert!(
+            json_to_ssz(schema(), ty, text.as_bytes()).is_err(),
+            "{wrong}"
+        );
     }
     // a header that is not RLP cannot be written as RLP
-    let bad = to_ssz(
+    let bad = json_to_ssz(
         schema(),
         schema().find_type("ExecutionWitness").unwrap(),
         b"{\"state\":[],\"codes\":[],\"headers\":[\"0xc0\",\"0xc1\"]}",
@@ -374,7 +384,7 @@ fn invalid_witness_is_refused_with_a_reason() {
     ssz[1..13].copy_from_slice(b"\x0d\0\0\0\x0d\0\0\0\x0d\0\0\0");
     ssz.extend(bad.unwrap());
     assert_eq!(
-        to_json(schema(), ty, &ssz).unwrap_err().to_string(),
+        ssz_to_json(schema(), ty, &ssz).unwrap_err().to_string(),
         "headers[1], byte 38: not the RLP of a list"
     );
 }
@@ -399,14 +409,14 @@ fn recorded_witnesses_convert_in_both_directions() {
             one => vec![&one["witness"]],
         };
         for witness in witnesses.into_iter().filter(|witness| witness.is_object()) {
-            let mut reader = JsonToSsz::new(schema(), plain, InputForm::Bare);
+            let mut reader = JsonToSsz::new(schema(), plain, JsonInputForm::Bare);
             for piece in witness.to_string().as_bytes().chunks(1000) {
                 reader.push_piece(piece).unwrap();
             }
             let ssz = reader.finish().unwrap();
             check_ssz(schema(), plain, &ssz).unwrap();
             let json: serde_json::Value =
-                serde_json::from_slice(&to_json(schema(), plain, &ssz).unwrap()).unwrap();
+                serde_json::from_slice(&ssz_to_json(schema(), plain, &ssz).unwrap()).unwrap();
             assert_eq!(
                 (&json["state"], &json["codes"]),
                 (&witness["state"], &witness["codes"])
@@ -424,8 +434,8 @@ fn recorded_witnesses_convert_in_both_directions() {
             }
             // the same by way of RLP
             let answer = [b"\0\x0d\0\0\0\x0d\0\0\0\x0d\0\0\0\x04\0\0\0", &ssz[..]].concat();
-            let json = to_json(schema(), with, &answer).unwrap();
-            assert!(to_ssz(schema(), with, &json).unwrap() == answer);
+            let json = ssz_to_json(schema(), with, &answer).unwrap();
+            assert!(json_to_ssz(schema(), with, &json).unwrap() == answer);
         }
     }
     assert!(objects >= 20, "{objects} header objects");

@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use sszip_core::cache::class::Class;
-use sszip_core::cache::store::Store;
+use sszip_core::cache::class::LifetimeClass;
+use sszip_core::cache::store::EntryStore;
 
 use super::support::{body, config, count, folder, has, header, key, open, put, reopen, NOW};
 
@@ -14,7 +14,7 @@ fn now() -> u64 {
     u64::try_from(since.as_millis()).unwrap()
 }
 
-fn is_old(store: &Store, n: u64) -> bool {
+fn is_old(store: &EntryStore, n: u64) -> bool {
     store.get(&key(n), NOW).unwrap().is_old
 }
 
@@ -28,7 +28,7 @@ fn sst_file_is_dropped_by_its_creation_time() {
     // entries in memtables stay
     assert_eq!(
         store
-            .drop_expired_files(HOUR, HOUR, now() + 3 * HOUR)
+            .drop_expired_sst_files(HOUR, HOUR, now() + 3 * HOUR)
             .unwrap(),
         0
     );
@@ -37,14 +37,14 @@ fn sst_file_is_dropped_by_its_creation_time() {
     let made = now();
     assert_eq!(
         store
-            .drop_expired_files(HOUR, HOUR, made + HOUR - 3_000)
+            .drop_expired_sst_files(HOUR, HOUR, made + HOUR - 3_000)
             .unwrap(),
         0
     );
     assert_eq!(count(&store, 3), 2);
     assert_eq!(
         store
-            .drop_expired_files(HOUR, HOUR, made + HOUR + 3_000)
+            .drop_expired_sst_files(HOUR, HOUR, made + HOUR + 3_000)
             .unwrap(),
         1
     );
@@ -62,13 +62,13 @@ fn classes_have_sst_files_of_their_own() {
     let folder = folder();
     let (store, _) = open(&config(folder.path()));
     let mut aging = header(&store, 1);
-    aging.about.class = Class::Resource;
+    aging.about.class = LifetimeClass::Resource;
     store.put_entry(&key(1), &aging, &body(1, 100)).unwrap();
     put(&store, 2, 100);
     store.flush().unwrap();
     assert_eq!(
         store
-            .drop_expired_files(HOUR, HOUR, now() + 2 * HOUR)
+            .drop_expired_sst_files(HOUR, HOUR, now() + 2 * HOUR)
             .unwrap(),
         2
     );
@@ -86,11 +86,11 @@ fn old_entry_is_reported_and_stays_when_it_is_stored_again() {
     let made = now();
     let quarter = HOUR / 4;
     store
-        .drop_expired_files(6 * quarter, quarter, made)
+        .drop_expired_sst_files(6 * quarter, quarter, made)
         .unwrap();
     assert!(!is_old(&store, 0));
     store
-        .drop_expired_files(6 * quarter, quarter, made + quarter + 3_000)
+        .drop_expired_sst_files(6 * quarter, quarter, made + quarter + 3_000)
         .unwrap();
     for n in 0..4 {
         assert!(is_old(&store, n), "{n}");
@@ -100,7 +100,7 @@ fn old_entry_is_reported_and_stays_when_it_is_stored_again() {
     assert!(!is_old(&store, 0));
     assert!(is_old(&store, 1));
     store
-        .drop_expired_files(HOUR, quarter, made + 2 * HOUR)
+        .drop_expired_sst_files(HOUR, quarter, made + 2 * HOUR)
         .unwrap();
     assert!(has(&store, 0) && !is_old(&store, 0));
     assert_eq!(count(&store, 4), 1);
@@ -114,15 +114,15 @@ fn entries_keep_their_age_across_a_restart() {
     put(&store, 1, 1000);
     store.flush_and_close().unwrap();
     let store = reopen(&config);
-    store.drop_expired_files(6 * HOUR, HOUR, now()).unwrap();
+    store.drop_expired_sst_files(6 * HOUR, HOUR, now()).unwrap();
     assert!(!is_old(&store, 1));
     store
-        .drop_expired_files(6 * HOUR, HOUR, now() + 2 * HOUR)
+        .drop_expired_sst_files(6 * HOUR, HOUR, now() + 2 * HOUR)
         .unwrap();
     assert!(is_old(&store, 1));
     assert_eq!(
         store
-            .drop_expired_files(HOUR, HOUR, now() + 2 * HOUR)
+            .drop_expired_sst_files(HOUR, HOUR, now() + 2 * HOUR)
             .unwrap(),
         1
     );
@@ -162,13 +162,13 @@ fn compaction_drops_no_entry_early() {
     // too old for the first entry only
     assert_eq!(
         store
-            .drop_expired_files(HOUR, HOUR, first + HOUR + 1_500)
+            .drop_expired_sst_files(HOUR, HOUR, first + HOUR + 1_500)
             .unwrap(),
         0
     );
     assert_eq!(count(&store, 8), 8);
     let dropped = store
-        .drop_expired_files(HOUR, HOUR, now() + HOUR + 3_000)
+        .drop_expired_sst_files(HOUR, HOUR, now() + HOUR + 3_000)
         .unwrap();
     assert!(dropped > 0);
     assert_eq!(count(&store, 8), 0);
@@ -189,13 +189,13 @@ fn sst_files_are_dropped_while_others_are_written() {
         });
         while !writer.is_finished() {
             // drops each SST file, except those in a compaction
-            store.drop_expired_files(1, 1, now() + HOUR).unwrap();
+            store.drop_expired_sst_files(1, 1, now() + HOUR).unwrap();
         }
     });
     store.flush().unwrap();
     let end = Instant::now() + Duration::from_secs(120);
     while count(&store, 400) > 0 {
-        store.drop_expired_files(1, 1, now() + HOUR).unwrap();
+        store.drop_expired_sst_files(1, 1, now() + HOUR).unwrap();
         assert!(Instant::now() < end, "{} are left", count(&store, 400));
     }
     put(&store, 1, 100);

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use sszip_core::cache::class::Class;
-use sszip_core::cache::store::{Store, StoreConfig};
+use sszip_core::cache::class::LifetimeClass;
+use sszip_core::cache::store::{EntryStore, StoreConfig};
 
 use super::support::{config, folder, header, key, open, put, reopen, NOW};
 
@@ -38,7 +38,7 @@ fn noise(n: u64, length: usize) -> Vec<u8> {
     body
 }
 
-fn put_noise(store: &Store, n: u64, length: usize, class: Class) {
+fn put_noise(store: &EntryStore, n: u64, length: usize, class: LifetimeClass) {
     let body = noise(n, length);
     let mut header = header(store, n);
     header.about.class = class;
@@ -55,12 +55,12 @@ fn put_noise(store: &Store, n: u64, length: usize, class: Class) {
 
 /// Stores ten times the capacity in entries of `lengths`, and requests the first entry again and
 /// again.
-fn overfill(lengths: [usize; 3], class: fn(u64) -> Class) {
+fn overfill(lengths: [usize; 3], class: fn(u64) -> LifetimeClass) {
     let folder = folder();
     let config = StoreConfig::new(folder.path().join("store"), 32 << 20);
     let (store, _) = open(&config);
     // includes the bytes that are being written while the replaced files still exist
-    let most = config.max_size / 4 * 5 + config.max_memory();
+    let most = config.max_size / 4 * 5 + config.max_memtable_memory();
     let (mut written, mut n) = (0, 0);
     let mut again = 0;
     put_noise(&store, 1_000_000, 5000, class(0));
@@ -100,7 +100,7 @@ fn overfill(lengths: [usize; 3], class: fn(u64) -> Class) {
     assert!(written.compaction < written.flush / 4, "{written:?}");
     // entries are evicted in the order of storage, and reported as old before
     let of_class: Vec<_> = (0..n)
-        .filter(|n| class(*n) == Class::Immutable)
+        .filter(|n| class(*n) == LifetimeClass::Immutable)
         .map(|n| found[n as usize].as_ref())
         .collect();
     let first = of_class.iter().position(Option::is_some).unwrap();
@@ -135,14 +135,14 @@ fn overfill(lengths: [usize; 3], class: fn(u64) -> Class) {
 
 #[test]
 fn store_stays_within_its_size_with_entries_of_one_class() {
-    overfill([1000, 30_000, 300_000], |_| Class::Immutable);
+    overfill([1000, 30_000, 300_000], |_| LifetimeClass::Immutable);
 }
 
 #[test]
 fn store_stays_within_its_size_with_small_entries_of_two_classes() {
     let either = |n: u64| match n % 4 {
-        1 => Class::Resource,
-        _ => Class::Immutable,
+        1 => LifetimeClass::Resource,
+        _ => LifetimeClass::Immutable,
     };
     overfill([3000, 10_000, 20_000], either);
 }
@@ -157,7 +157,7 @@ fn growing_class_regains_its_share() {
             put_noise(&store, n, 20_000, class);
             if n.is_multiple_of(16) {
                 let used = du(&config.path);
-                let most = config.max_size / 4 * 5 + config.max_memory();
+                let most = config.max_size / 4 * 5 + config.max_memtable_memory();
                 assert!(used <= most, "{used} bytes, {n}");
             }
         }
@@ -167,9 +167,9 @@ fn growing_class_regains_its_share() {
         let found = (first..first + 3200).filter_map(|n| store.get(&key(n), NOW));
         found.map(|stored| stored.len() as u64).sum::<u64>()
     };
-    fill(0, Class::Immutable);
+    fill(0, LifetimeClass::Immutable);
     assert!(bytes(0) > config.max_size / 100 * 65, "{}", bytes(0));
-    fill(10_000, Class::Resource);
+    fill(10_000, LifetimeClass::Resource);
     assert!(
         bytes(10_000) > config.max_size / 100 * 15,
         "{}",
@@ -177,7 +177,7 @@ fn growing_class_regains_its_share() {
     );
     assert!(bytes(0) > config.max_size / 100 * 50, "{}", bytes(0));
     // entries of one class do not evict all of the other
-    fill(20_000, Class::Resource);
+    fill(20_000, LifetimeClass::Resource);
     assert!(bytes(0) > config.max_size / 100 * 50, "{}", bytes(0));
 }
 
@@ -227,7 +227,7 @@ fn large_store_has_few_sst_files() {
         let (store, _) = open(&config);
         let count = bytes / 20_000_u64;
         for n in 0..count {
-            put_noise(&store, n, 20_000, Class::Immutable);
+            put_noise(&store, n, 20_000, LifetimeClass::Immutable);
             if is_flushed {
                 store.flush().unwrap();
             }

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sszip_core::cache::entry::store_attributes::PurgeScope;
-use sszip_core::cache::store::{OpenError, OpenOutcome, Store, StoreConfig, StoreDamage};
+use sszip_core::cache::store::{
+    EntryStore, StoreConfig, StoreDamage, StoreOpenError, StoreOpenOutcome,
+};
 use tempfile::TempDir;
 
 use super::child::{report, start};
@@ -17,7 +19,7 @@ use super::support::{config, count, folder, has, header, key, open, put, reopen,
 const ENTRIES: u64 = 101;
 const LATER: u64 = NOW + 1000;
 
-fn fill(store: &Store) {
+fn fill(store: &EntryStore) {
     for n in 1..ENTRIES {
         put(store, n, 3000);
     }
@@ -113,7 +115,7 @@ fn apply_damage(path: &Path, blow: DamageKind) {
 
 /// Opens the damaged store, checks it, and returns how it was opened and the number of entries
 /// found.
-fn check_reopened(config: &StoreConfig, label: &str) -> (OpenOutcome, u64) {
+fn check_reopened(config: &StoreConfig, label: &str) -> (StoreOpenOutcome, u64) {
     let (store, opening) = try_open(config, LATER).unwrap_or_else(|error| {
         panic!("{label}: {error}");
     });
@@ -121,7 +123,7 @@ fn check_reopened(config: &StoreConfig, label: &str) -> (OpenOutcome, u64) {
     for n in [50, 60, 61] {
         assert!(!has(&store, n), "{label}: {n} came back, {opening:?}");
     }
-    if let OpenOutcome::SetAside { to, .. } = &opening {
+    if let StoreOpenOutcome::SetAside { to, .. } = &opening {
         assert_eq!(found, 0, "{label}");
         // a fill that was in flight when the store was set aside
         let mut late = header(&store, 60);
@@ -145,7 +147,7 @@ fn check_reopened(config: &StoreConfig, label: &str) -> (OpenOutcome, u64) {
     (opening, found)
 }
 
-fn damage_each_way(make: fn() -> TempDir, kind: &str) -> Vec<(DamageKind, OpenOutcome, u64)> {
+fn damage_each_way(make: fn() -> TempDir, kind: &str) -> Vec<(DamageKind, StoreOpenOutcome, u64)> {
     let flips = [0, 1, 4, 7, 10, 13, 16].map(DamageKind::Flip);
     let blows = [DamageKind::Empty, DamageKind::Half, DamageKind::Remove]
         .into_iter()
@@ -163,10 +165,10 @@ fn damage_each_way(make: fn() -> TempDir, kind: &str) -> Vec<(DamageKind, OpenOu
 }
 
 /// Checks that no loss went undetected.
-fn check_all_losses_detected(outcomes: &[(DamageKind, OpenOutcome, u64)]) {
+fn check_all_losses_detected(outcomes: &[(DamageKind, StoreOpenOutcome, u64)]) {
     for (blow, opening, found) in outcomes {
-        let whole = *opening == OpenOutcome::Reopened && *found == ENTRIES - 4;
-        let noticed = matches!(opening, OpenOutcome::SetAside { .. });
+        let whole = *opening == StoreOpenOutcome::Reopened && *found == ENTRIES - 4;
+        let noticed = matches!(opening, StoreOpenOutcome::SetAside { .. });
         assert!(whole || noticed, "{blow:?}: {opening:?}, {found} found");
     }
 }
@@ -176,7 +178,7 @@ fn undamaged_store_is_reopened_with_all_entries() {
     for make in [killed, closed] {
         let folder = make();
         let (opening, found) = check_reopened(&config(folder.path()), "nothing");
-        assert_eq!((opening, found), (OpenOutcome::Reopened, ENTRIES - 4));
+        assert_eq!((opening, found), (StoreOpenOutcome::Reopened, ENTRIES - 4));
     }
 }
 
@@ -208,8 +210,8 @@ fn write_ahead_log_is_empty() {
 fn damaged_sst_file_loses_only_its_unreadable_entries() {
     for (blow, opening, found) in damage_each_way(closed, ".sst") {
         match (blow, opening) {
-            (_, OpenOutcome::SetAside { .. }) => {}
-            (DamageKind::Flip(_), OpenOutcome::Reopened) => {
+            (_, StoreOpenOutcome::SetAside { .. }) => {}
+            (DamageKind::Flip(_), StoreOpenOutcome::Reopened) => {
                 assert!(found >= ENTRIES - 4 - 12, "{blow:?}: {found} found");
             }
             other => panic!("{other:?}"),
@@ -247,7 +249,7 @@ fn store_is_reopened_when_options_or_identity_are_damaged() {
         for (blow, opening, found) in damage_each_way(killed, kind) {
             assert_eq!(
                 (opening, found),
-                (OpenOutcome::Reopened, ENTRIES - 4),
+                (StoreOpenOutcome::Reopened, ENTRIES - 4),
                 "{kind} {blow:?}"
             );
         }
@@ -260,7 +262,7 @@ fn store_is_set_aside_when_its_marker_is_damaged() {
         assert!(
             matches!(
                 opening,
-                OpenOutcome::SetAside {
+                StoreOpenOutcome::SetAside {
                     damage: StoreDamage::Marker | StoreDamage::NoMarker,
                     to: Some(_)
                 }
@@ -278,7 +280,7 @@ fn store_is_replaced_when_its_database_is_missing() {
     let (opening, _) = check_reopened(&config, "no database");
     assert_eq!(
         opening,
-        OpenOutcome::SetAside {
+        StoreOpenOutcome::SetAside {
             damage: StoreDamage::NoDatabase,
             to: None
         }
@@ -303,7 +305,7 @@ fn store_is_set_aside_when_its_database_is_older_than_the_marker() {
     assert!(!has(&store, 1));
     assert!(matches!(
         opening,
-        OpenOutcome::SetAside {
+        StoreOpenOutcome::SetAside {
             damage: StoreDamage::LostWrites {
                 found: 0,
                 wanted: 1
@@ -322,7 +324,7 @@ fn store_is_set_aside_when_its_database_belongs_to_another_store() {
     let (opening, _) = check_reopened(&config, "another's");
     assert!(matches!(
         opening,
-        OpenOutcome::SetAside {
+        StoreOpenOutcome::SetAside {
             damage: StoreDamage::OtherDatabase,
             ..
         }
@@ -338,7 +340,7 @@ fn last_two_broken_databases_are_kept() {
             fs::remove_file(file).unwrap();
         }
         let (_, opening) = open(&config);
-        let OpenOutcome::SetAside { to: Some(to), .. } = opening else {
+        let StoreOpenOutcome::SetAside { to: Some(to), .. } = opening else {
             panic!("{opening:?}");
         };
         assert_eq!(to, config.path.join(format!("broken-{n}")));
@@ -359,10 +361,13 @@ fn newer_format_is_left_unchanged() {
     let crc = crc32fast::hash(content.as_bytes());
     fs::write(&marker, format!("{content}crc32 {crc:08x}\n")).unwrap();
     let error = try_open(&config, NOW).unwrap_err();
-    assert!(matches!(error, OpenError::Newer { format: 4 }), "{error}");
+    assert!(
+        matches!(error, StoreOpenError::Newer { format: 4 }),
+        "{error}"
+    );
     fs::write(&marker, old).unwrap();
     let (opening, found) = check_reopened(&config, "the old version again");
-    assert_eq!((opening, found), (OpenOutcome::Reopened, ENTRIES - 4));
+    assert_eq!((opening, found), (StoreOpenOutcome::Reopened, ENTRIES - 4));
 }
 
 /// A store of an earlier version is replaced by an empty one, in which no purged entry is found.
@@ -377,7 +382,10 @@ fn older_format_is_set_aside() {
     let (opening, found) = check_reopened(&config, "an earlier version's");
     let damage = StoreDamage::Older(1);
     let to = Some(config.path.join("broken-1"));
-    assert_eq!((opening, found), (OpenOutcome::SetAside { damage, to }, 0));
+    assert_eq!(
+        (opening, found),
+        (StoreOpenOutcome::SetAside { damage, to }, 0)
+    );
     reopen(&config);
 }
 
@@ -393,7 +401,7 @@ fn folder_or_file_of_another_user_is_refused() {
     std::os::unix::fs::chown(&config.path, other_user, None).unwrap();
     let error = try_open(&config, NOW).unwrap_err();
     assert!(
-        matches!(error, OpenError::Owner { owner: 65_534, .. }),
+        matches!(error, StoreOpenError::Owner { owner: 65_534, .. }),
         "{error}"
     );
     std::os::unix::fs::chown(&config.path, Some(0), None).unwrap();
@@ -402,7 +410,7 @@ fn folder_or_file_of_another_user_is_refused() {
     fs::write(&current, "MANIFEST-nonsense\n").unwrap();
     std::os::unix::fs::chown(&current, other_user, None).unwrap();
     let error = try_open(&config, NOW).unwrap_err();
-    assert!(matches!(error, OpenError::Owner { .. }), "{error}");
+    assert!(matches!(error, StoreOpenError::Owner { .. }), "{error}");
     assert!(!config.path.join("broken-1").exists());
 }
 
@@ -413,7 +421,7 @@ fn file_instead_of_a_folder_is_refused() {
     let config = config(folder.path());
     fs::write(&config.path, b"something").unwrap();
     let error = try_open(&config, NOW).unwrap_err();
-    assert!(matches!(error, OpenError::Io { .. }), "{error}");
+    assert!(matches!(error, StoreOpenError::Io { .. }), "{error}");
     assert_eq!(fs::read(&config.path).unwrap(), b"something");
 }
 
@@ -427,7 +435,7 @@ fn folder_with_other_files_is_refused() {
     fs::create_dir(config.path.join("lost+found")).unwrap();
     fs::write(config.path.join("probe"), b"something").unwrap();
     let error = try_open(&config, NOW).unwrap_err();
-    assert!(matches!(error, OpenError::Foreign { .. }), "{error}");
+    assert!(matches!(error, StoreOpenError::Foreign { .. }), "{error}");
     assert!(error.to_string().contains("/probe "), "{error}");
     assert_eq!(fs::read(config.path.join("probe")).unwrap(), b"something");
     assert_eq!(fs::read_dir(&config.path).unwrap().count(), 2);

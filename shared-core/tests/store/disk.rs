@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use sszip_core::cache::entry::store_attributes::PurgeScope;
 use sszip_core::cache::store::{
-    OpenError, OpenOutcome, Store, StoreConfig, StoreError, StoreHealthChange, WriteError, MIN_SIZE,
+    EntryStore, StoreConfig, StoreError, StoreHealthChange, StoreOpenError, StoreOpenOutcome,
+    StoreWriteError, MIN_SIZE,
 };
 
 use super::child::start_in_mount_namespace;
@@ -36,7 +37,7 @@ fn fill(path: &Path, bytes: usize) {
 }
 
 /// Stores entry `n`, as soon as the store accepts it.
-fn try_put(store: &Store, n: u64) -> Result<(), StoreError> {
+fn try_put(store: &EntryStore, n: u64) -> Result<(), StoreError> {
     let body = body(n, 20_000);
     for _ in 0..120_000 {
         match store.put_entry(&key(n), &header(store, n), &body) {
@@ -72,7 +73,7 @@ pub fn full(folder: &Path) {
     );
     let (stored, error) = failed.expect("40 MB can't fit into 24");
     assert!(
-        matches!(error, StoreError::Off(WriteError::DiskFull)),
+        matches!(error, StoreError::Off(StoreWriteError::DiskFull)),
         "{error}"
     );
     for n in 0..100 {
@@ -80,10 +81,10 @@ pub fn full(folder: &Path) {
     }
     assert_eq!(
         store.next_health_change(),
-        Some(StoreHealthChange::StoringOff(WriteError::DiskFull))
+        Some(StoreHealthChange::StoringOff(StoreWriteError::DiskFull))
     );
     assert_eq!(store.next_health_change(), None);
-    assert_eq!(store.store_status().off, Some(WriteError::DiskFull));
+    assert_eq!(store.store_status().off, Some(StoreWriteError::DiskFull));
     assert!(store.flush().is_err());
 
     // all stored entries are found
@@ -115,7 +116,7 @@ pub fn full(folder: &Path) {
     // a full disk is not damage
     fill(&filler, 1 << 30);
     let error = try_open(&config, NOW).unwrap_err();
-    assert!(matches!(error, OpenError::Io { .. }), "{error}");
+    assert!(matches!(error, StoreOpenError::Io { .. }), "{error}");
     let other = StoreConfig::new(folder.join("other"), 64 << 20);
     assert!(try_open(&other, NOW).is_err());
     fs::remove_file(&filler).unwrap();
@@ -124,7 +125,10 @@ pub fn full(folder: &Path) {
     assert_eq!(missing, [1, 2], "of {stored}");
     let (_, opening) = open(&other);
     assert!(
-        matches!(opening, OpenOutcome::Fresh | OpenOutcome::SetAside { .. }),
+        matches!(
+            opening,
+            StoreOpenOutcome::Fresh | StoreOpenOutcome::SetAside { .. }
+        ),
         "{opening:?}"
     );
 }
@@ -146,13 +150,13 @@ pub fn full_at_a_purge(folder: &Path) {
     for n in 0..50 {
         assert!(store.purge_entries(&PurgeScope::Key(key(n % 3))).is_err());
         assert!(store
-            .put_durable(&[(b"finalized", Some(&[b'1'; 5000]))])
+            .put_durable_rows(&[(b"finalized", Some(&[b'1'; 5000]))])
             .is_err());
         assert!(store.flush().is_err());
         // the entry is stored in memory, or refused
         let _ = try_put(&store, 10 + n);
     }
-    let off = StoreHealthChange::StoringOff(WriteError::DiskFull);
+    let off = StoreHealthChange::StoringOff(StoreWriteError::DiskFull);
     assert_eq!(store.next_health_change(), Some(off));
     for n in 0..10 {
         assert_eq!(has(&store, n), n > 2);
@@ -237,7 +241,7 @@ pub fn read_only(folder: &Path) {
     store.flush_and_close().unwrap();
     mount("remount,ro", folder);
     let error = try_open(&config, NOW).unwrap_err();
-    assert!(matches!(error, OpenError::Io { .. }), "{error}");
+    assert!(matches!(error, StoreOpenError::Io { .. }), "{error}");
     mount("remount,rw", folder);
     assert!(has(&reopen(&config), 1));
 }

@@ -1,9 +1,9 @@
 //! Entries of the store: stored ones are found until they expire or are purged.
 
-use sszip_core::cache::class::Class;
+use sszip_core::cache::class::LifetimeClass;
 use sszip_core::cache::entry::store_attributes::PurgeScope;
 use sszip_core::cache::store::{
-    OpenError, OpenOutcome, Store, StoreConfig, StoreError, WouldBlock, MIN_SIZE,
+    EntryStore, ReadWouldBlock, StoreConfig, StoreError, StoreOpenError, StoreOpenOutcome, MIN_SIZE,
 };
 
 use super::support::{
@@ -15,7 +15,7 @@ fn entry_is_found_before_and_after_a_restart() {
     let folder = folder();
     let config = config(folder.path());
     let (store, opening) = open(&config);
-    assert_eq!(opening, OpenOutcome::Fresh);
+    assert_eq!(opening, StoreOpenOutcome::Fresh);
     for (n, length) in [(0, 0), (1, 1), (2, 1000), (3, 30_000), (4, 1_000_000)] {
         put(&store, n, length);
         assert_eq!(store.get(&key(n), NOW).unwrap().len(), length);
@@ -44,9 +44,9 @@ fn reads_without_waiting(folder: &std::path::Path) -> bool {
 fn cached_entry_is_read_without_waiting_for_the_disk() {
     let folder = folder();
     let (store, _) = open(&config(folder.path()));
-    let ready = |n| match store.get_nonblocking(&key(n), NOW) {
+    let ready = |n| match store.get_without_disk(&key(n), NOW) {
         Ok(stored) => Ok(stored.map(|stored| stored.to_vec())),
-        Err(WouldBlock) => Err(WouldBlock),
+        Err(ReadWouldBlock) => Err(ReadWouldBlock),
     };
     for (n, length) in [(0, 0), (1, 30_000), (2, 1_000_000)] {
         put(&store, n, length);
@@ -55,7 +55,7 @@ fn cached_entry_is_read_without_waiting_for_the_disk() {
     store.flush().unwrap();
     assert_eq!(
         ready(2),
-        Err(WouldBlock),
+        Err(ReadWouldBlock),
         "it is too long to be copied meanwhile"
     );
     assert_eq!(store.get(&key(2), NOW).unwrap().len(), 1_000_000);
@@ -78,10 +78,10 @@ fn newest_entry_of_a_key_is_found_in_any_class() {
     let folder = folder();
     let (store, _) = open(&config(folder.path()));
     let classes = [
-        Class::Resource,
-        Class::Immutable,
-        Class::Resource,
-        Class::Resource,
+        LifetimeClass::Resource,
+        LifetimeClass::Immutable,
+        LifetimeClass::Resource,
+        LifetimeClass::Resource,
     ];
     for (n, class) in classes.into_iter().enumerate() {
         let body = body(n as u64, 100);
@@ -104,7 +104,7 @@ fn stale_entry_is_found_only_by_a_stale_lookup() {
     store.put_entry(&key(1), &header, b"body").unwrap();
     assert!(store.get(&key(1), NOW + 999).is_some());
     assert!(store.get(&key(1), NOW + 1000).is_none());
-    assert_eq!(&store.get_with_stale(&key(1)).unwrap()[..], b"body");
+    assert_eq!(&store.get_fresh_or_stale(&key(1)).unwrap()[..], b"body");
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn entry_or_store_outside_its_size_limits_is_refused() {
     let folder = folder();
     let config = config(folder.path());
     let (store, _) = open(&config);
-    let large = body(1, config.max_entry() as usize + 1);
+    let large = body(1, config.max_entry_length() as usize + 1);
     let mut header = header(&store, 1);
     let refused = store.put_entry(&key(1), &header, &large);
     assert!(matches!(refused, Err(StoreError::TooLarge)));
@@ -125,8 +125,8 @@ fn entry_or_store_outside_its_size_limits_is_refused() {
         ..config
     };
     assert!(matches!(
-        Store::open_store(&config, NOW),
-        Err(OpenError::TooSmall { .. })
+        EntryStore::open_store(&config, NOW),
+        Err(StoreOpenError::TooSmall { .. })
     ));
 }
 
@@ -141,8 +141,8 @@ fn borrowed_value_keeps_the_store_locked() {
     let stored = store.get(&key(1), NOW).unwrap();
     store.flush_and_close().unwrap();
     assert!(matches!(
-        Store::open_store(&config, NOW),
-        Err(OpenError::Locked)
+        EntryStore::open_store(&config, NOW),
+        Err(StoreOpenError::Locked)
     ));
     assert_eq!(&stored[..], body(1, 30_000));
     drop(stored);
@@ -157,8 +157,8 @@ fn second_owner_is_locked_out() {
     put(&store, 1, 1000);
     for _ in 0..3 {
         assert!(matches!(
-            Store::open_store(&config, NOW),
-            Err(OpenError::Locked)
+            EntryStore::open_store(&config, NOW),
+            Err(StoreOpenError::Locked)
         ));
     }
     assert!(has(&store, 1));
@@ -248,11 +248,15 @@ fn control_values_survive_a_restart() {
     let folder = folder();
     let config = config(folder.path());
     let (store, _) = open(&config);
-    assert_eq!(store.control_get(b"finalized").unwrap(), None);
-    store.put_durable(&[(b"finalized", Some(b"17"))]).unwrap();
-    store.put_durable(&[(b"finalized", Some(b"18"))]).unwrap();
+    assert_eq!(store.get_owner_row(b"finalized").unwrap(), None);
+    store
+        .put_durable_rows(&[(b"finalized", Some(b"17"))])
+        .unwrap();
+    store
+        .put_durable_rows(&[(b"finalized", Some(b"18"))])
+        .unwrap();
     drop(store);
-    let value = reopen(&config).control_get(b"finalized").unwrap();
+    let value = reopen(&config).get_owner_row(b"finalized").unwrap();
     assert_eq!(value.as_deref(), Some(&b"18"[..]));
 }
 

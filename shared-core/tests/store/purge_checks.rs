@@ -4,17 +4,17 @@ use sszip_core::hash_keys::HashMap;
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use sszip_core::cache::class::Class;
+use sszip_core::cache::class::LifetimeClass;
 use sszip_core::cache::entry::store_attributes::{PurgeScope, StoreAttributes};
 use sszip_core::cache::store::{PurgeRecords, PurgeRow, MAX_RANGES, MAX_RECORDS};
-use sszip_core::cache::{Key, Namespace};
+use sszip_core::cache::{CacheKey, CacheNamespace};
 
 use super::support::key;
 
 /// The properties of an entry that purge checks compare.
 #[derive(Clone, Debug)]
 struct StoredEntry {
-    key: Key,
+    key: CacheKey,
     about: StoreAttributes,
 }
 
@@ -57,7 +57,7 @@ struct PurgeRows(BTreeMap<Vec<u8>, u64>);
 
 impl PurgeRows {
     fn from_purges(purges: &PurgeRecords) -> Self {
-        Self(purges.all_rows().into_iter().collect())
+        Self(purges.all_purge_rows().into_iter().collect())
     }
 
     fn apply(&mut self, changes: Vec<PurgeRow>) {
@@ -70,11 +70,11 @@ impl PurgeRows {
     }
 
     fn load(&self) -> PurgeRecords {
-        PurgeRecords::load_rows(self.0.iter().map(|(row, at)| (&row[..], *at))).unwrap()
+        PurgeRecords::load_purge_rows(self.0.iter().map(|(row, at)| (&row[..], *at))).unwrap()
     }
 }
 
-fn namespaces() -> impl Strategy<Value = Namespace> {
+fn namespaces() -> impl Strategy<Value = CacheNamespace> {
     (0..3u8).prop_map(|n| [n; 16])
 }
 
@@ -135,7 +135,7 @@ proptest! {
         prop_assert_eq!(&loaded, &purges);
         for entry in &entries {
             let refused = refuses(&all, entry);
-            prop_assert_eq!(purges.is_purged(&entry.key, &entry.about), refused, "{:?}", entry);
+            prop_assert_eq!(purges.is_entry_purged(&entry.key, &entry.about), refused, "{:?}", entry);
         }
     }
 }
@@ -155,20 +155,26 @@ fn check_many_purges(
         rows.apply(changes);
         newest.insert(scope, generation);
         assert!(
-            purges.record_count() <= most,
+            purges.purge_record_count() <= most,
             "{} records",
-            purges.record_count()
+            purges.purge_record_count()
         );
     }
-    assert_eq!(rows.0.len(), purges.all_rows().len());
+    assert_eq!(rows.0.len(), purges.all_purge_rows().len());
     assert_eq!(rows.load(), purges);
     for (scope, generation) in &newest {
         let mut entry = entry_of(scope);
         entry.about.generation = generation - 1;
         assert!(entry.matches(scope));
-        assert!(purges.is_purged(&entry.key, &entry.about), "{scope:?}");
-        entry.about.generation = purges.newest_generation();
-        assert!(!purges.is_purged(&entry.key, &entry.about), "{scope:?}");
+        assert!(
+            purges.is_entry_purged(&entry.key, &entry.about),
+            "{scope:?}"
+        );
+        entry.about.generation = purges.newest_purge_generation();
+        assert!(
+            !purges.is_entry_purged(&entry.key, &entry.about),
+            "{scope:?}"
+        );
     }
 }
 
@@ -176,7 +182,7 @@ fn entry(n: u64) -> StoredEntry {
     StoredEntry {
         key: key(n),
         about: StoreAttributes {
-            class: Class::Immutable,
+            class: LifetimeClass::Immutable,
             namespace: [0; 16],
             method: None,
             block: None,
@@ -187,7 +193,7 @@ fn entry(n: u64) -> StoredEntry {
     }
 }
 
-fn entry_with(namespace: Namespace, method: Option<&str>, block: Option<u64>) -> StoredEntry {
+fn entry_with(namespace: CacheNamespace, method: Option<&str>, block: Option<u64>) -> StoredEntry {
     let mut entry = entry(1);
     entry.about.namespace = namespace;
     entry.about.method = method.map(Into::into);
@@ -195,7 +201,7 @@ fn entry_with(namespace: Namespace, method: Option<&str>, block: Option<u64>) ->
     entry
 }
 
-fn wide(n: u64) -> Namespace {
+fn wide(n: u64) -> CacheNamespace {
     (u128::from(n) << 64).to_be_bytes()
 }
 
@@ -218,11 +224,11 @@ fn key_purges_become_a_purge_of_everything_beyond_the_maximum() {
     let mut other = entry(u64::MAX);
     other.about.generation = 1;
     for n in 0..MAX_RECORDS as u64 {
-        assert!(!purges.is_purged(&other.key, &other.about), "{n}");
+        assert!(!purges.is_entry_purged(&other.key, &other.about), "{n}");
         purges.add_purge(&PurgeScope::Key(key(n)));
     }
-    assert!(purges.is_purged(&other.key, &other.about));
-    assert_eq!(purges.record_count(), 1);
+    assert!(purges.is_entry_purged(&other.key, &other.about));
+    assert_eq!(purges.purge_record_count(), 1);
 }
 
 #[test]
@@ -295,6 +301,9 @@ fn invalid_purge_rows_are_refused() {
         b"\x04key",
         b"\x05",
     ] {
-        assert!(PurgeRecords::load_rows([(row, 1)]).is_none(), "{row:?}");
+        assert!(
+            PurgeRecords::load_purge_rows([(row, 1)]).is_none(),
+            "{row:?}"
+        );
     }
 }

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use sszip_core::cache::entry::store_attributes::PurgeScope;
-use sszip_core::cache::store::OpenOutcome;
+use sszip_core::cache::store::StoreOpenOutcome;
 
 use super::child::{report, start};
 use super::support::{config, count, folder, has, key, open, put, reopen};
@@ -22,7 +22,7 @@ pub fn purge_once(folder: &Path) {
 
 /// Ends the child by the fault; returns how the store is opened then, the number of its entries,
 /// and whether entry 7 is found.
-fn found_after_fault(fault: &str) -> (OpenOutcome, u64, bool) {
+fn found_after_fault(fault: &str) -> (StoreOpenOutcome, u64, bool) {
     let folder = folder();
     let child = start("purge-once", folder.path(), 0, &[("SSZIP_FAULT", fault)]);
     let (good, reports) = child.wait();
@@ -44,7 +44,7 @@ fn found_after_fault(fault: &str) -> (OpenOutcome, u64, bool) {
 fn purge_is_in_effect_when_the_process_ends_before_its_flush() {
     assert_eq!(
         found_after_fault("die-unflushed"),
-        (OpenOutcome::Reopened, 0, false)
+        (StoreOpenOutcome::Reopened, 0, false)
     );
 }
 
@@ -52,7 +52,7 @@ fn purge_is_in_effect_when_the_process_ends_before_its_flush() {
 fn purge_is_in_effect_when_the_process_ends_before_its_marker() {
     assert_eq!(
         found_after_fault("die-written"),
-        (OpenOutcome::Reopened, 99, false)
+        (StoreOpenOutcome::Reopened, 99, false)
     );
 }
 
@@ -60,7 +60,7 @@ fn purge_is_in_effect_when_the_process_ends_before_its_marker() {
 fn store_is_set_aside_when_the_process_ends_during_its_creation() {
     let (opening, found, _) = found_after_fault("die-made");
     assert!(
-        matches!(opening, OpenOutcome::SetAside { .. }),
+        matches!(opening, StoreOpenOutcome::SetAside { .. }),
         "{opening:?}"
     );
     assert_eq!(found, 0);

@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::time::Duration;
 
-use sszip_core::cache::class::Class;
+use sszip_core::cache::class::LifetimeClass;
 use sszip_core::cache::entry::store_attributes::StoreAttributes;
 use sszip_core::cache::store::{
-    OpenError, OpenOutcome, RecordHeader, Store, StoreConfig, StoreError,
+    EntryRecordAttributes, EntryStore, StoreConfig, StoreError, StoreOpenError, StoreOpenOutcome,
 };
-use sszip_core::cache::Key;
+use sszip_core::cache::CacheKey;
 use tempfile::TempDir;
 
 /// Time of all operations, in milliseconds since 1970.
@@ -17,7 +17,7 @@ pub const NOW: u64 = 1_700_000_000_000;
 pub const CHAIN: [u8; 16] = [1; 16];
 pub const OTHER_CHAIN: [u8; 16] = [2; 16];
 
-pub fn key(n: u64) -> Key {
+pub fn key(n: u64) -> CacheKey {
     *blake3::hash(&n.to_le_bytes()).as_bytes()
 }
 
@@ -31,10 +31,10 @@ pub fn body(n: u64, length: usize) -> Vec<u8> {
 }
 
 /// Returns the header of an entry of block `n`, fetched now.
-pub fn header(store: &Store, n: u64) -> RecordHeader {
-    RecordHeader {
+pub fn header(store: &EntryStore, n: u64) -> EntryRecordAttributes {
+    EntryRecordAttributes {
         about: StoreAttributes {
-            class: Class::Immutable,
+            class: LifetimeClass::Immutable,
             namespace: CHAIN,
             method: Some("eth_getBlockByNumber".into()),
             block: Some(n),
@@ -48,7 +48,7 @@ pub fn header(store: &Store, n: u64) -> RecordHeader {
 }
 
 /// Stores entry `n`, as soon as the store accepts it.
-pub fn put(store: &Store, n: u64, length: usize) {
+pub fn put(store: &EntryStore, n: u64, length: usize) {
     let body = body(n, length);
     for _ in 0..120_000 {
         match store.put_entry(&key(n), &header(store, n), &body) {
@@ -60,7 +60,7 @@ pub fn put(store: &Store, n: u64, length: usize) {
 }
 
 /// Returns whether entry `n` is found; if so, its bytes must equal [`body`].
-pub fn has(store: &Store, n: u64) -> bool {
+pub fn has(store: &EntryStore, n: u64) -> bool {
     let Some(stored) = store.get(&key(n), NOW) else {
         return false;
     };
@@ -70,7 +70,7 @@ pub fn has(store: &Store, n: u64) -> bool {
 }
 
 /// Counts the entries of `0..n` that are found.
-pub fn count(store: &Store, n: u64) -> u64 {
+pub fn count(store: &EntryStore, n: u64) -> u64 {
     (0..n).map(|n| u64::from(has(store, n))).sum()
 }
 
@@ -84,22 +84,25 @@ pub fn config(path: &Path) -> StoreConfig {
 
 /// Opens a store that this test has closed. A child process that another test has just forked
 /// holds the lock until it executes its program.
-pub fn try_open(config: &StoreConfig, now: u64) -> Result<(Store, OpenOutcome), OpenError> {
+pub fn try_open(
+    config: &StoreConfig,
+    now: u64,
+) -> Result<(EntryStore, StoreOpenOutcome), StoreOpenError> {
     for _ in 0..24_000 {
-        match Store::open_store(config, now) {
-            Err(OpenError::Locked) => std::thread::sleep(Duration::from_millis(5)),
+        match EntryStore::open_store(config, now) {
+            Err(StoreOpenError::Locked) => std::thread::sleep(Duration::from_millis(5)),
             opened => return opened,
         }
     }
-    Err(OpenError::Locked)
+    Err(StoreOpenError::Locked)
 }
 
-pub fn open(config: &StoreConfig) -> (Store, OpenOutcome) {
+pub fn open(config: &StoreConfig) -> (EntryStore, StoreOpenOutcome) {
     try_open(config, NOW).unwrap()
 }
 
-pub fn reopen(config: &StoreConfig) -> Store {
+pub fn reopen(config: &StoreConfig) -> EntryStore {
     let (store, opening) = open(config);
-    assert_eq!(opening, OpenOutcome::Reopened);
+    assert_eq!(opening, StoreOpenOutcome::Reopened);
     store
 }

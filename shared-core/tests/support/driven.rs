@@ -4,11 +4,11 @@
 
 use sszip_core::exchange::drive::{ExchangeDriver, HostStep};
 use sszip_core::exchange::BodyStreamError;
-use sszip_core::gzip::stream::Flush;
+use sszip_core::gzip::stream::FlushMode;
 
 /// The way in which the node's body ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum BodyEnd {
     /// Without a sign of truncation.
     Whole,
     /// Before its end, which the host detects.
@@ -24,7 +24,7 @@ pub fn client_body<'a>(
     driver: &mut ExchangeDriver,
     step: HostStep,
     pieces: impl IntoIterator<Item = &'a [u8]>,
-    end: End,
+    end: BodyEnd,
 ) -> Result<Option<Vec<u8>>, BodyStreamError> {
     let mut body = Vec::new();
     let mut state = step;
@@ -34,13 +34,13 @@ pub fn client_body<'a>(
                 HostStep::Await => continue,
                 HostStep::SendThenPass => {
                     state = HostStep::Pass;
-                    body.extend(sent(driver));
+                    body.extend(body_to_send(driver));
                 }
                 other => state = other,
             }
         }
         match &state {
-            HostStep::Stream => stream(driver, piece, Flush::None, &mut body)?,
+            HostStep::Stream => encode_whole_piece(driver, piece, FlushMode::None, &mut body)?,
             HostStep::Observe => {
                 driver.handle_body_piece(piece)?;
                 body.extend_from_slice(piece);
@@ -51,20 +51,22 @@ pub fn client_body<'a>(
     }
     match (state, end) {
         (HostStep::Pass | HostStep::Observe, _) => {}
-        (HostStep::Stream, End::Cut) => driver.abort_response()?,
-        (HostStep::Stream, End::Whole) => stream(driver, b"", Flush::Finish, &mut body)?,
-        (_, End::Cut) => {
-            let step = driver.end_truncated()?;
+        (HostStep::Stream, BodyEnd::Cut) => driver.abort_response()?,
+        (HostStep::Stream, BodyEnd::Whole) => {
+            encode_whole_piece(driver, b"", FlushMode::Finish, &mut body)?;
+        }
+        (_, BodyEnd::Cut) => {
+            let step = driver.handle_truncated_body()?;
             match run_job(driver, step) {
-                HostStep::Send => body.extend(sent(driver)),
+                HostStep::Send => body.extend(body_to_send(driver)),
                 _ => return Ok(None),
             }
         }
-        (_, End::Whole) => {
+        (_, BodyEnd::Whole) => {
             let step = driver.handle_body_end()?;
             match run_job(driver, step) {
-                HostStep::Send => body.extend(sent(driver)),
-                HostStep::Stream => stream(driver, b"", Flush::Finish, &mut body)?,
+                HostStep::Send => body.extend(body_to_send(driver)),
+                HostStep::Stream => encode_whole_piece(driver, b"", FlushMode::Finish, &mut body)?,
                 _ => return Ok(None),
             }
         }
@@ -84,15 +86,15 @@ pub fn run_job(driver: &mut ExchangeDriver, step: HostStep) -> HostStep {
 }
 
 /// Reports the response as sent, and stores the entry of its fill.
-pub fn stored(driver: &mut ExchangeDriver, now: u64) {
-    if let Some(mut job) = driver.response_sent(now) {
+pub fn store_sent_response(driver: &mut ExchangeDriver, now: u64) {
+    if let Some(mut job) = driver.handle_response_sent(now) {
         job.run_job();
         job.store_built_entry(now);
     }
 }
 
 /// Returns the body that the exchange has ready to send.
-pub fn sent(driver: &ExchangeDriver) -> Vec<u8> {
+pub fn body_to_send(driver: &ExchangeDriver) -> Vec<u8> {
     let exchange = driver.available_exchange().into_iter();
     exchange
         .flat_map(|it| it.body_slices())
@@ -102,10 +104,10 @@ pub fn sent(driver: &ExchangeDriver) -> Vec<u8> {
 }
 
 /// Encodes one piece of the body into as many buffers as it needs.
-fn stream(
+fn encode_whole_piece(
     driver: &mut ExchangeDriver,
     piece: &[u8],
-    flush: Flush,
+    flush: FlushMode,
     body: &mut Vec<u8>,
 ) -> Result<(), BodyStreamError> {
     let mut rest = piece;

@@ -7,7 +7,7 @@ use sszip_core::allocator::faulty::with_refused_allocations;
 /// Repeats `run` with all allocations of `from` bytes or more refused, each time after one more of
 /// them, until none is refused: its result is `expected`, or an error that reports refused memory.
 /// Returns the number of errors.
-pub fn each_refused<T: PartialEq + Debug, E: Display>(
+pub fn repeat_with_refusals<T: PartialEq + Debug, E: Display>(
     from: usize,
     expected: &T,
     run: impl Fn() -> Result<T, E>,

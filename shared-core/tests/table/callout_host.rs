@@ -6,17 +6,17 @@ use std::sync::{Arc, Mutex};
 
 use sszip_core::cache::link::callout::{CalloutClient, CalloutLimits};
 use sszip_core::cache::link::{OwnerReply as OfOwner, OwnerRequest};
-use sszip_core::cache::process::wake::{EventLoop, WakeQueue};
+use sszip_core::cache::process::wake::{EventLoopId, WokenRequestQueue};
 use sszip_core::cache::process::ProcessHandle;
 
-use super::host::{ClientResponse, Host, NextAction, Request, RequestTask};
+use super::host::{ClientResponse, HostRequest, NextAction, RequestTask, TestHost};
 
 /// A host in memory that queries its owner by callouts, as a proxy-wasm sandbox does.
 pub struct CalloutHost {
     pub process: ProcessHandle,
     calls: Arc<CalloutClient>,
-    woken: Arc<WakeQueue>,
-    event_loop: EventLoop,
+    woken: Arc<WokenRequestQueue>,
+    event_loop: EventLoopId,
     /// Entries of the owner.
     entries: Mutex<HashMap<String, StoredEntry>>,
     /// Namespaces of wrong chains, in hex digits.
@@ -32,13 +32,13 @@ const CLIENT: usize = 7;
 impl CalloutHost {
     pub fn new() -> Self {
         let process = ProcessHandle::default();
-        let woken = Arc::new(WakeQueue::default());
+        let woken = Arc::new(WokenRequestQueue::default());
         let event_loop = process.shared.add_event_loop(woken.clone());
         let calls = Arc::new(CalloutClient::new(
             "sandbox".into(),
             CalloutLimits::default(),
         ));
-        process.shared.join_owner(calls.clone());
+        process.shared.connect_owner(calls.clone());
         Self {
             process,
             calls,
@@ -50,10 +50,10 @@ impl CalloutHost {
     }
 
     /// Executes all pending callouts.
-    fn call(&self, now: u64) {
+    fn execute_callouts(&self, now: u64) {
         let shared = &self.process.shared;
         while let Some(call) = self.calls.next_callout(shared, now) {
-            let mut answer = self.owner(&call.message, now);
+            let mut answer = self.reply_as_owner(&call.message, now);
             let of = |name| {
                 let mut fields = call.message.fields.iter();
                 fields.find_map(|(other, value)| (*other == name).then_some(&value[..]))
@@ -77,7 +77,7 @@ impl CalloutHost {
         }
     }
 
-    fn owner(&self, message: &OwnerRequest, now: u64) -> OfOwner {
+    fn reply_as_owner(&self, message: &OwnerRequest, now: u64) -> OfOwner {
         let mut entries = self.entries.lock().unwrap();
         let body = message.whole_body().unwrap().into_owned();
         let path = message.target.split('?').next().unwrap();
@@ -136,16 +136,16 @@ impl CalloutHost {
     }
 }
 
-impl Host for CalloutHost {
-    fn request(&self, request: Request) -> Result<ClientResponse, String> {
+impl TestHost for CalloutHost {
+    fn request(&self, request: HostRequest) -> Result<ClientResponse, String> {
         let mut task = RequestTask::new(request)?;
         let waiter = self.event_loop.waiter_with_id(CLIENT);
         let mut next = task.look_up(Some(waiter))?;
         let answer = loop {
             next = match next {
                 NextAction::Wait => {
-                    self.call(task.now());
-                    let woken = self.woken.next_woken().ok_or("nobody wakes it")?;
+                    self.execute_callouts(task.now());
+                    let woken = self.woken.next_woken_id().ok_or("nobody wakes it")?;
                     assert_eq!(woken, CLIENT);
                     task.look_up(Some(waiter))?
                 }
@@ -167,7 +167,7 @@ impl Host for CalloutHost {
         };
         let now = task.now();
         drop(task);
-        self.call(now);
+        self.execute_callouts(now);
         match self.process.shared.flights.flight_count() {
             0 => Ok(answer),
             count => Err(format!("{count} flights never end")),

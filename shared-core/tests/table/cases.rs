@@ -9,23 +9,23 @@ use serde::Deserialize;
 use sszip_core::cache::process::ProcessHandle;
 use sszip_core::config::{ConfigBlock, RouteConfig};
 
-use super::driven::End;
-use super::fields::{check_fields, gzip, joined, same, Fields};
-use super::host::{self, ClientResponse, Host, NodeResponse};
+use super::driven::BodyEnd;
+use super::fields::{check_equal, check_fields, gzip, joined_header_values, Fields};
+use super::host::{self, ClientResponse, NodeResponse, TestHost};
 use super::support::gunzip;
 
 /// The cases of one file of the parity table.
 #[derive(Deserialize)]
-struct Table {
+struct CaseTable {
     /// Sequences are read by another module.
     #[serde(default)]
-    case: Vec<Case>,
+    case: Vec<ParityCase>,
 }
 
 /// A row of the parity table: a configuration, a request, the node's response and the expected one.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Case {
+pub struct ParityCase {
     pub name: String,
     #[serde(rename = "why")]
     _why: Option<String>,
@@ -34,17 +34,17 @@ pub struct Case {
     #[serde(default)]
     pub config: BTreeMap<String, toml::Value>,
     #[serde(default)]
-    request: Request,
+    request: CaseRequest,
     #[serde(default)]
-    response: Response,
+    response: CaseResponse,
     #[serde(default)]
-    expect: Expect,
+    expect: CaseExpectation,
 }
 
 /// The client's request of a case.
 #[derive(Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Request {
+struct CaseRequest {
     method: String,
     version: String,
     headers: Fields,
@@ -53,7 +53,7 @@ struct Request {
 /// The node's response of a case.
 #[derive(Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Response {
+struct CaseResponse {
     status: u16,
     headers: Fields,
     body: String,
@@ -65,7 +65,7 @@ struct Response {
 /// The expected response to the client and request to the upstream of a case.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Expect {
+struct CaseExpectation {
     mode: Option<String>,
     status: Option<u16>,
     coding: Option<String>,
@@ -80,7 +80,7 @@ fn every_host() -> Vec<String> {
     vec!["core".into()]
 }
 
-impl Default for Request {
+impl Default for CaseRequest {
     fn default() -> Self {
         Self {
             method: "GET".into(),
@@ -90,7 +90,7 @@ impl Default for Request {
     }
 }
 
-impl Default for Response {
+impl Default for CaseResponse {
     fn default() -> Self {
         Self {
             status: 200,
@@ -105,21 +105,21 @@ impl Default for Response {
 
 /// The way in which the node's body is divided into pieces.
 #[derive(Clone, Copy, Debug)]
-pub enum Split {
+pub enum BodySplit {
     Whole,
     Bytes,
     Random(u64),
 }
 
-pub const SPLITS: [Split; 4] = [
-    Split::Whole,
-    Split::Bytes,
-    Split::Random(1),
-    Split::Random(2),
+pub const SPLITS: [BodySplit; 4] = [
+    BodySplit::Whole,
+    BodySplit::Bytes,
+    BodySplit::Random(1),
+    BodySplit::Random(2),
 ];
 
 /// Loads the cases of the parity table that apply to the core.
-pub fn load() -> Vec<Case> {
+pub fn load_cases() -> Vec<ParityCase> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/cases");
     let mut files: Vec<_> = std::fs::read_dir(folder)
         .unwrap()
@@ -134,7 +134,7 @@ pub fn load() -> Vec<Case> {
         .iter()
         .flat_map(|path| {
             let text = std::fs::read_to_string(path).unwrap();
-            toml::from_str::<Table>(&text)
+            toml::from_str::<CaseTable>(&text)
                 .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
                 .case
         })
@@ -152,30 +152,35 @@ pub fn is_wanted(name: &str) -> bool {
 }
 
 /// Runs a case on a host, with a route in `process`.
-pub fn run(
-    case: &Case,
-    split: Split,
-    host: &dyn Host,
+pub fn run_case(
+    case: &ParityCase,
+    split: BodySplit,
+    host: &dyn TestHost,
     process: &ProcessHandle,
 ) -> Result<(), String> {
-    let body = generate(&case.response.body);
+    let body = generate_body(&case.response.body);
     let sent = match case.response.coding.as_deref() {
         Some("gzip" | "x-gzip") => gzip(&body),
         Some(other) => panic!("no coder for {other}"),
         None => body.clone(),
     };
-    let answer = host.request(request(case, &sent, split, process.clone()))?;
-    check(case, &answer, &sent, &body)
+    let answer = host.request(host_request_of_case(case, &sent, split, process.clone()))?;
+    check_case(case, &answer, &sent, &body)
 }
 
-fn check(case: &Case, answer: &ClientResponse, sent: &[u8], body: &[u8]) -> Result<(), String> {
+fn check_case(
+    case: &ParityCase,
+    answer: &ClientResponse,
+    sent: &[u8],
+    body: &[u8],
+) -> Result<(), String> {
     let expect = &case.expect;
 
     if let Some(mode) = &expect.mode {
-        same("mode", answer.mode.mode_name(), mode)?;
+        check_equal("mode", answer.mode.mode_name(), mode)?;
     }
     let status = expect.status.unwrap_or(case.response.status);
-    same("status", answer.status, status)?;
+    check_equal("status", answer.status, status)?;
     check_fields("answer", &answer.fields, &expect.headers, &expect.absent)?;
     check_fields(
         "upstream",
@@ -188,20 +193,21 @@ fn check(case: &Case, answer: &ClientResponse, sent: &[u8], body: &[u8]) -> Resu
     }
 
     let expected_coding = expect.coding.as_deref().unwrap_or("identity");
-    let coding = joined(&answer.fields, "Content-Encoding").unwrap_or("identity".into());
-    same("coding", &*coding, expected_coding)?;
-    let length = joined(&answer.fields, "Content-Length");
+    let coding =
+        joined_header_values(&answer.fields, "Content-Encoding").unwrap_or("identity".into());
+    check_equal("coding", &*coding, expected_coding)?;
+    let length = joined_header_values(&answer.fields, "Content-Length");
     if expect.length.as_deref() == Some("absent") {
-        same("length", length.clone(), None)?;
+        check_equal("length", length.clone(), None)?;
     } else if let Some(length) = &length {
         let head = case.request.method == "HEAD";
         let exact = if head { sent.len() } else { answer.body.len() };
-        same("length", length.as_str(), exact.to_string().as_str())?;
+        check_equal("length", length.as_str(), exact.to_string().as_str())?;
     }
     if case.request.method == "HEAD" || case.response.cut_at.is_some() {
         return Ok(());
     }
-    let named = joined(&case.response.headers, "Content-Encoding");
+    let named = joined_header_values(&case.response.headers, "Content-Encoding");
     let by_name_only = named.is_some_and(|coding| coding != "identity");
     let decoded = match &*coding {
         "gzip" | "x-gzip" if !by_name_only => {
@@ -219,8 +225,13 @@ fn check(case: &Case, answer: &ClientResponse, sent: &[u8], body: &[u8]) -> Resu
     Ok(())
 }
 
-fn request(case: &Case, sent: &[u8], split: Split, process: ProcessHandle) -> host::Request {
-    let Request {
+fn host_request_of_case(
+    case: &ParityCase,
+    sent: &[u8],
+    split: BodySplit,
+    process: ProcessHandle,
+) -> host::HostRequest {
+    let CaseRequest {
         method,
         version,
         headers,
@@ -251,15 +262,15 @@ fn request(case: &Case, sent: &[u8], split: Split, process: ProcessHandle) -> ho
         content_length,
         delimited: framing != "close",
         body: arriving.to_vec(),
-        ends: ends(arriving.len(), split),
+        ends: piece_ends(arriving.len(), split),
         // a host detects the truncation of a chunked body, the core a missing length
         end: match cut_at {
-            Some(_) if framing == "chunked" => End::Cut,
-            _ => End::Whole,
+            Some(_) if framing == "chunked" => BodyEnd::Cut,
+            _ => BodyEnd::Whole,
         },
     };
-    host::Request {
-        config: config(&case.config, process),
+    host::HostRequest {
+        config: config_of_case(&case.config, process),
         method: method.clone(),
         target: "/".into(),
         headers: headers.clone(),
@@ -272,7 +283,10 @@ fn request(case: &Case, sent: &[u8], split: Split, process: ProcessHandle) -> ho
     }
 }
 
-fn config(settings: &BTreeMap<String, toml::Value>, process: ProcessHandle) -> Arc<RouteConfig> {
+fn config_of_case(
+    settings: &BTreeMap<String, toml::Value>,
+    process: ProcessHandle,
+) -> Arc<RouteConfig> {
     let mut directives = ConfigBlock::default();
     if !settings.contains_key("enable") {
         directives.set_directive("enable", &[b"on"]).unwrap();
@@ -285,17 +299,17 @@ fn config(settings: &BTreeMap<String, toml::Value>, process: ProcessHandle) -> A
         let words: Vec<&[u8]> = value.split_ascii_whitespace().map(str::as_bytes).collect();
         directives.set_directive(name, &words).unwrap();
     }
-    Arc::new(directives.resolve_route(process))
+    Arc::new(directives.resolve_route_config(process))
 }
 
 /// Generates the body that a spec of tests/cases/README.md describes.
-fn generate(spec: &str) -> Vec<u8> {
+fn generate_body(spec: &str) -> Vec<u8> {
     let Some((generator, length)) = spec.split_once(':') else {
         assert!(spec.is_empty(), "no generator {spec}");
         return Vec::new();
     };
     let length = length.parse().unwrap();
-    let mut state = Lcg(1);
+    let mut state = SplitGenerator(1);
     let mut body: Vec<u8> = match generator {
         "json" => {
             let mut text = String::from("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":[");
@@ -324,9 +338,9 @@ fn generate(spec: &str) -> Vec<u8> {
 }
 
 /// A generator of pseudorandom numbers from a seed (linear congruential).
-struct Lcg(u64);
+struct SplitGenerator(u64);
 
-impl Lcg {
+impl SplitGenerator {
     fn next(&mut self) -> u64 {
         self.0 = self
             .0
@@ -337,12 +351,12 @@ impl Lcg {
 }
 
 /// Returns the positions at which the pieces of a body end.
-fn ends(length: usize, split: Split) -> Vec<usize> {
+fn piece_ends(length: usize, split: BodySplit) -> Vec<usize> {
     match split {
-        Split::Whole => vec![length],
-        Split::Bytes => (1..=length).collect(),
-        Split::Random(seed) => {
-            let mut state = Lcg(seed);
+        BodySplit::Whole => vec![length],
+        BodySplit::Bytes => (1..=length).collect(),
+        BodySplit::Random(seed) => {
+            let mut state = SplitGenerator(seed);
             let mut ends = Vec::new();
             let mut end = 0;
             while end < length {

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use serde_json::Value;
 use sszip_core::config::{ConfigBlock, RouteConfig};
 
-use super::driven::End;
+use super::driven::BodyEnd;
 use super::event_loops::{EventLoopsHost, HostOptions};
-use super::host::{ClientResponse, NodeFunction, NodeResponse, Request};
+use super::host::{ClientResponse, HostRequest, NodeFunction, NodeResponse};
 
 /// Number of different calls.
 const THINGS: u64 = 6;
@@ -19,19 +19,19 @@ fn config(host: &EventLoopsHost) -> Arc<RouteConfig> {
     for (name, value) in [("enable", "on"), ("cache", "on")] {
         directives.set_directive(name, &[value.as_bytes()]).unwrap();
     }
-    Arc::new(directives.resolve_route(host.process.clone()))
+    Arc::new(directives.resolve_route_config(host.process.clone()))
 }
 
 /// A simulated node, whose responses all change when its version does.
 #[derive(Default)]
-struct Chain {
+struct VersionedNode {
     version: AtomicU64,
     requests: AtomicUsize,
 }
 
-impl Chain {
+impl VersionedNode {
     /// Returns the response to a call or to a batch.
-    fn answer(&self, body: &[u8]) -> Value {
+    fn respond_to_calls(&self, body: &[u8]) -> Value {
         self.requests.fetch_add(1, Ordering::Relaxed);
         let version = self.version.load(Ordering::SeqCst);
         let answer = |call: &Value| {
@@ -59,9 +59,9 @@ fn request(
     gzip: bool,
     at_node: NodeFunction,
     purged: &Arc<AtomicU64>,
-) -> Request {
+) -> HostRequest {
     let coding = if gzip { "gzip" } else { "identity" };
-    Request {
+    HostRequest {
         config: Arc::clone(config),
         method: "POST".into(),
         target: "/".into(),
@@ -87,13 +87,13 @@ fn node_response(status: u16, answer: &Value) -> NodeResponse {
         delimited: true,
         ends: vec![body.len()],
         body,
-        end: End::Whole,
+        end: BodyEnd::Whole,
     }
 }
 
 /// Checks the response to the calls: it has one result per call, in their order, with the id and
 /// the hash of the call, and of a version that is not older than `oldest`.
-fn check(calls: &Value, answer: &ClientResponse, oldest: u64) {
+fn check_client_response(calls: &Value, answer: &ClientResponse, oldest: u64) {
     // a stored result is not older than a purge that was in effect at its look-up
     let oldest = oldest.max(answer.purged);
     let coded = answer
@@ -149,13 +149,14 @@ fn coalesced_requests_on_all_event_loops_reach_the_node_once() {
     for has in HOSTS {
         for _ in 0..20 {
             let host = EventLoopsHost::new(has);
-            let (config, chain) = (config(&host), Arc::new(Chain::default()));
+            let (config, chain) = (config(&host), Arc::new(VersionedNode::default()));
             let calls = call(1, 7);
             let clients: Vec<_> = (0..40)
                 .map(|_| {
                     let chain = Arc::clone(&chain);
-                    let at_node = move |body: &[u8]| Some(node_response(200, &chain.answer(body)));
-                    host.begin(request(
+                    let at_node =
+                        move |body: &[u8]| Some(node_response(200, &chain.respond_to_calls(body)));
+                    host.start_request(request(
                         &config,
                         &calls,
                         true,
@@ -165,7 +166,7 @@ fn coalesced_requests_on_all_event_loops_reach_the_node_once() {
                 })
                 .collect();
             for client in clients {
-                check(&calls, &client.answer().unwrap(), 0);
+                check_client_response(&calls, &client.answer().unwrap(), 0);
             }
             assert_eq!(chain.requests.load(Ordering::Relaxed), 1);
         }
@@ -176,7 +177,7 @@ fn coalesced_requests_on_all_event_loops_reach_the_node_once() {
 struct Random(u64);
 
 impl Random {
-    fn below(&mut self, most: u64) -> u64 {
+    fn number_below(&mut self, most: u64) -> u64 {
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -186,34 +187,34 @@ impl Random {
 }
 
 /// Runs the consecutive requests of one client.
-fn client(
+fn run_client(
     host: &EventLoopsHost,
     config: &Arc<RouteConfig>,
-    chain: &Arc<Chain>,
+    chain: &Arc<VersionedNode>,
     purged: &Arc<AtomicU64>,
     seed: u64,
 ) {
     let mut random = Random(seed);
     for number in 0..120 {
-        let calls = match random.below(3) {
-            0 => (0..2 + random.below(4))
-                .map(|n| call(random.below(THINGS), number * 10 + n as usize))
+        let calls = match random.number_below(3) {
+            0 => (0..2 + random.number_below(4))
+                .map(|n| call(random.number_below(THINGS), number * 10 + n as usize))
                 .collect(),
-            _ => call(random.below(THINGS), number),
+            _ => call(random.number_below(THINGS), number),
         };
-        let fails = random.below(12) == 0;
+        let fails = random.number_below(12) == 0;
         let at_node = {
             let chain = Arc::clone(chain);
             move |body: &[u8]| {
-                let answer = chain.answer(body);
+                let answer = chain.respond_to_calls(body);
                 std::thread::yield_now();
                 Some(node_response(if fails { 503 } else { 200 }, &answer))
             }
         };
         let oldest = purged.load(Ordering::SeqCst);
-        let gzip = random.below(2) == 0;
-        let pending = host.begin(request(config, &calls, gzip, Box::new(at_node), purged));
-        match (random.below(40), &host.owner) {
+        let gzip = random.number_below(2) == 0;
+        let pending = host.start_request(request(config, &calls, gzip, Box::new(at_node), purged));
+        match (random.number_below(40), &host.owner) {
             (0, Some(owner)) => {
                 let version = chain.version.fetch_add(1, Ordering::SeqCst) + 1;
                 owner.owned.purge_at_owner();
@@ -227,7 +228,7 @@ fn client(
         }
         let answer = pending.answer().unwrap();
         if answer.status == 200 {
-            check(&calls, &answer, oldest);
+            check_client_response(&calls, &answer, oldest);
         } else {
             assert!(fails && answer.forwarded.is_some(), "{}", answer.status);
         }
@@ -242,12 +243,12 @@ fn clients_on_any_event_loop_receive_their_own_responses() {
         for seed in 0..6 {
             let host = EventLoopsHost::new(has);
             let process = host.process.clone();
-            let (config, chain) = (config(&host), Arc::new(Chain::default()));
+            let (config, chain) = (config(&host), Arc::new(VersionedNode::default()));
             let purged = Arc::new(AtomicU64::new(0));
             std::thread::scope(|scope| {
                 for thread in 0..8 {
                     let (host, config, chain, purged) = (&host, &config, &chain, &purged);
-                    scope.spawn(move || client(host, config, chain, purged, seed * 8 + thread));
+                    scope.spawn(move || run_client(host, config, chain, purged, seed * 8 + thread));
                 }
             });
             drop(host);

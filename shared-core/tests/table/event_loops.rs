@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use sszip_core::cache::process::wake::{EventLoop, Wake};
+use sszip_core::cache::process::wake::{EventLoopId, EventLoopWaker};
 use sszip_core::cache::process::ProcessHandle;
 use sszip_core::exchange::drive::OffLoopJob;
 
 use super::host::{
-    ClientResponse, Host, NextAction, NodeFunction, NodeResponse, Request, RequestTask,
+    ClientResponse, HostRequest, NextAction, NodeFunction, NodeResponse, RequestTask, TestHost,
 };
 use super::owner::OwnerThread;
 
@@ -25,7 +25,7 @@ type Result<T> = std::result::Result<T, String>;
 
 /// An event in the queue of an event loop.
 enum LoopEvent {
-    Request(usize, Box<Request>, Sender<Result<ClientResponse>>),
+    Request(usize, Box<HostRequest>, Sender<Result<ClientResponse>>),
     /// The client has left.
     Abort(usize),
     Woken(usize),
@@ -35,7 +35,7 @@ enum LoopEvent {
 }
 
 /// Work that takes too long for an event loop, and runs on another thread.
-enum LongTask {
+enum OffLoopTask {
     Code(Sender<LoopEvent>, usize, OffLoopJob),
     /// Stores a fill, and then sends the response to the client.
     Store(
@@ -49,9 +49,9 @@ enum LongTask {
 
 /// The waker of an event loop, which puts wakeups into its queue.
 #[derive(Debug)]
-struct Waker(Sender<LoopEvent>);
+struct LoopWaker(Sender<LoopEvent>);
 
-impl Wake for Waker {
+impl EventLoopWaker for LoopWaker {
     fn wake(&self, id: usize) {
         // after the end of its loop no request is woken
         let _ = self.0.send(LoopEvent::Woken(id));
@@ -66,7 +66,7 @@ pub struct EventLoopsHost {
     pub process: ProcessHandle,
     pub owner: Option<OwnerThread>,
     events: Vec<Sender<LoopEvent>>,
-    longs: Option<Vec<Sender<LongTask>>>,
+    longs: Option<Vec<Sender<OffLoopTask>>>,
     threads: Vec<JoinHandle<()>>,
     /// Number of the next task; each is used once.
     names: AtomicUsize,
@@ -88,7 +88,7 @@ impl EventLoopsHost {
             Some(bytes) => process
                 .shared
                 .start_hot_tier(bytes, bytes / 16, has.event_loops),
-            None => process.shared.set_event_loops(has.event_loops),
+            None => process.shared.set_event_loop_count(has.event_loops),
         }
         let owner = has.owner.then(|| OwnerThread::start(&process.shared));
         let mut threads = Vec::new();
@@ -96,12 +96,12 @@ impl EventLoopsHost {
         for _ in 0..2 {
             let (sender, receiver) = channel();
             longs.push(sender);
-            threads.push(std::thread::spawn(move || work(&receiver)));
+            threads.push(std::thread::spawn(move || run_long_tasks(&receiver)));
         }
         let mut events = Vec::new();
         for number in 0..has.event_loops {
             let (sender, receiver) = channel();
-            let waker = Arc::new(Waker(sender.clone()));
+            let waker = Arc::new(LoopWaker(sender.clone()));
             let here = LoopState {
                 event_loop: process.shared.add_event_loop(waker),
                 events: sender.clone(),
@@ -110,7 +110,7 @@ impl EventLoopsHost {
                 tasks: HashMap::default(),
             };
             events.push(sender);
-            threads.push(std::thread::spawn(move || here.run(&receiver)));
+            threads.push(std::thread::spawn(move || here.run_event_loop(&receiver)));
         }
         Self {
             process,
@@ -123,7 +123,7 @@ impl EventLoopsHost {
     }
 
     /// Starts a request on one of the event loops, in turn.
-    pub fn begin(&self, request: Request) -> PendingClient<'_> {
+    pub fn start_request(&self, request: HostRequest) -> PendingClient<'_> {
         let name = self.names.fetch_add(1, Ordering::Relaxed);
         let event_loop = &self.events[name % self.events.len()];
         let (reply, answer) = channel();
@@ -132,7 +132,7 @@ impl EventLoopsHost {
         PendingClient {
             name,
             event_loop,
-            answer,
+            await_response: answer,
         }
     }
 }
@@ -141,12 +141,12 @@ impl EventLoopsHost {
 pub struct PendingClient<'a> {
     name: usize,
     event_loop: &'a Sender<LoopEvent>,
-    answer: Receiver<Result<ClientResponse>>,
+    await_response: Receiver<Result<ClientResponse>>,
 }
 
 impl PendingClient<'_> {
     pub fn answer(self) -> Result<ClientResponse> {
-        match self.answer.recv_timeout(WAKE_TIMEOUT) {
+        match self.await_response.recv_timeout(WAKE_TIMEOUT) {
             Ok(answer) => answer,
             Err(RecvTimeoutError::Timeout) => Err("nobody woke it".into()),
             Err(RecvTimeoutError::Disconnected) => Err("its event loop has ended".into()),
@@ -158,9 +158,9 @@ impl PendingClient<'_> {
     }
 }
 
-impl Host for EventLoopsHost {
-    fn request(&self, request: Request) -> Result<ClientResponse> {
-        self.begin(request).answer()
+impl TestHost for EventLoopsHost {
+    fn request(&self, request: HostRequest) -> Result<ClientResponse> {
+        self.start_request(request).answer()
     }
 }
 
@@ -180,15 +180,15 @@ impl Drop for EventLoopsHost {
 
 /// The state of one event loop, with its tasks.
 struct LoopState {
-    event_loop: EventLoop,
+    event_loop: EventLoopId,
     events: Sender<LoopEvent>,
-    longs: Vec<Sender<LongTask>>,
+    longs: Vec<Sender<OffLoopTask>>,
     number: usize,
     tasks: HashMap<usize, (RequestTask, Sender<Result<ClientResponse>>)>,
 }
 
 impl LoopState {
-    fn run(mut self, events: &Receiver<LoopEvent>) {
+    fn run_event_loop(mut self, events: &Receiver<LoopEvent>) {
         for event in events {
             match event {
                 LoopEvent::Request(name, request, reply) => match RequestTask::new(*request) {
@@ -196,13 +196,13 @@ impl LoopState {
                         self.tasks.insert(name, (task, reply));
                         self.look_up(name);
                     }
-                    Err(problem) => reply_to(&reply, Err(problem)),
+                    Err(problem) => reply_to_client(&reply, Err(problem)),
                 },
                 LoopEvent::Abort(name) => drop(self.tasks.remove(&name)),
                 LoopEvent::Woken(name) => self.look_up(name),
-                LoopEvent::JobDone(name, job) => self.resume(name, |task| task.done(job)),
+                LoopEvent::JobDone(name, job) => self.resume_task(name, |task| task.done(job)),
                 LoopEvent::Answered(name, request_body, node) => {
-                    self.answered(name, request_body, node);
+                    self.handle_node_response(name, request_body, node);
                 }
                 LoopEvent::End => return,
             }
@@ -211,39 +211,48 @@ impl LoopState {
 
     fn look_up(&mut self, name: usize) {
         let waiter = self.event_loop.waiter_with_id(name);
-        self.resume(name, |task| task.look_up(Some(waiter)));
+        self.resume_task(name, |task| task.look_up(Some(waiter)));
     }
 
-    fn long(&self, name: usize) -> &Sender<LongTask> {
+    fn long_task_queue(&self, name: usize) -> &Sender<OffLoopTask> {
         &self.longs[(name + self.number) % self.longs.len()]
     }
 
     /// Resumes a task, unless its client has left, and starts the next action.
-    fn resume(&mut self, name: usize, how: impl FnOnce(&mut RequestTask) -> Result<NextAction>) {
+    fn resume_task(
+        &mut self,
+        name: usize,
+        how: impl FnOnce(&mut RequestTask) -> Result<NextAction>,
+    ) {
         let Some((task, reply)) = self.tasks.get_mut(&name) else {
             return;
         };
         let long = match how(task) {
             Ok(NextAction::Wait) => return,
-            Ok(NextAction::Run(job)) => LongTask::Code(self.events.clone(), name, job),
+            Ok(NextAction::Run(job)) => OffLoopTask::Code(self.events.clone(), name, job),
             Ok(NextAction::FetchFromNode(body)) => {
-                LongTask::Fetch(self.events.clone(), name, body, task.at_node())
+                OffLoopTask::Fetch(self.events.clone(), name, body, task.at_node())
             }
             Ok(NextAction::Respond(answer)) => {
-                reply_to(reply, Ok(answer));
+                reply_to_client(reply, Ok(answer));
                 self.tasks.remove(&name);
                 return;
             }
             Err(problem) => {
-                reply_to(reply, Err(problem));
+                reply_to_client(reply, Err(problem));
                 self.tasks.remove(&name);
                 return;
             }
         };
-        self.long(name).send(long).unwrap();
+        self.long_task_queue(name).send(long).unwrap();
     }
 
-    fn answered(&mut self, name: usize, request_body: Vec<u8>, node: Option<NodeResponse>) {
+    fn handle_node_response(
+        &mut self,
+        name: usize,
+        request_body: Vec<u8>,
+        node: Option<NodeResponse>,
+    ) {
         let Some((mut task, reply)) = self.tasks.remove(&name) else {
             return;
         };
@@ -253,36 +262,36 @@ impl LoopState {
         };
         match answered {
             Ok((answer, Some(job))) => {
-                let store = LongTask::Store(job, task.now(), reply, answer);
-                self.long(name).send(store).unwrap();
+                let store = OffLoopTask::Store(job, task.now(), reply, answer);
+                self.long_task_queue(name).send(store).unwrap();
             }
-            Ok((answer, None)) => reply_to(&reply, Ok(answer)),
-            Err(problem) => reply_to(&reply, Err(problem)),
+            Ok((answer, None)) => reply_to_client(&reply, Ok(answer)),
+            Err(problem) => reply_to_client(&reply, Err(problem)),
         }
     }
 }
 
 /// Sends the response to the client, if it has not left.
-fn reply_to(reply: &Sender<Result<ClientResponse>>, answer: Result<ClientResponse>) {
+fn reply_to_client(reply: &Sender<Result<ClientResponse>>, answer: Result<ClientResponse>) {
     let _ = reply.send(answer);
 }
 
 /// Runs the jobs and the node's functions of a queue.
-fn work(longs: &Receiver<LongTask>) {
+fn run_long_tasks(longs: &Receiver<OffLoopTask>) {
     for long in longs {
         // an event loop that has ended receives no event
         let _ = match long {
-            LongTask::Code(events, name, mut job) => {
+            OffLoopTask::Code(events, name, mut job) => {
                 job.run_job();
                 events.send(LoopEvent::JobDone(name, job))
             }
-            LongTask::Store(mut job, now, reply, answer) => {
+            OffLoopTask::Store(mut job, now, reply, answer) => {
                 job.run_job();
                 job.store_built_entry(now);
-                reply_to(&reply, Ok(answer));
+                reply_to_client(&reply, Ok(answer));
                 Ok(())
             }
-            LongTask::Fetch(events, name, body, at_node) => {
+            OffLoopTask::Fetch(events, name, body, at_node) => {
                 let node = at_node(&body);
                 events.send(LoopEvent::Answered(name, body, node))
             }

@@ -7,13 +7,13 @@ use sszip_core::exchange::HeadEdit;
 /// The headers of a message, in order.
 pub type Fields = Vec<(String, String)>;
 
-pub fn bytes(fields: &Fields) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
+pub fn header_bytes(fields: &Fields) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
     fields
         .iter()
         .map(|(name, value)| (name.as_bytes(), value.as_bytes()))
 }
 
-pub fn edited(fields: &Fields, edits: &[HeadEdit]) -> Fields {
+pub fn apply_head_edits(fields: &Fields, edits: &[HeadEdit]) -> Fields {
     let mut fields = fields.clone();
     for HeadEdit { name, value } in edits {
         fields.retain(|(field, _)| !field.eq_ignore_ascii_case(name));
@@ -24,7 +24,7 @@ pub fn edited(fields: &Fields, edits: &[HeadEdit]) -> Fields {
     fields
 }
 
-pub fn joined(fields: &Fields, name: &str) -> Option<String> {
+pub fn joined_header_values(fields: &Fields, name: &str) -> Option<String> {
     let lines: Vec<_> = fields
         .iter()
         .filter(|(field, _)| field.eq_ignore_ascii_case(name))
@@ -40,19 +40,23 @@ pub fn check_fields(
     absent: &[String],
 ) -> Result<(), String> {
     for (name, value) in present {
-        same(
+        check_equal(
             &format!("{side} {name}"),
-            joined(fields, name).as_deref(),
+            joined_header_values(fields, name).as_deref(),
             Some(value),
         )?;
     }
     for name in absent {
-        same(&format!("{side} {name}"), joined(fields, name), None)?;
+        check_equal(
+            &format!("{side} {name}"),
+            joined_header_values(fields, name),
+            None,
+        )?;
     }
     Ok(())
 }
 
-pub fn same<T: PartialEq<U> + std::fmt::Debug, U: std::fmt::Debug>(
+pub fn check_equal<T: PartialEq<U> + std::fmt::Debug, U: std::fmt::Debug>(
     name: &str,
     found: T,
     expected: U,

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-use sszip_core::cache::process::wake::Waiter;
+use sszip_core::cache::process::wake::RequestWaiter;
 use sszip_core::config::RouteConfig;
 use sszip_core::exchange::drive::{
     BodyLength, ExchangeDriver, HostStep, OffLoopJob, RequestBody, RequiredBody,
@@ -11,11 +11,11 @@ use sszip_core::exchange::drive::{
 use sszip_core::exchange::{LookupRequest, RequestHead, ResponseHead};
 use sszip_core::response_mode::ResponseMode;
 
-use super::driven::{client_body, sent, End};
-use super::fields::{bytes, edited, Fields};
+use super::driven::{body_to_send, client_body, BodyEnd};
+use super::fields::{apply_head_edits, header_bytes, Fields};
 
 /// A client's request to a host in memory, with the route and the node's function.
-pub struct Request {
+pub struct HostRequest {
     pub config: Arc<RouteConfig>,
     pub method: String,
     pub target: String,
@@ -47,7 +47,7 @@ pub struct NodeResponse {
     pub body: Vec<u8>,
     /// Positions at which the pieces of the body end.
     pub ends: Vec<usize>,
-    pub end: End,
+    pub end: BodyEnd,
 }
 
 /// The response that the client received, and the request that reached the node.
@@ -64,14 +64,14 @@ pub struct ClientResponse {
 }
 
 /// A host in memory on which cases and sequences run.
-pub trait Host: Sync {
-    fn request(&self, request: Request) -> Result<ClientResponse, String>;
+pub trait TestHost: Sync {
+    fn request(&self, request: HostRequest) -> Result<ClientResponse, String>;
 }
 
 /// A request in flight on a host in memory, with the driver of its exchange.
 pub struct RequestTask {
     driver: ExchangeDriver,
-    request: Request,
+    request: HostRequest,
     purged: u64,
 }
 
@@ -88,13 +88,13 @@ pub enum NextAction {
 }
 
 impl RequestTask {
-    pub fn new(request: Request) -> Result<Self, String> {
+    pub fn new(request: HostRequest) -> Result<Self, String> {
         let mut driver = ExchangeDriver::new(Arc::clone(&request.config));
         driver
-            .request_head(RequestHead {
+            .handle_request_head(RequestHead {
                 method: request.method.as_bytes(),
                 target: request.target.as_bytes(),
-                fields: bytes(&request.headers),
+                fields: header_bytes(&request.headers),
             })
             .map_err(|problem| problem.to_string())?;
         Ok(Self {
@@ -110,7 +110,7 @@ impl RequestTask {
     }
 
     /// Looks up the request if it can be looked up; with a `waiter`, the request may wait.
-    pub fn look_up(&mut self, waiter: Option<Waiter>) -> Result<NextAction, String> {
+    pub fn look_up(&mut self, waiter: Option<RequestWaiter>) -> Result<NextAction, String> {
         self.purged = self.request.purged.load(Ordering::SeqCst);
         let length = BodyLength::Known(self.request.body.len() as u64);
         if self.driver.required_body(length) == RequiredBody::Nothing {
@@ -129,30 +129,30 @@ impl RequestTask {
             .driver
             .lookup_under_policy(RequestBody::Whole(&self.request.body), lookup_request);
         let found = found.map_err(|problem| problem.to_string())?;
-        self.found(found)
+        self.next_action(found)
     }
 
     /// Continues after the job has run.
     pub fn done(&mut self, job: OffLoopJob) -> Result<NextAction, String> {
         let found = self.driver.resume_after_job(job);
-        self.found(found)
+        self.next_action(found)
     }
 
-    fn found(&mut self, found: HostStep) -> Result<NextAction, String> {
+    fn next_action(&mut self, found: HostStep) -> Result<NextAction, String> {
         Ok(match found {
             HostStep::Wait => NextAction::Wait,
             HostStep::RunJob(job) => NextAction::Run(job),
             HostStep::Forward => NextAction::FetchFromNode(self.request.body.clone()),
             HostStep::ForwardRewritten => {
                 let exchange = self.driver.available_exchange().unwrap();
-                NextAction::FetchFromNode(exchange.request_body().to_vec())
+                NextAction::FetchFromNode(exchange.upstream_request_body().to_vec())
             }
             HostStep::Respond => {
                 let exchange = self.driver.available_exchange().unwrap();
                 NextAction::Respond(ClientResponse {
                     status: exchange.stored_response_status(),
-                    fields: edited(&Fields::new(), exchange.head_edits()),
-                    body: sent(&self.driver),
+                    fields: apply_head_edits(&Fields::new(), exchange.head_edits()),
+                    body: body_to_send(&self.driver),
                     forwarded: None,
                     upstream: Fields::new(),
                     mode: exchange.response_mode(),
@@ -171,15 +171,15 @@ impl RequestTask {
         node: &NodeResponse,
     ) -> Result<(ClientResponse, Option<OffLoopJob>), String> {
         let driver = &mut self.driver;
-        let upstream = edited(
+        let upstream = apply_head_edits(
             &self.request.headers,
             driver.available_exchange().unwrap().upstream_edits(),
         );
         let step = driver
-            .response_head(ResponseHead {
+            .handle_response_head(ResponseHead {
                 status: node.status,
                 content_length: node.content_length,
-                fields: bytes(&node.headers),
+                fields: header_bytes(&node.headers),
                 delimited: node.delimited,
                 unbuffered: false,
                 subrequest: false,
@@ -196,7 +196,7 @@ impl RequestTask {
                 0 => node.status,
                 stored => stored,
             };
-            let fields = edited(&node.headers, exchange.head_edits());
+            let fields = apply_head_edits(&node.headers, exchange.head_edits());
             (status, fields, body)
         };
         let (status, fields, body) = match received {
@@ -204,7 +204,7 @@ impl RequestTask {
             // the host's local response, with its own head
             Ok(None) => (502, Fields::new(), Vec::new()),
             // aborted after its head was sent
-            Err(_) if node.end == End::Cut || node.is_short() => whole(Vec::new()),
+            Err(_) if node.end == BodyEnd::Cut || node.is_truncated() => whole(Vec::new()),
             Err(problem) => return Err(problem.to_string()),
         };
         let answer = ClientResponse {
@@ -216,7 +216,7 @@ impl RequestTask {
             mode,
             purged: 0,
         };
-        Ok((answer, driver.response_sent(self.request.now)))
+        Ok((answer, driver.handle_response_sent(self.request.now)))
     }
 
     pub fn now(&self) -> u64 {
@@ -232,7 +232,7 @@ impl NodeResponse {
             .map(|(start, end)| &self.body[*start..*end])
     }
 
-    fn is_short(&self) -> bool {
+    fn is_truncated(&self) -> bool {
         let received = self.body.len() as u64;
         self.content_length.is_some_and(|length| length > received)
     }
@@ -241,8 +241,8 @@ impl NodeResponse {
 /// A host in memory that runs one request at a time, so that none waits.
 pub struct SequentialHost;
 
-impl Host for SequentialHost {
-    fn request(&self, request: Request) -> Result<ClientResponse, String> {
+impl TestHost for SequentialHost {
+    fn request(&self, request: HostRequest) -> Result<ClientResponse, String> {
         let mut task = RequestTask::new(request)?;
         let mut next = task.look_up(None)?;
         loop {

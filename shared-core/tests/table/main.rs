@@ -33,7 +33,7 @@ fn assert_no_failures(failures: &[String]) {
 
 #[test]
 fn case_holds_for_each_split_of_its_body() {
-    let cases = cases::load();
+    let cases = cases::load_cases();
     let is_whole = std::env::var_os("SSZIP_ROW").is_none();
     assert!(
         !is_whole || cases.len() > 100,
@@ -44,7 +44,7 @@ fn case_holds_for_each_split_of_its_body() {
     for case in &cases {
         for split in cases::SPLITS {
             if let Err(problem) =
-                cases::run(case, split, &SequentialHost, &ProcessHandle::default())
+                cases::run_case(case, split, &SequentialHost, &ProcessHandle::default())
             {
                 failures.push(format!("{} ({split:?}): {problem}", case.name));
             }
@@ -56,11 +56,13 @@ fn case_holds_for_each_split_of_its_body() {
 #[test]
 fn sequence_holds_for_each_split_of_its_bodies() {
     let mut failures = Vec::new();
-    for sequence in &sequences::load() {
+    for sequence in &sequences::load_sequences() {
         for split in sequences::SPLITS {
             let process = ProcessHandle::default();
             process.shared.start_hot_tier(16 << 20, 16 << 20, 1);
-            if let Err(problem) = sequences::run(sequence, split, &SequentialHost, &process, "0") {
+            if let Err(problem) =
+                sequences::run_sequence(sequence, split, &SequentialHost, &process, "0")
+            {
                 failures.push(format!("{} (pieces of {split}): {problem}", sequence.name));
             }
         }
@@ -93,19 +95,19 @@ fn table_holds_without_a_hot_tier_and_without_timers() {
 #[test]
 fn table_holds_when_the_owner_is_queried_by_callouts() {
     let mut failures = Vec::new();
-    for case in &cases::load() {
+    for case in &cases::load_cases() {
         for split in cases::SPLITS {
             let host = CalloutHost::new();
-            if let Err(problem) = cases::run(case, split, &host, &host.process) {
+            if let Err(problem) = cases::run_case(case, split, &host, &host.process) {
                 failures.push(format!("{} ({split:?}): {problem}", case.name));
             }
         }
     }
-    for sequence in &sequences::load() {
+    for sequence in &sequences::load_sequences() {
         let holds = !IN_MEMORY.contains(&&*sequence.name);
         for split in sequences::SPLITS {
             let host = CalloutHost::new();
-            let run = sequences::run(sequence, split, &host, &host.process, "0");
+            let run = sequences::run_sequence(sequence, split, &host, &host.process, "0");
             let name = &sequence.name;
             match (run, holds) {
                 (Err(problem), true) => failures.push(format!("{name} ({split}): {problem}")),
@@ -136,7 +138,7 @@ const IN_MEMORY: [&str; 10] = [
 /// Runs the whole table with concurrent clients, and returns the rows that fail, and the rows of
 /// `without` that hold.
 fn run_concurrently(host: &EventLoopsHost, without: &[&str]) -> Vec<String> {
-    let (cases, sequences) = (cases::load(), sequences::load());
+    let (cases, sequences) = (cases::load_cases(), sequences::load_sequences());
     /// A row to run, as a function of the row's number.
     type Work<'a> = Box<dyn Fn(usize) -> Result<(), String> + Send + Sync + 'a>;
     let mut work: Vec<(String, bool, Work<'_>)> = Vec::new();
@@ -150,7 +152,7 @@ fn run_concurrently(host: &EventLoopsHost, without: &[&str]) -> Vec<String> {
                 } else {
                     host.process.clone()
                 };
-                cases::run(case, split, host, &process)
+                cases::run_case(case, split, host, &process)
             };
             work.push((format!("{} ({split:?})", case.name), true, Box::new(run)));
         }
@@ -168,7 +170,7 @@ fn run_concurrently(host: &EventLoopsHost, without: &[&str]) -> Vec<String> {
                 } else {
                     host.process.clone()
                 };
-                sequences::run(sequence, split, host, &process, &place)
+                sequences::run_sequence(sequence, split, host, &process, &place)
             };
             let name = format!("{} (pieces of {split})", sequence.name);
             work.push((name, holds, Box::new(run)));

@@ -6,36 +6,36 @@ use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 
-use sszip_core::cache::chain::Chains;
+use sszip_core::cache::chain::NamespaceChains;
 use sszip_core::cache::entry::store_attributes::StoreAttributes;
-use sszip_core::cache::entry::wire::{decode_entry, EncodedEntry};
+use sszip_core::cache::entry::wire::{decode_cache_entry, EncodedEntry};
 use sszip_core::cache::entry::CacheEntry;
-use sszip_core::cache::freshness::FinalUpgrade;
-use sszip_core::cache::process::flights::{FlightOutcome, Leadership};
-use sszip_core::cache::process::owner_client::{AdminReply, OwnerClient};
-use sszip_core::cache::process::wake::Waiter;
+use sszip_core::cache::freshness::FinalityUpgrade;
+use sszip_core::cache::process::flights::{FlightLeadership, FlightOutcome};
+use sszip_core::cache::process::owner_client::{OwnerAdminReply, OwnerClient};
+use sszip_core::cache::process::wake::RequestWaiter;
 use sszip_core::cache::process::ProcessState;
-use sszip_core::cache::{Key, Namespace};
+use sszip_core::cache::{CacheKey, CacheNamespace};
 
 /// The client of an owner that is a thread of the test.
 #[derive(Debug)]
 pub struct InProcessOwner {
     questions: Mutex<Option<Sender<OwnerQuery>>>,
     /// Entries that look-ups of several keys have found.
-    found: Mutex<HashMap<Waiter, (u64, Entries)>>,
+    found: Mutex<HashMap<RequestWaiter, (u64, Entries)>>,
     purge_generation: AtomicU64,
-    followed_chains: Chains,
+    followed_chains: NamespaceChains,
 }
 
 /// The entries that a lookup of several keys found.
-type Entries = Vec<(Key, Arc<CacheEntry>)>;
+type Entries = Vec<(CacheKey, Arc<CacheEntry>)>;
 
 /// A request to the owner's thread.
 #[derive(Debug)]
 enum OwnerQuery {
-    Lookup(Key, Leadership, bool, u64),
-    BatchLookup(Vec<Key>, Waiter, u64),
-    Store(Key, Arc<CacheEntry>, u64),
+    Lookup(CacheKey, FlightLeadership, bool, u64),
+    BatchLookup(Vec<CacheKey>, RequestWaiter, u64),
+    Store(CacheKey, Arc<CacheEntry>, u64),
     /// The sender receives a message when the purge is in effect.
     Purge(Sender<()>),
 }
@@ -53,11 +53,11 @@ impl OwnerThread {
             questions: Mutex::new(Some(questions)),
             found: Mutex::default(),
             purge_generation: AtomicU64::new(1),
-            followed_chains: Chains::default(),
+            followed_chains: NamespaceChains::default(),
         });
-        shared.join_owner(owned.clone());
+        shared.connect_owner(owned.clone());
         let (owner, shared) = (Arc::clone(&owned), Arc::downgrade(shared));
-        let thread = std::thread::spawn(move || owner.serve(&receiver, &shared));
+        let thread = std::thread::spawn(move || owner.serve_queries(&receiver, &shared));
         Self {
             owned,
             thread: Some(thread),
@@ -82,17 +82,17 @@ struct StoredEntry {
 }
 
 impl StoredEntry {
-    fn entry(&self, now: u64) -> Option<CacheEntry> {
+    fn decode_if_fresh(&self, now: u64) -> Option<CacheEntry> {
         let fresh = self
             .expires_at
             .checked_sub(now)
             .filter(|fresh| *fresh > 0)?;
-        decode_entry(&self.bytes, now, now.saturating_sub(self.stored_at), fresh)
+        decode_cache_entry(&self.bytes, now, now.saturating_sub(self.stored_at), fresh)
     }
 }
 
 impl InProcessOwner {
-    fn put(&self, question: OwnerQuery) -> Result<(), OwnerQuery> {
+    fn send_query(&self, question: OwnerQuery) -> Result<(), OwnerQuery> {
         match &*self.questions.lock().unwrap() {
             Some(questions) => questions.send(question).map_err(|error| error.0),
             None => Err(question),
@@ -102,14 +102,14 @@ impl InProcessOwner {
     /// Removes all entries, and returns when the purge is in effect.
     pub fn purge_at_owner(&self) {
         let (done, holds) = channel();
-        self.put(OwnerQuery::Purge(done)).unwrap();
+        self.send_query(OwnerQuery::Purge(done)).unwrap();
         holds.recv().unwrap();
     }
 
-    fn serve(&self, receiver: &Receiver<OwnerQuery>, shared: &Weak<ProcessState>) {
-        let mut stored: HashMap<Key, StoredEntry> = HashMap::default();
-        let find = |stored: &HashMap<Key, StoredEntry>, key: &Key, now| {
-            let entry = Arc::new(stored.get(key)?.entry(now)?);
+    fn serve_queries(&self, receiver: &Receiver<OwnerQuery>, shared: &Weak<ProcessState>) {
+        let mut stored: HashMap<CacheKey, StoredEntry> = HashMap::default();
+        let find = |stored: &HashMap<CacheKey, StoredEntry>, key: &CacheKey, now| {
+            let entry = Arc::new(stored.get(key)?.decode_if_fresh(now)?);
             Some(entry)
         };
         for question in receiver {
@@ -125,10 +125,10 @@ impl InProcessOwner {
                 OwnerQuery::Lookup(key, token, leases, now) => match find(&stored, &key, now) {
                     Some(entry) => {
                         keep(key, &entry);
-                        shared.end_flight(token, FlightOutcome::Answer(entry));
+                        shared.finish_flight_and_wake(token, FlightOutcome::Answer(entry));
                     }
                     None if leases => shared.hand_over_flight(token),
-                    None => shared.end_flight(token, FlightOutcome::NotShareable),
+                    None => shared.finish_flight_and_wake(token, FlightOutcome::NotShareable),
                 },
                 OwnerQuery::BatchLookup(keys, waiter, now) => {
                     let entries = keys.iter().filter_map(|key| {
@@ -159,7 +159,7 @@ impl InProcessOwner {
                 OwnerQuery::Purge(done) => {
                     stored.clear();
                     self.purge_generation.fetch_add(1, Ordering::AcqRel);
-                    shared.purge_memory(None);
+                    shared.purge_hot_tier(None);
                     done.send(()).unwrap();
                 }
             }
@@ -168,51 +168,58 @@ impl InProcessOwner {
 }
 
 impl OwnerClient for InProcessOwner {
-    fn is_up(&self) -> bool {
+    fn is_owner_reachable(&self) -> bool {
         true
     }
 
     fn lookup_at_owner(
         &self,
-        key: Key,
-        token: Leadership,
-        _namespace: &Namespace,
+        key: CacheKey,
+        token: FlightLeadership,
+        _namespace: &CacheNamespace,
         leases: bool,
         _in_vain: bool,
         now: u64,
-    ) -> Result<(), Leadership> {
-        match self.put(OwnerQuery::Lookup(key, token, leases, now)) {
+    ) -> Result<(), FlightLeadership> {
+        match self.send_query(OwnerQuery::Lookup(key, token, leases, now)) {
             Err(OwnerQuery::Lookup(_, token, ..)) => Err(token),
             _ => Ok(()),
         }
     }
 
-    fn lookup_all(&self, keys: Vec<Key>, _: &Namespace, waiter: Waiter, now: u64) -> bool {
-        self.put(OwnerQuery::BatchLookup(keys, waiter, now)).is_ok()
+    fn lookup_batch_at_owner(
+        &self,
+        keys: Vec<CacheKey>,
+        _: &CacheNamespace,
+        waiter: RequestWaiter,
+        now: u64,
+    ) -> bool {
+        self.send_query(OwnerQuery::BatchLookup(keys, waiter, now))
+            .is_ok()
     }
 
-    fn claim_entries(&self, waiter: Waiter) -> Entries {
+    fn claim_batch_entries(&self, waiter: RequestWaiter) -> Entries {
         match self.found.lock().unwrap().remove(&waiter) {
             Some((generation, entries)) if generation == self.purge_generation() => entries,
             _ => Vec::new(),
         }
     }
 
-    fn store_entry(
+    fn store_at_owner(
         &self,
-        key: Key,
+        key: CacheKey,
         entry: Arc<CacheEntry>,
         about: StoreAttributes,
-        _: Option<FinalUpgrade>,
+        _: Option<FinalityUpgrade>,
     ) {
         // after the end of the thread nothing is stored
-        let _ = self.put(OwnerQuery::Store(key, entry, about.generation));
+        let _ = self.send_query(OwnerQuery::Store(key, entry, about.generation));
     }
 
     /// There are no other processes to return a lease to.
-    fn release_lease(&self, _key: Key) {}
+    fn release_lease(&self, _key: CacheKey) {}
 
-    fn permits_sending(&self, _monotonic: u64) -> bool {
+    fn permits_sending_from_memory(&self, _monotonic: u64) -> bool {
         true
     }
 
@@ -220,16 +227,22 @@ impl OwnerClient for InProcessOwner {
         self.purge_generation.load(Ordering::Acquire)
     }
 
-    fn followed_chains(&self) -> &Chains {
+    fn followed_chains(&self) -> &NamespaceChains {
         &self.followed_chains
     }
 
     /// No client sends a purge request.
-    fn purge_at_owner(&self, _: &[u8], _: Option<&[u8]>, _: Waiter, _: u64) -> Option<AdminReply> {
+    fn purge_at_owner(
+        &self,
+        _: &[u8],
+        _: Option<&[u8]>,
+        _: RequestWaiter,
+        _: u64,
+    ) -> Option<OwnerAdminReply> {
         None
     }
 
-    fn claim_admin_reply(&self, _: Waiter) -> Option<AdminReply> {
+    fn claim_admin_reply(&self, _: RequestWaiter) -> Option<OwnerAdminReply> {
         None
     }
 }

@@ -9,35 +9,35 @@ use sszip_core::cache::process::ProcessHandle;
 use sszip_core::config::{ConfigBlock, RouteConfig};
 
 use super::cases;
-use super::driven::End;
-use super::fields::{check_fields, gzip, joined, same, Fields};
-use super::host::{self, ClientResponse, Host};
+use super::driven::BodyEnd;
+use super::fields::{check_equal, check_fields, gzip, joined_header_values, Fields};
+use super::host::{self, ClientResponse, TestHost};
 use super::support::gunzip;
 
 /// The sequences of one file of the parity table.
 #[derive(Deserialize)]
-struct Table {
+struct SequenceTable {
     #[serde(default)]
-    sequence: Vec<Sequence>,
+    sequence: Vec<ParitySequence>,
 }
 
 /// A sequence of the parity table: several requests on one route, with a clock.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Sequence {
+pub struct ParitySequence {
     pub name: String,
     #[serde(rename = "why")]
     _why: Option<String>,
     hosts: Option<Vec<String>>,
     #[serde(default)]
     config: BTreeMap<String, String>,
-    step: Vec<Step>,
+    step: Vec<SequenceStep>,
 }
 
 /// A request of a sequence, with the node's response and the expected one.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Step {
+struct SequenceStep {
     #[serde(default)]
     pause: u64,
     #[serde(default = "post")]
@@ -49,15 +49,15 @@ struct Step {
     body: String,
     hex: Option<String>,
     coding: Option<String>,
-    node: Option<Node>,
+    node: Option<StepNodeResponse>,
     #[serde(default)]
-    expect: Expect,
+    expect: StepExpectation,
 }
 
 /// The node's response in a step.
 #[derive(Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Node {
+struct StepNodeResponse {
     status: u16,
     headers: Fields,
     body: String,
@@ -69,7 +69,7 @@ struct Node {
 /// The expected response to the client and request to the upstream of a step.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Expect {
+struct StepExpectation {
     cache: Option<String>,
     status: Option<u16>,
     coding: Option<String>,
@@ -82,7 +82,7 @@ struct Expect {
     upstream_absent: Vec<String>,
 }
 
-impl Default for Node {
+impl Default for StepNodeResponse {
     fn default() -> Self {
         Self {
             status: 200,
@@ -107,7 +107,7 @@ fn root() -> String {
 pub const SPLITS: [usize; 3] = [usize::MAX, 1, 37];
 
 /// Loads the sequences of the parity table that apply to the core.
-pub fn load() -> Vec<Sequence> {
+pub fn load_sequences() -> Vec<ParitySequence> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/cases");
     let mut sequences = Vec::new();
     let mut files: Vec<_> = std::fs::read_dir(folder)
@@ -118,7 +118,7 @@ pub fn load() -> Vec<Sequence> {
     files.sort();
     for file in files {
         let text = std::fs::read_to_string(&file).unwrap();
-        let table: Table =
+        let table: SequenceTable =
             toml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         sequences.extend(table.sequence);
     }
@@ -131,7 +131,10 @@ pub fn load() -> Vec<Sequence> {
     sequences
 }
 
-fn config(settings: &BTreeMap<String, String>, process: ProcessHandle) -> Arc<RouteConfig> {
+fn config_of_sequence(
+    settings: &BTreeMap<String, String>,
+    process: ProcessHandle,
+) -> Arc<RouteConfig> {
     let mut directives = ConfigBlock::default();
     let on = || "on".to_string();
     let mut all = BTreeMap::from([
@@ -144,58 +147,58 @@ fn config(settings: &BTreeMap<String, String>, process: ProcessHandle) -> Arc<Ro
         let words: Vec<&[u8]> = value.split_ascii_whitespace().map(str::as_bytes).collect();
         directives.set_directive(name, &words).unwrap();
     }
-    Arc::new(directives.resolve_route(process))
+    Arc::new(directives.resolve_route_config(process))
 }
 
 /// Runs a sequence on a host, with a route of its own in `process`.
-pub fn run(
-    sequence: &Sequence,
+pub fn run_sequence(
+    sequence: &ParitySequence,
     split: usize,
-    host: &dyn Host,
+    host: &dyn TestHost,
     process: &ProcessHandle,
     place: &str,
 ) -> Result<(), String> {
-    let config = config(&sequence.config, process.clone());
+    let config = config_of_sequence(&sequence.config, process.clone());
     let mut now = 1_000_000;
     for (number, step) in sequence.step.iter().enumerate() {
         now += step.pause;
-        let request = host::Request {
+        let request = host::HostRequest {
             place: place.as_bytes().to_vec(),
             now,
-            ..request(step, split, Arc::clone(&config))
+            ..host_request_of_step(step, split, Arc::clone(&config))
         };
         host.request(request)
-            .and_then(|answer| check(step, &answer))
+            .and_then(|answer| check_step(step, &answer))
             .map_err(|problem| format!("step {}: {problem}", number + 1))?;
         now += 1;
     }
     Ok(())
 }
 
-fn check(step: &Step, answer: &ClientResponse) -> Result<(), String> {
+fn check_step(step: &SequenceStep, answer: &ClientResponse) -> Result<(), String> {
     let expect = &step.expect;
     let of_node = step.node.as_ref().map(|node| node.status);
-    same(
+    check_equal(
         "status",
         answer.status,
         expect.status.or(of_node).unwrap_or(200),
     )?;
-    same(
+    check_equal(
         "the node is asked",
         answer.forwarded.is_some(),
         step.node.is_some(),
     )?;
     if let (Some(forwarded), Some(got)) = (&expect.forwarded, &answer.forwarded) {
-        let coding = joined(&answer.upstream, "Content-Encoding");
+        let coding = joined_header_values(&answer.upstream, "Content-Encoding");
         let got = match coding.as_deref().filter(|_| step.coding.is_some()) {
             Some("zstd") => zstd::decode_all(&got[..]).map_err(|e| format!("not zstd: {e}"))?,
             Some(_) => gunzip(got).map_err(|error| format!("not gzip: {error}"))?,
             None => got.clone(),
         };
-        same(
+        check_equal(
             "forwarded",
             String::from_utf8_lossy(&got).into_owned(),
-            expanded(forwarded),
+            expand_repetitions(forwarded),
         )?;
     }
     check_fields(
@@ -209,13 +212,13 @@ fn check(step: &Step, answer: &ClientResponse) -> Result<(), String> {
     }
     check_fields("answer", &answer.fields, &expect.headers, &expect.absent)?;
     if let Some(cache) = &expect.cache {
-        same("cache", cache_status_word(&answer.fields), &**cache)?;
+        check_equal("cache", cache_status_word(&answer.fields), &**cache)?;
     }
-    let coding = joined(&answer.fields, "Content-Encoding");
-    same("coding", coding.as_deref(), expect.coding.as_deref())?;
-    let length = joined(&answer.fields, "Content-Length");
+    let coding = joined_header_values(&answer.fields, "Content-Encoding");
+    check_equal("coding", coding.as_deref(), expect.coding.as_deref())?;
+    let length = joined_header_values(&answer.fields, "Content-Length");
     if let (Some(length), 200, false) = (length, answer.status, step.method == "HEAD") {
-        same("length", length, answer.body.len().to_string())?;
+        check_equal("length", length, answer.body.len().to_string())?;
     }
     let body = match coding.as_deref() {
         Some("gzip") => gunzip(&answer.body).map_err(|error| format!("not gzip: {error}"))?,
@@ -223,10 +226,10 @@ fn check(step: &Step, answer: &ClientResponse) -> Result<(), String> {
     };
     let of_node = || step.node.as_ref().map_or("", |node| &node.body).to_string();
     if let Some(hex) = &expect.hex {
-        return same("body", const_hex::encode(body), expanded(hex));
+        return check_equal("body", const_hex::encode(body), expand_repetitions(hex));
     }
-    let expected = expanded(&expect.body.clone().unwrap_or_else(of_node));
-    same(
+    let expected = expand_repetitions(&expect.body.clone().unwrap_or_else(of_node));
+    check_equal(
         "body",
         String::from_utf8_lossy(&body).into_owned(),
         expected,
@@ -235,7 +238,7 @@ fn check(step: &Step, answer: &ClientResponse) -> Result<(), String> {
 
 /// Returns the result in `Cache-Status` (RFC 9211) as one word.
 fn cache_status_word(fields: &Fields) -> &'static str {
-    let cache_status = joined(fields, "Cache-Status").unwrap_or_default();
+    let cache_status = joined_header_values(fields, "Cache-Status").unwrap_or_default();
     let words = [
         ("fwd=miss", "miss"),
         ("fwd=bypass", "bypass"),
@@ -246,7 +249,11 @@ fn cache_status_word(fields: &Fields) -> &'static str {
     word.map_or("none", |(_, word)| word)
 }
 
-fn request(step: &Step, split: usize, config: Arc<RouteConfig>) -> host::Request {
+fn host_request_of_step(
+    step: &SequenceStep,
+    split: usize,
+    config: Arc<RouteConfig>,
+) -> host::HostRequest {
     let mut headers: Fields = step
         .headers
         .clone()
@@ -257,8 +264,8 @@ fn request(step: &Step, split: usize, config: Arc<RouteConfig>) -> host::Request
         headers.push(("Content-Type".into(), "application/json".into()));
     }
     let mut body = match &step.hex {
-        Some(hex) => const_hex::decode(expanded(hex)).unwrap(),
-        None => expanded(&step.body).into_bytes(),
+        Some(hex) => const_hex::decode(expand_repetitions(hex)).unwrap(),
+        None => expand_repetitions(&step.body).into_bytes(),
     };
     if let Some(coding) = &step.coding {
         body = match &**coding {
@@ -267,8 +274,11 @@ fn request(step: &Step, split: usize, config: Arc<RouteConfig>) -> host::Request
         };
         headers.push(("Content-Encoding".into(), coding.clone()));
     }
-    let node = step.node.as_ref().map(|node| node_of(node, split));
-    host::Request {
+    let node = step
+        .node
+        .as_ref()
+        .map(|node| node_response_of_step(node, split));
+    host::HostRequest {
         config,
         method: step.method.clone(),
         target: step.target.clone(),
@@ -283,8 +293,8 @@ fn request(step: &Step, split: usize, config: Arc<RouteConfig>) -> host::Request
 }
 
 /// Returns the node's response.
-fn node_of(node: &Node, split: usize) -> host::NodeResponse {
-    let mut sent = expanded(&node.body).into_bytes();
+fn node_response_of_step(node: &StepNodeResponse, split: usize) -> host::NodeResponse {
+    let mut sent = expand_repetitions(&node.body).into_bytes();
     let chunked = node.framing.as_deref() == Some("chunked");
     let mut headers = node.headers.clone();
     if let Some(coding) = &node.coding {
@@ -307,14 +317,14 @@ fn node_of(node: &Node, split: usize) -> host::NodeResponse {
             .map(|start| start.saturating_add(split).min(arriving.len()))
             .collect(),
         end: match node.cut_at {
-            Some(_) if chunked => End::Cut,
-            _ => End::Whole,
+            Some(_) if chunked => BodyEnd::Cut,
+            _ => BodyEnd::Whole,
         },
     }
 }
 
 /// Expands each `@a:LENGTH@` to LENGTH repetitions of the text before the colon.
-fn expanded(text: &str) -> String {
+fn expand_repetitions(text: &str) -> String {
     let mut parts = text.split('@');
     let mut all = parts.next().unwrap_or_default().to_string();
     while let (Some(letters), Some(rest)) = (parts.next(), parts.next()) {

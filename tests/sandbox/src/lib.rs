@@ -7,16 +7,16 @@ use std::sync::Arc;
 
 use sszip_core::cache::link::callout::{CalloutClient, CalloutLimits};
 use sszip_core::cache::link::OwnerReply;
-use sszip_core::cache::process::flights::{CoalescingRole, FlightOutcome, FollowerWakeup};
+use sszip_core::cache::process::flights::{CoalescingRole, FlightFollowerWakeup, FlightOutcome};
 use sszip_core::cache::process::owner_client::OwnerClient;
-use sszip_core::cache::process::wake::WakeQueue;
+use sszip_core::cache::process::wake::WokenRequestQueue;
 use sszip_core::cache::process::ProcessState;
 use sszip_core::config::ConfigBlock;
 use sszip_core::exchange::{
     BodyEndAction, BodyPieceAction, Exchange, RequestHead, ResponseHead, ResponseHeadAction,
 };
 use sszip_core::gzip::inflate::gunzip_reserved;
-use sszip_core::gzip::stream::Flush;
+use sszip_core::gzip::stream::FlushMode;
 use sszip_core::memory::MemoryBudget;
 use sszip_core::ssz::{self, Fork, Preset, Schema};
 use sszip_core::zstd::decompress_zstd;
@@ -52,13 +52,15 @@ fn begin_exchange(content_length: Option<u64>) -> Option<(Exchange, ResponseHead
     directives.set_directive("enable", &[b"on"]).ok()?;
     directives.set_directive("cache", &[b"on"]).ok()?;
     directives.set_directive("hold", &[b"0"]).ok()?;
-    let mut exchange = Exchange::new(Arc::new(directives.resolve_route(MemoryBudget::new())));
+    let mut exchange = Exchange::new(Arc::new(
+        directives.resolve_route_config(MemoryBudget::new()),
+    ));
     let request = RequestHead {
         method: b"GET",
         target: b"/",
         fields: [(&b"Accept-Encoding"[..], &b"gzip"[..])].into_iter(),
     };
-    exchange.request_head(request).ok()?;
+    exchange.read_request_head(request).ok()?;
     let response = ResponseHead {
         status: 200,
         content_length,
@@ -70,7 +72,7 @@ fn begin_exchange(content_length: Option<u64>) -> Option<(Exchange, ResponseHead
         coding_allowed: true,
         host_writes_vary: false,
     };
-    let action = exchange.response_head(response).ok()?;
+    let action = exchange.evaluate_response_head(response).ok()?;
     Some((exchange, action))
 }
 
@@ -79,12 +81,12 @@ fn check_oneshot_compression() -> Option<bool> {
     let body = sample_body();
     let (mut exchange, action) = begin_exchange(Some(body.len() as u64))?;
     for piece in body.chunks(10_000) {
-        if exchange.body_piece(piece).ok()? != BodyPieceAction::Buffered {
+        if exchange.buffer_body_piece(piece).ok()? != BodyPieceAction::Buffered {
             return None;
         }
     }
-    if let BodyEndAction::Code { .. } = exchange.body_end().ok()? {
-        exchange.run_body_stages().ok()?;
+    if let BodyEndAction::Code { .. } = exchange.complete_withheld_body().ok()? {
+        exchange.run_pending_stages().ok()?;
     }
     let sent: Vec<u8> = exchange.body_slices().flatten().copied().collect();
     let decoded = gunzip_reserved(&sent, body.len()).ok()?;
@@ -97,8 +99,8 @@ fn check_streaming_compression() -> Option<bool> {
     let (mut exchange, action) = begin_exchange(None)?;
     let mut sent = Vec::new();
     let mut room = vec![0; 1000];
-    let pieces = body.chunks(10_000).map(|piece| (piece, Flush::Sync));
-    for (mut piece, flush) in pieces.chain([(&b""[..], Flush::Finish)]) {
+    let pieces = body.chunks(10_000).map(|piece| (piece, FlushMode::Sync));
+    for (mut piece, flush) in pieces.chain([(&b""[..], FlushMode::Finish)]) {
         loop {
             let step = exchange.encode_stream_piece(piece, flush, &mut room).ok()?;
             sent.extend_from_slice(room.get(..step.written)?);
@@ -140,22 +142,25 @@ fn check_ssz_conversion() -> Option<bool> {
     let json = br#"{"epoch":"7","root":"0x0101010101010101010101010101010101010101010101010101010101010101"}"#;
     let schema = Schema::for_fork(Fork::Electra, Preset::Mainnet);
     let checkpoint = schema.find_type("Checkpoint")?;
-    let bytes = ssz::to_ssz(schema, checkpoint, json).ok()?;
+    let bytes = ssz::json_to_ssz(schema, checkpoint, json).ok()?;
     ssz::check_ssz(schema, checkpoint, &bytes).ok()?;
     let root = ssz::hash_tree_root(schema, checkpoint, &bytes).ok()?;
-    let again = ssz::to_json(schema, checkpoint, &bytes).ok()?;
+    let again = ssz::ssz_to_json(schema, checkpoint, &bytes).ok()?;
     Some(again == json && bytes.len() == 40 && root != [0; 32])
 }
 
 /// Queries the owner of a store by callouts, one of them without a reply.
 fn check_owner_callouts() -> Option<bool> {
-    let (shared, queue) = (ProcessState::default(), Arc::new(WakeQueue::default()));
+    let (shared, queue) = (
+        ProcessState::default(),
+        Arc::new(WokenRequestQueue::default()),
+    );
     let waiter = shared.add_event_loop(queue.clone()).waiter_with_id(7);
     let calls = Arc::new(CalloutClient::new(
         "sandbox".into(),
         CalloutLimits::default(),
     ));
-    shared.join_owner(calls.clone());
+    shared.connect_owner(calls.clone());
     let key = [1; 32];
     let look_up = |now| {
         let Some(CoalescingRole::Leader(token)) = shared.flights.join_flight(key, waiter) else {
@@ -180,19 +185,19 @@ fn check_owner_callouts() -> Option<bool> {
         answer.read_header(name, value.as_bytes()).ok()?;
     }
     calls.callout_answered(&shared, call.ticket, answer, 1);
-    let Some(FollowerWakeup::Lead(token)) = shared.flights.claim_wakeup(waiter) else {
+    let Some(FlightFollowerWakeup::Lead(token)) = shared.flights.claim_wakeup(waiter) else {
         return Some(false);
     };
-    shared.end_flight(token, FlightOutcome::NotShareable);
+    shared.finish_flight_and_wake(token, FlightOutcome::NotShareable);
     let is_lease_returned = calls.next_callout(&shared, 1)?.message.method == "DELETE";
     // the crate has no clock: the times are arguments
     look_up(2)?;
     let is_last = calls.next_callout(&shared, 1_000).is_none();
     let leads_again = matches!(
         shared.flights.claim_wakeup(waiter),
-        Some(FollowerWakeup::Lead(_))
+        Some(FlightFollowerWakeup::Lead(_))
     );
-    Some(is_lease_returned && is_last && leads_again && queue.next_woken() == Some(7))
+    Some(is_lease_returned && is_last && leads_again && queue.next_woken_id() == Some(7))
 }
 
 #[cfg(test)]

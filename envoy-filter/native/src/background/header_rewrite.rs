@@ -17,7 +17,7 @@ const MAX_REWRITES: usize = 4096;
 /// The changes that Envoy's router made to the headers of a forwarded request, to be applied to
 /// background requests like it.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct HeaderRewrite {
+pub struct RouterRewrite {
     changed: Vec<(Vec<u8>, Vec<Vec<u8>>)>,
     /// Time for which the router awaits a response, in milliseconds, if it sets
     /// one.
@@ -26,13 +26,13 @@ pub struct HeaderRewrite {
 
 /// The recorded rewrites of a filter, by route, cluster, host and target.
 #[derive(Debug, Default)]
-pub struct HeaderRewrites(RwLock<HashMap<Vec<u8>, RecordedRewrite>>);
+pub struct RouterRewrites(RwLock<HashMap<Vec<u8>, RecordedRewrite>>);
 
 /// A rewrite with the time of its recording, after which it expires.
 #[derive(Debug)]
 struct RecordedRewrite {
     at: u64,
-    rewriting: Arc<HeaderRewrite>,
+    rewriting: Arc<RouterRewrite>,
 }
 
 /// Returns the key under which the rewrite of all requests of this kind is recorded.
@@ -40,18 +40,21 @@ pub fn rewrite_key(route: &[u8], cluster: &[u8], host: &[u8], target: &[u8]) -> 
     [route, b"\n", cluster, b"\n", host, b"\n", target].concat()
 }
 
-impl HeaderRewrite {
+impl RouterRewrite {
     /// Computes the rewrite from the request head before and after the router.
-    pub fn between_heads(mut before: RequestHeaders, mut after: RequestHeaders) -> Self {
-        before.take_timeout();
-        let timeout = after.take_timeout();
+    pub fn from_head_change(mut before: RequestHeaders, mut after: RequestHeaders) -> Self {
+        before.take_router_timeout();
+        let timeout = after.take_router_timeout();
         let mut changed: Vec<(Vec<u8>, _)> = Vec::new();
-        for (name, _) in before.as_lines().iter().chain(after.as_lines()) {
+        for (name, _) in before.header_lines().iter().chain(after.header_lines()) {
             if changed.iter().any(|(known, _)| known == name) || is_tracing_header(name) {
                 continue;
             }
-            let lines: Vec<_> = after.values_of(name).map(<[u8]>::to_vec).collect();
-            if !before.values_of(name).eq(lines.iter().map(|line| &**line)) {
+            let lines: Vec<_> = after.header_values(name).map(<[u8]>::to_vec).collect();
+            if !before
+                .header_values(name)
+                .eq(lines.iter().map(|line| &**line))
+            {
                 changed.push((name.clone(), lines));
             }
         }
@@ -60,10 +63,10 @@ impl HeaderRewrite {
 
     /// Applies the rewrite to the head of another request.
     pub fn apply_to_head(&self, head: &mut RequestHeaders) {
-        head.take_timeout();
+        head.take_router_timeout();
         for (name, lines) in &self.changed {
-            head.remove(name);
-            lines.iter().for_each(|line| head.add_line(name, line));
+            head.remove_header(name);
+            lines.iter().for_each(|line| head.append_header(name, line));
         }
     }
 }
@@ -76,16 +79,16 @@ fn is_tracing_header(name: &[u8]) -> bool {
     ) || name.starts_with(b"x-b3-")
 }
 
-impl HeaderRewrites {
+impl RouterRewrites {
     /// Returns the recorded rewrite under this key, unless it is too old.
-    pub fn get(&self, name: &[u8], now: u64) -> Option<Arc<HeaderRewrite>> {
+    pub fn find_rewrite(&self, name: &[u8], now: u64) -> Option<Arc<RouterRewrite>> {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let learnt = known.get(name).filter(|learnt| learnt.is_usable(now))?;
         Some(Arc::clone(&learnt.rewriting))
     }
 
     /// Whether a rewrite is recorded, and remains usable for at least half of its time.
-    pub fn is_fresh(&self, name: &[u8], now: u64) -> bool {
+    pub fn has_fresh_rewrite(&self, name: &[u8], now: u64) -> bool {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         known
             .get(name)
@@ -93,7 +96,7 @@ impl HeaderRewrites {
     }
 
     /// Records the rewrite of requests with this key.
-    pub fn record_rewrite(&self, name: Vec<u8>, rewriting: HeaderRewrite, now: u64) {
+    pub fn record_rewrite(&self, name: Vec<u8>, rewriting: RouterRewrite, now: u64) {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MAX_REWRITES {
             known.retain(|_, learnt| learnt.is_usable(now));
@@ -114,13 +117,13 @@ impl RecordedRewrite {
 #[cfg(test)]
 mod tests {
     use super::{
-        rewrite_key, HeaderRewrite, HeaderRewrites, RequestHeaders, MAX_REWRITES, REWRITE_TTL_MS,
+        rewrite_key, RequestHeaders, RouterRewrite, RouterRewrites, MAX_REWRITES, REWRITE_TTL_MS,
     };
 
     fn make_headers(lines: &[(&str, &str)]) -> RequestHeaders {
         let mut fields = RequestHeaders::default();
         for (name, value) in lines {
-            fields.add_line(name.as_bytes(), value.as_bytes());
+            fields.append_header(name.as_bytes(), value.as_bytes());
         }
         fields
     }
@@ -144,7 +147,8 @@ mod tests {
             ("d", "6"),
             ("x-b3-spanid", "7"),
         ];
-        let rewriting = HeaderRewrite::between_heads(make_headers(&before), make_headers(&after));
+        let rewriting =
+            RouterRewrite::from_head_change(make_headers(&before), make_headers(&after));
         assert_eq!(rewriting.timeout, Some(15000));
         let mut other = make_headers(&[
             (":path", "/x/a"),
@@ -165,23 +169,25 @@ mod tests {
 
     #[test]
     fn rewrites_expire_and_are_limited_in_number() {
-        let known = HeaderRewrites::default();
+        let known = RouterRewrites::default();
         let of = |number: usize| rewrite_key(b"r", b"c", b"h", number.to_string().as_bytes());
         for number in 0..=MAX_REWRITES {
-            known.record_rewrite(of(number), HeaderRewrite::default(), number as u64);
+            known.record_rewrite(of(number), RouterRewrite::default(), number as u64);
         }
         let now = MAX_REWRITES as u64;
-        assert!(known.get(&of(0), now).is_some() && known.is_fresh(&of(0), now));
-        assert!(known.get(&of(MAX_REWRITES), now).is_none());
+        assert!(known.find_rewrite(&of(0), now).is_some() && known.has_fresh_rewrite(&of(0), now));
+        assert!(known.find_rewrite(&of(MAX_REWRITES), now).is_none());
         assert!(
-            !known.is_fresh(&of(0), REWRITE_TTL_MS / 2)
-                && known.get(&of(0), REWRITE_TTL_MS / 2).is_some()
+            !known.has_fresh_rewrite(&of(0), REWRITE_TTL_MS / 2)
+                && known.find_rewrite(&of(0), REWRITE_TTL_MS / 2).is_some()
         );
-        assert!(known.get(&of(0), REWRITE_TTL_MS).is_none());
-        known.record_rewrite(of(MAX_REWRITES), HeaderRewrite::default(), REWRITE_TTL_MS);
+        assert!(known.find_rewrite(&of(0), REWRITE_TTL_MS).is_none());
+        known.record_rewrite(of(MAX_REWRITES), RouterRewrite::default(), REWRITE_TTL_MS);
         assert!(
-            known.get(&of(MAX_REWRITES), REWRITE_TTL_MS).is_some()
-                && known.get(&of(0), 0).is_none()
+            known
+                .find_rewrite(&of(MAX_REWRITES), REWRITE_TTL_MS)
+                .is_some()
+                && known.find_rewrite(&of(0), 0).is_none()
         );
     }
 }

@@ -1,7 +1,7 @@
 //! Request heads of background requests.
 
 use sszip_core::exchange::HeadEdit;
-use sszip_envoy_carrier::head::{parse_number, MessageHead};
+use sszip_envoy_carrier::head::{parse_decimal, MessageHead};
 
 use crate::envoy::EnvoyHead;
 
@@ -32,29 +32,29 @@ impl RequestHeaders {
     }
 
     /// Returns all headers, in order.
-    pub fn as_lines(&self) -> &[(Vec<u8>, Vec<u8>)] {
+    pub fn header_lines(&self) -> &[(Vec<u8>, Vec<u8>)] {
         &self.0
     }
 
     /// Returns the values of all lines of the header `name`.
-    pub fn values_of<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+    pub fn header_values<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         let named = self.0.iter().filter(move |(known, _)| known == name);
         named.map(|(_, value)| &**value)
     }
 
     /// Appends a line to the headers.
-    pub fn add_line(&mut self, name: &[u8], value: &[u8]) {
+    pub fn append_header(&mut self, name: &[u8], value: &[u8]) {
         self.0.push((name.to_vec(), value.to_vec()));
     }
 
     /// Sets a header to one line.
     pub fn set_header(&mut self, name: &[u8], value: &[u8]) {
-        self.remove(name);
-        self.add_line(name, value);
+        self.remove_header(name);
+        self.append_header(name, value);
     }
 
     /// Removes all lines of a header.
-    pub fn remove(&mut self, name: &[u8]) {
+    pub fn remove_header(&mut self, name: &[u8]) {
         self.0.retain(|(known, _)| known != name);
     }
 
@@ -64,7 +64,7 @@ impl RequestHeaders {
             let name = edit.name.to_ascii_lowercase();
             match &edit.value {
                 Some(value) => self.set_header(name.as_bytes(), value),
-                None => self.remove(name.as_bytes()),
+                None => self.remove_header(name.as_bytes()),
             }
         }
     }
@@ -78,22 +78,22 @@ impl RequestHeaders {
             b"trailer",
             b"expect",
         ] {
-            self.remove(name);
+            self.remove_header(name);
         }
         if length > 0 {
-            self.add_line(b"content-length", length.to_string().as_bytes());
+            self.append_header(b"content-length", length.to_string().as_bytes());
         }
     }
 
     /// Removes the router's own headers, which must not be sent, and returns the response timeout
     /// in milliseconds, if they contain it.
-    pub fn take_timeout(&mut self) -> Option<u64> {
+    pub fn take_router_timeout(&mut self) -> Option<u64> {
         let timeout = self
-            .values_of(ROUTER_TIMEOUT_HEADER)
+            .header_values(ROUTER_TIMEOUT_HEADER)
             .next()
-            .and_then(parse_number);
+            .and_then(parse_decimal);
         for name in ROUTER_HEADERS {
-            self.remove(name);
+            self.remove_header(name);
         }
         timeout
     }

@@ -11,9 +11,9 @@ use sszip_core::exchange::drive::{ExchangeDriver, HostStep};
 use sszip_core::exchange::Exchange;
 use sszip_envoy_carrier::response;
 
-use super::header_rewrite::HeaderRewrites;
+use super::header_rewrite::RouterRewrites;
 use super::request_head::RequestHeaders;
-use crate::envoy::{EnvoyBodySlices, EnvoyHead, EventScheduler, FilterConfig};
+use crate::envoy::{EnvoyBodySlices, EnvoyFilterConfig, EnvoyHead, EventScheduler};
 use crate::{clock, thread_pool};
 
 /// Maximum number of background requests of the process at a time. Further ones
@@ -51,7 +51,7 @@ pub struct BackgroundRequests {
     /// Callouts to be reset, because the rest of their responses is not needed.
     /// Only the main thread uses them.
     unwanted: Mutex<Vec<u64>>,
-    pub(super) rewritings: HeaderRewrites,
+    pub(super) rewritings: RouterRewrites,
     /// Time at which another filter was configured; 0: none was. Written while
     /// `waiting` is locked.
     followed: AtomicU64,
@@ -77,16 +77,16 @@ struct BackgroundRequest {
 #[derive(Debug)]
 struct PendingResponse {
     driver: ExchangeDriver,
-    _turn: ConcurrencySlot,
+    _turn: BackgroundSlot,
 }
 
 /// One slot of the process's limit of concurrent background requests, released on drop.
 #[derive(Debug)]
-struct ConcurrencySlot;
+struct BackgroundSlot;
 
 static USED_SLOTS: AtomicUsize = AtomicUsize::new(0);
 
-impl ConcurrencySlot {
+impl BackgroundSlot {
     fn try_acquire() -> Option<Self> {
         let more = |taken| (taken < MAX_BACKGROUND_REQUESTS).then_some(taken + 1);
         let taken = USED_SLOTS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
@@ -94,7 +94,7 @@ impl ConcurrencySlot {
     }
 }
 
-impl Drop for ConcurrencySlot {
+impl Drop for BackgroundSlot {
     fn drop(&mut self) {
         USED_SLOTS.fetch_sub(1, Ordering::Relaxed);
     }
@@ -102,8 +102,8 @@ impl Drop for ConcurrencySlot {
 
 impl Drop for PendingResponse {
     fn drop(&mut self) {
-        if let Some(job) = self.driver.teardown_job() {
-            thread_pool::run_detached(job);
+        if let Some(job) = self.driver.take_exchange_as_teardown_job() {
+            thread_pool::run_detached_job(job);
         }
     }
 }
@@ -127,7 +127,7 @@ impl BackgroundRequests {
             waiting: Mutex::default(),
             in_flight: Mutex::default(),
             unwanted: Mutex::default(),
-            rewritings: HeaderRewrites::default(),
+            rewritings: RouterRewrites::default(),
             followed: AtomicU64::new(0),
             main: thread::current().id(),
             under_way: Mutex::default(),
@@ -139,13 +139,15 @@ impl BackgroundRequests {
         all.push(Arc::downgrade(&made));
         drop(all);
         let now = clock::monotonic_ms();
-        others.iter().for_each(|other| other.may_be_replaced(now));
+        others
+            .iter()
+            .for_each(|other| other.yield_to_new_filter(now));
         made
     }
 
     /// Records that a new filter may replace this one, and schedules the end of this one's
     /// requests.
-    fn may_be_replaced(&self, now: u64) {
+    fn yield_to_new_filter(&self, now: u64) {
         let waiting = lock_ignoring_poison(&self.waiting);
         self.followed.store(now, Ordering::Relaxed);
         drop(waiting);
@@ -153,7 +155,7 @@ impl BackgroundRequests {
     }
 
     /// Whether background requests are accepted from a stream that began at that time.
-    pub(super) fn has_request_for(&self, began: u64) -> bool {
+    pub(super) fn accepts_stream(&self, began: u64) -> bool {
         let followed = self.followed.load(Ordering::Relaxed);
         followed == 0 || began > followed + FILTER_REPLACEMENT_MS
     }
@@ -167,7 +169,7 @@ impl BackgroundRequests {
         body: Vec<u8>,
         ms: u64,
     ) {
-        let Some(turn) = ConcurrencySlot::try_acquire() else {
+        let Some(turn) = BackgroundSlot::try_acquire() else {
             return;
         };
         let request = BackgroundRequest {
@@ -181,7 +183,7 @@ impl BackgroundRequests {
             },
         };
         let mut waiting = lock_ignoring_poison(&self.waiting);
-        if self.has_request_for(began) {
+        if self.accepts_stream(began) {
             waiting.push(request);
             drop(waiting);
             self.scheduler.schedule_event(BEGIN_EVENT);
@@ -190,35 +192,35 @@ impl BackgroundRequests {
 
     /// Sends the queued requests as callouts, and resets the callouts whose responses are not
     /// needed. On Envoy's main thread.
-    pub fn start_pending(&self, main: FilterConfig) {
+    pub fn send_queued_requests(&self, main: EnvoyFilterConfig) {
         let unwanted = std::mem::take(&mut *lock_ignoring_poison(&self.unwanted));
         unwanted.into_iter().for_each(|id| main.reset_callout(id));
         let waiting = std::mem::take(&mut *lock_ignoring_poison(&self.waiting));
         for request in waiting {
-            let (cluster, head) = (&request.cluster, request.head.as_lines());
+            let (cluster, head) = (&request.cluster, request.head.header_lines());
             let own = request
                 .pending
                 .driver
                 .available_exchange()
-                .map(Exchange::request_body);
+                .map(Exchange::upstream_request_body);
             let body = own.filter(|own| !own.is_empty()).unwrap_or(&request.body);
             *lock_ignoring_poison(&self.under_way) += 1;
             match main.send_callout(cluster, head, body, request.ms.min(RESPONSE_TIMEOUT_MS)) {
                 Some(id) => drop(lock_ignoring_poison(&self.in_flight).insert(id, request.pending)),
-                None => self.request_ended(),
+                None => self.count_ended_callout(),
             }
         }
     }
 
     /// Counts a callout that Envoy has ended.
-    fn request_ended(&self) {
+    fn count_ended_callout(&self) {
         *lock_ignoring_poison(&self.under_way) -= 1;
         self.one_is_over.notify_all();
     }
 
     /// Waits for the end of the callouts of a filter that a worker destroys; on the main thread
     /// Envoy resets them.
-    pub fn shut_down(&self) {
+    pub fn wait_for_callouts(&self) {
         if thread::current().id() != self.main {
             let some = lock_ignoring_poison(&self.under_way);
             let waited = self
@@ -230,7 +232,7 @@ impl BackgroundRequests {
 
     /// Drops the queued requests and resets those in flight, because another filter may replace
     /// this one. On the main thread.
-    pub fn yield_to_streams(&self, main: FilterConfig) {
+    pub fn drop_all_requests(&self, main: EnvoyFilterConfig) {
         let waiting = std::mem::take(&mut *lock_ignoring_poison(&self.waiting));
         drop(waiting);
         let mut made = std::mem::take(&mut *lock_ignoring_poison(&self.unwanted));
@@ -240,7 +242,7 @@ impl BackgroundRequests {
 
     /// Passes the response of one background request to `wanted`, which returns whether the rest of
     /// the response is needed.
-    fn read_response(&self, id: u64, wanted: impl FnOnce(&mut ExchangeDriver) -> bool) {
+    fn with_pending_response(&self, id: u64, wanted: impl FnOnce(&mut ExchangeDriver) -> bool) {
         // the request is not in the table meanwhile: a panic drops it
         let pending = lock_ignoring_poison(&self.in_flight).remove(&id);
         let Some(mut pending) = pending else {
@@ -259,18 +261,20 @@ impl BackgroundRequests {
     /// Reads the response head of a background request, and resets the request if the response is
     /// not needed.
     pub fn read_response_head(&self, id: u64, head: &EnvoyHead, is_all: bool) {
-        self.read_response(id, |driver| {
-            let is_delimited = response::is_delimited(head, is_all);
-            let response = response::response_head(head, is_delimited, clock::unix_seconds());
+        self.with_pending_response(id, |driver| {
+            let is_delimited = response::is_body_delimited(head, is_all);
+            let response =
+                response::convert_response_head(head, is_delimited, clock::unix_seconds());
             let failure = UpstreamFailure::Status(response.status);
-            let judged = driver.upstream_head(response.clone(), failure, clock::monotonic_ms());
-            judged.is_ok() && matches!(driver.response_head(response), Ok(HostStep::Observe))
+            let judged =
+                driver.handle_upstream_head(response.clone(), failure, clock::monotonic_ms());
+            judged.is_ok() && matches!(driver.handle_response_head(response), Ok(HostStep::Observe))
         });
     }
 
     /// Reads a piece of the response body of a background request.
     pub fn read_response_piece(&self, id: u64, pieces: &EnvoyBodySlices) {
-        self.read_response(id, |driver| {
+        self.with_pending_response(id, |driver| {
             pieces
                 .iter()
                 .all(|piece| driver.handle_body_piece(piece).is_ok())
@@ -278,20 +282,20 @@ impl BackgroundRequests {
     }
 
     /// Stores the complete response of a background request in the cache.
-    pub fn finish_response(&self, id: u64) {
-        self.request_ended();
+    pub fn store_response(&self, id: u64) {
+        self.count_ended_callout();
         let pending = lock_ignoring_poison(&self.in_flight).remove(&id);
         if let Some(mut pending) = pending {
-            if let Some(job) = pending.driver.response_sent(clock::monotonic_ms()) {
-                thread_pool::run_detached(job);
+            if let Some(job) = pending.driver.handle_response_sent(clock::monotonic_ms()) {
+                thread_pool::run_detached_job(job);
             }
             thread_pool::log_verified_hits();
         }
     }
 
     /// Removes a background request that Envoy has reset.
-    pub fn drop_request(&self, id: u64) {
-        self.request_ended();
+    pub fn drop_reset_request(&self, id: u64) {
+        self.count_ended_callout();
         drop(lock_ignoring_poison(&self.in_flight).remove(&id));
     }
 }

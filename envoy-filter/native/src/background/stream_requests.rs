@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sszip_core::exchange::drive::ExchangeDriver;
 use sszip_envoy_carrier::head::MessageHead;
 
-use super::header_rewrite::{self, HeaderRewrite};
+use super::header_rewrite::{self, RouterRewrite};
 use super::request_head::RequestHeaders;
 use super::requests::{BackgroundRequests, RESPONSE_TIMEOUT_MS};
 use crate::abi::HeaderType;
@@ -15,7 +15,7 @@ use crate::envoy::{EnvoyHead, EnvoyStream};
 /// The access of one stream to its filter's background requests: probes, background updates,
 /// rewrites.
 #[derive(Debug)]
-pub struct StreamBackground {
+pub struct StreamBackgroundRequests {
     of_filter: Arc<BackgroundRequests>,
     began: u64,
 }
@@ -28,7 +28,7 @@ pub struct ForwardedRequest {
     head: RequestHeaders,
 }
 
-impl StreamBackground {
+impl StreamBackgroundRequests {
     /// Creates the access of a stream that begins now.
     pub fn new(of_filter: &Arc<BackgroundRequests>) -> Self {
         Self {
@@ -38,7 +38,7 @@ impl StreamBackground {
     }
 
     /// Enqueues a probe of the node for the driver. `head` is the head of the upstream request.
-    pub fn start_probe(&self, driver: ExchangeDriver, cluster: &[u8], head: &EnvoyHead) {
+    pub fn enqueue_probe(&self, driver: ExchangeDriver, cluster: &[u8], head: &EnvoyHead) {
         let Some(path) = driver.probe_path(head.target()) else {
             return;
         };
@@ -49,17 +49,24 @@ impl StreamBackground {
         head.set_body_length(0);
         head.set_header(b":method", b"GET");
         head.set_header(b":path", &path);
-        head.take_timeout();
+        head.take_router_timeout();
         let ms = driver.next_timeout_ms().unwrap_or(RESPONSE_TIMEOUT_MS);
-        self.submit_request(driver, cluster, head, Vec::new(), ms);
+        self.enqueue_stream_request(driver, cluster, head, Vec::new(), ms);
     }
 
     /// Whether a background update of the request is possible, because the router's rewrite of its
     /// head is recorded.
-    pub fn can_update(&self, stream: EnvoyStream, head: &EnvoyHead, now: u64) -> bool {
+    pub fn can_update_in_background(
+        &self,
+        stream: EnvoyStream,
+        head: &EnvoyHead,
+        now: u64,
+    ) -> bool {
         let known = &self.of_filter.rewritings;
-        self.of_filter.has_request_for(self.began)
-            && known.get(&stream_rewrite_key(stream, head), now).is_some()
+        self.of_filter.accepts_stream(self.began)
+            && known
+                .find_rewrite(&stream_rewrite_key(stream, head), now)
+                .is_some()
     }
 
     /// Copies the request head before the router receives it; `None` if its rewrite is recorded
@@ -67,7 +74,7 @@ impl StreamBackground {
     pub fn copy_forwarded_head(&self, stream: EnvoyStream, now: u64) -> Option<ForwardedRequest> {
         let head = stream.copy_head(HeaderType::Request);
         let name = stream_rewrite_key(stream, &head);
-        let is_fresh = self.of_filter.rewritings.is_fresh(&name, now);
+        let is_fresh = self.of_filter.rewritings.has_fresh_rewrite(&name, now);
         let head = (!is_fresh).then(|| RequestHeaders::from_head(&head))?;
         Some(ForwardedRequest { name, head })
     }
@@ -75,7 +82,7 @@ impl StreamBackground {
     /// Records the router's rewrite, after the upstream responded to the request.
     pub fn record_rewrite(&self, stream: EnvoyStream, sent: ForwardedRequest, now: u64) {
         let head = RequestHeaders::from_head(&stream.copy_head(HeaderType::Request));
-        let rewriting = HeaderRewrite::between_heads(sent.head, head);
+        let rewriting = RouterRewrite::from_head_change(sent.head, head);
         self.of_filter
             .rewritings
             .record_rewrite(sent.name, rewriting, now);
@@ -83,11 +90,16 @@ impl StreamBackground {
 
     /// Enqueues a background update of a request whose client receives a stored response. `pieces`
     /// is its body.
-    pub fn start_update(&self, mut driver: ExchangeDriver, stream: EnvoyStream, pieces: &[&[u8]]) {
+    pub fn enqueue_background_update(
+        &self,
+        mut driver: ExchangeDriver,
+        stream: EnvoyStream,
+        pieces: &[&[u8]],
+    ) {
         let head = stream.copy_head(HeaderType::Request);
         let name = stream_rewrite_key(stream, &head);
         let known = &self.of_filter.rewritings;
-        let Some(rewriting) = known.get(&name, clock::monotonic_ms()) else {
+        let Some(rewriting) = known.find_rewrite(&name, clock::monotonic_ms()) else {
             return;
         };
         let mut head = RequestHeaders::from_head(&head);
@@ -96,9 +108,9 @@ impl StreamBackground {
         }
         let own = driver
             .available_exchange()
-            .map_or(0, |it| it.request_body().len());
+            .map_or(0, |it| it.upstream_request_body().len());
         let body = match own {
-            0 => driver.copy_body(pieces),
+            0 => driver.copy_request_body(pieces),
             _ => Some(Vec::new()),
         };
         let Some(body) = body else {
@@ -107,10 +119,10 @@ impl StreamBackground {
         head.set_body_length(own + body.len());
         rewriting.apply_to_head(&mut head);
         let ms = rewriting.timeout.unwrap_or(RESPONSE_TIMEOUT_MS);
-        self.submit_request(driver, stream.cluster_name(), head, body, ms);
+        self.enqueue_stream_request(driver, stream.cluster_name(), head, body, ms);
     }
 
-    fn submit_request(
+    fn enqueue_stream_request(
         &self,
         driver: ExchangeDriver,
         cluster: &[u8],

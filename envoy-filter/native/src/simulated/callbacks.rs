@@ -12,7 +12,7 @@ use crate::abi::*;
 
 #[export_name = "envoy_dynamic_module_callback_http_get_headers_size"]
 unsafe extern "C" fn headers_size(stream: FilterPtr, kind: HeaderType) -> usize {
-    borrow_stream(stream).make_headers(kind).len()
+    borrow_stream(stream).header_lines_mut(kind).len()
 }
 
 #[export_name = "envoy_dynamic_module_callback_http_get_headers"]
@@ -21,7 +21,11 @@ unsafe extern "C" fn get_headers(
     kind: HeaderType,
     fields: *mut EnvoyHeader,
 ) -> bool {
-    for (at, (key, value)) in borrow_stream(stream).make_headers(kind).iter().enumerate() {
+    for (at, (key, value)) in borrow_stream(stream)
+        .header_lines_mut(kind)
+        .iter()
+        .enumerate()
+    {
         let (key, value) = (borrowed_buffer(key), borrowed_buffer(value));
         // SAFETY: there is room for all of them.
         unsafe { fields.add(at).write(EnvoyHeader { key, value }) };
@@ -41,7 +45,7 @@ unsafe extern "C" fn set_header(
         copy_module_buffer(value),
     );
     let mut world = borrow_stream(stream);
-    let fields = world.make_headers(kind);
+    let fields = world.header_lines_mut(kind);
     fields.retain(|(known, _)| *known != name);
     if !value.is_empty() {
         fields.push((name, value));
@@ -51,7 +55,7 @@ unsafe extern "C" fn set_header(
 
 #[export_name = "envoy_dynamic_module_callback_http_get_body_chunks_size"]
 unsafe extern "C" fn chunks_size(stream: FilterPtr, kind: BodyType) -> usize {
-    borrow_stream(stream).body_pieces(kind).len()
+    borrow_stream(stream).body_buffer_slices(kind).len()
 }
 
 #[export_name = "envoy_dynamic_module_callback_http_get_body_chunks"]
@@ -61,7 +65,7 @@ unsafe extern "C" fn get_body_chunks(
     into: *mut EnvoyBuffer,
 ) -> bool {
     for (at, piece) in borrow_stream(stream)
-        .body_pieces(kind)
+        .body_buffer_slices(kind)
         .into_iter()
         .enumerate()
     {
@@ -83,14 +87,14 @@ unsafe extern "C" fn append_body(
     more: ModuleBuffer<'_>,
 ) -> bool {
     borrow_stream(stream)
-        .body_part(kind)
+        .body_buffer_mut(kind)
         .extend(copy_module_buffer(more));
     true
 }
 
 #[export_name = "envoy_dynamic_module_callback_http_drain_body"]
 unsafe extern "C" fn drain_body(stream: FilterPtr, kind: BodyType, number: usize) -> bool {
-    borrow_stream(stream).body_part(kind).drain(..number);
+    borrow_stream(stream).body_buffer_mut(kind).drain(..number);
     true
 }
 
@@ -133,7 +137,7 @@ unsafe extern "C" fn send_response(
     _body: ModuleBuffer<'_>,
     _details: ModuleBuffer<'_>,
 ) {
-    stream::local_reply(of, status);
+    stream::send_local_reply(of, status);
 }
 
 #[export_name = "envoy_dynamic_module_callback_http_send_response_headers"]
@@ -143,15 +147,15 @@ unsafe extern "C" fn send_response_headers(
     number: usize,
     is_all: bool,
 ) {
-    stream::response_head(of, read_module_headers(fields, number), is_all);
+    stream::deliver_response_head(of, read_module_headers(fields, number), is_all);
 }
 
 #[export_name = "envoy_dynamic_module_callback_http_send_response_data"]
 unsafe extern "C" fn send_response_data(of: FilterPtr, piece: ModuleBuffer<'_>, is_last: bool) {
     assert!(!borrow_stream(of).is_behind, "more than the client takes");
-    stream::response_data(of, copy_module_buffer(piece), is_last);
+    stream::deliver_response_data(of, copy_module_buffer(piece), is_last);
     if !is_last && borrow_stream(of).is_slow {
-        stream::raise_high_watermark(of);
+        stream::deliver_high_watermark(of);
     }
 }
 
@@ -304,7 +308,7 @@ unsafe extern "C" fn config_scheduler_delete(scheduler: SchedulerPtr) {
 }
 
 #[export_name = "envoy_dynamic_module_callback_is_validation_mode"]
-unsafe extern "C" fn validates() -> bool {
+unsafe extern "C" fn is_validation_mode() -> bool {
     false
 }
 
@@ -425,7 +429,7 @@ have_declared_types! {
     reset_http_stream: envoy_dynamic_module_callback_http_filter_config_reset_http_stream;
     config_scheduler_commit: envoy_dynamic_module_callback_http_filter_config_scheduler_commit;
     config_scheduler_delete: envoy_dynamic_module_callback_http_filter_config_scheduler_delete;
-    validates: envoy_dynamic_module_callback_is_validation_mode;
+    is_validation_mode: envoy_dynamic_module_callback_is_validation_mode;
     set_metadata: envoy_dynamic_module_callback_http_set_dynamic_metadata_string_batch;
     define_counter: envoy_dynamic_module_callback_http_filter_config_define_counter;
     define_gauge: envoy_dynamic_module_callback_http_filter_config_define_gauge;

@@ -49,7 +49,7 @@ impl<'a> EventChoices<'a> {
     }
 
     /// Splits bytes into a few pieces.
-    pub fn split(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
+    pub fn split_bytes(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
         let mut rest = bytes;
         let mut pieces = Vec::new();
         while !rest.is_empty() {

@@ -19,23 +19,23 @@ use crate::hooks::*;
 pub struct SimulatedFilter {
     main: ThreadId,
     event_queue: EventQueue,
-    own: Arc<FilterCallouts>,
+    own: Arc<SimulatedCallouts>,
 }
 
 /// The callouts of a simulated filter. The main thread owns them, and continues them while a worker
 /// destroys the filter, which waits for their end.
 #[derive(Default)]
-struct FilterCallouts {
+struct SimulatedCallouts {
     config_pointer: OnceLock<usize>,
     module_pointer: OnceLock<usize>,
-    callouts: Mutex<Vec<FilterCallout>>,
+    callouts: Mutex<Vec<SimulatedCallout>>,
 }
 
 /// A callout in flight, with the node's response.
-struct FilterCallout {
+struct SimulatedCallout {
     id: u64,
     fields: HeaderLines,
-    answer: Option<node::NodeResponse>,
+    answer: Option<node::SimulatedNodeResponse>,
     /// Pieces that were not sent, in reverse; `None` until the head is sent.
     left: Option<Vec<Vec<u8>>>,
 }
@@ -44,12 +44,12 @@ struct FilterCallout {
 pub struct SimulatedRoute(usize);
 
 /// Envoy's simulated main thread, with the configurations of new streams.
-pub struct MainThread {
+pub struct SimulatedMainThread {
     cache_namespace: String,
     routes: Vec<Arc<SimulatedRoute>>,
     purge_route: Arc<SimulatedRoute>,
     current_filter: Mutex<Arc<SimulatedFilter>>,
-    known: Mutex<Vec<(Weak<SimulatedFilter>, Arc<FilterCallouts>)>>,
+    known: Mutex<Vec<(Weak<SimulatedFilter>, Arc<SimulatedCallouts>)>>,
 }
 
 /// Returns the configuration that a callback names, if any.
@@ -121,12 +121,12 @@ impl SimulatedFilter {
     }
 
     /// Returns the references that the main thread keeps.
-    fn weak_handle(self: &Arc<Self>) -> (Weak<Self>, Arc<FilterCallouts>) {
+    fn weak_handle(self: &Arc<Self>) -> (Weak<Self>, Arc<SimulatedCallouts>) {
         (Arc::downgrade(self), Arc::clone(&self.own))
     }
 }
 
-impl FilterCallouts {
+impl SimulatedCallouts {
     fn config_pointer(&self) -> FilterConfigPtr {
         self.config_pointer
             .get()
@@ -146,7 +146,7 @@ impl FilterCallouts {
             return None;
         }
         let answer = node::node_response(&head, &body);
-        lock_mutex(&self.callouts).push(FilterCallout {
+        lock_mutex(&self.callouts).push(SimulatedCallout {
             id,
             fields: answer.response_headers(id.is_multiple_of(2)),
             answer: Some(answer),
@@ -192,7 +192,7 @@ impl FilterCallouts {
         match &mut callout.left {
             None => {
                 let answer = callout.answer.take().expect("once");
-                let mut pieces = chance.split(&answer.body);
+                let mut pieces = chance.split_bytes(&answer.body);
                 pieces.reverse();
                 callout.left = Some(pieces);
                 let fields = std::mem::take(&mut callout.fields);
@@ -294,7 +294,7 @@ impl Drop for SimulatedRoute {
     }
 }
 
-impl MainThread {
+impl SimulatedMainThread {
     /// Creates a main thread with a cache namespace of its own.
     pub fn new(chance: &mut EventChoices<'_>) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(1);

@@ -21,7 +21,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use self::choices::EventChoices;
-use self::config::MainThread;
+use self::config::SimulatedMainThread;
 use self::worker::SimulatedWorker;
 
 /// Pause while only other threads can cause an event.
@@ -34,10 +34,10 @@ pub fn simulate_streams(bytes: &[u8]) {
 }
 
 fn simulate_worker(chance: &mut EventChoices<'_>) -> SimulatedWorker {
-    let main = MainThread::new(chance);
+    let main = SimulatedMainThread::new(chance);
     let mut worker = SimulatedWorker::new(10);
-    while worker.has_more() {
-        let mut has_done = worker.step(chance, &main);
+    while worker.has_more_streams() {
+        let mut has_done = worker.run_next_event(chance, &main);
         if !has_done || chance.one_chance_in(4) {
             has_done |= main.deliver_due_events(chance);
         }

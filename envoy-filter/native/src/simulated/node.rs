@@ -4,10 +4,10 @@
 use serde_json::Value;
 
 use super::choices::EventChoices;
-use super::primitives::{fields, first_header_value, HeaderLines};
+use super::primitives::{first_header_value, make_header_lines, HeaderLines};
 
 /// A request of a simulated client, from which the only right response follows.
-pub enum ClientRequest {
+pub enum SimulatedRequest {
     Call { number: usize, id: usize },
     Batch(Vec<usize>),
     Page(usize),
@@ -16,17 +16,17 @@ pub enum ClientRequest {
 }
 
 /// A response of the simulated node: its headers and its body.
-pub struct NodeResponse {
+pub struct SimulatedNodeResponse {
     response_headers: HeaderLines,
     pub body: Vec<u8>,
 }
 
-fn hash(number: usize) -> String {
+fn block_hash_hex(number: usize) -> String {
     format!("0x{number:064x}")
 }
 
-fn call(number: usize, id: usize) -> String {
-    let hash = hash(number);
+fn call_json(number: usize, id: usize) -> String {
+    let hash = block_hash_hex(number);
     format!(
         "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"eth_getBlockByHash\",\
          \"params\":[\"{hash}\",true]}}"
@@ -35,7 +35,7 @@ fn call(number: usize, id: usize) -> String {
 
 fn response_body(number: usize, id: usize) -> String {
     let x = "0".repeat([10, 3000, 30_000, 300_000][number % 4]);
-    let hash = hash(number);
+    let hash = block_hash_hex(number);
     format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"hash\":\"{hash}\",\"x\":\"{x}\"}}}}")
 }
 
@@ -54,7 +54,7 @@ fn consolidations_ssz(number: usize) -> Vec<u8> {
     (0..number).flat_map(one).collect()
 }
 
-impl ClientRequest {
+impl SimulatedRequest {
     pub fn choose_request(chance: &mut EventChoices<'_>, place: &str) -> Self {
         match chance.choose_below(16) {
             0..=5 => Self::Call {
@@ -86,10 +86,12 @@ impl ClientRequest {
 
     pub fn request_body(&self) -> String {
         match self {
-            Self::Call { number, id } => call(*number, *id),
+            Self::Call { number, id } => call_json(*number, *id),
             Self::Batch(all) => {
                 let numbered = all.iter().enumerate();
-                let all: Vec<_> = numbered.map(|(id, number)| call(*number, id)).collect();
+                let all: Vec<_> = numbered
+                    .map(|(id, number)| call_json(*number, id))
+                    .collect();
                 format!("[{}]", all.join(","))
             }
             _ => String::new(),
@@ -97,7 +99,7 @@ impl ClientRequest {
     }
 
     /// Asserts that the client read the right response.
-    pub fn matches_response(&self, head: &HeaderLines, body: &[u8]) {
+    pub fn assert_response_matches(&self, head: &HeaderLines, body: &[u8]) {
         match self {
             Self::Call { number, id } => {
                 assert_same_body(body, response_body(*number, *id).as_bytes());
@@ -115,7 +117,7 @@ impl ClientRequest {
                 for (id, number) in all.iter().enumerate() {
                     let is_it = |one: &&Value| one["id"].as_u64() == Some(id as u64);
                     let one = answers.iter().find(is_it).expect("an answer to each");
-                    assert_eq!(one["result"]["hash"], hash(*number));
+                    assert_eq!(one["result"]["hash"], block_hash_hex(*number));
                     let x = one["result"]["x"].as_str().map(str::len);
                     assert!(response_body(*number, id).len() > x.expect("a text"));
                 }
@@ -130,12 +132,12 @@ fn assert_same_body(body: &[u8], expected: &[u8]) {
 }
 
 /// Returns the simulated node's response to a request.
-pub fn node_response(head: &HeaderLines, body: &[u8]) -> NodeResponse {
+pub fn node_response(head: &HeaderLines, body: &[u8]) -> SimulatedNodeResponse {
     let path = first_header_value(head, ":path").unwrap_or_default();
     let path = String::from_utf8_lossy(path);
     let parts: Vec<_> = path.split('/').collect();
     let number = |text: &str| text.parse().expect("a number");
-    let mut fields = fields([("content-type", "application/json")]);
+    let mut fields = make_header_lines([("content-type", "application/json")]);
     let body = match *parts {
         ["", ""] => respond_to_calls(body),
         ["", "page", length] => error_page(number(length)),
@@ -150,7 +152,7 @@ pub fn node_response(head: &HeaderLines, body: &[u8]) -> NodeResponse {
         _ => "{\"data\":{}}".into(),
     };
     let body = body.into_bytes();
-    NodeResponse {
+    SimulatedNodeResponse {
         response_headers: fields,
         body,
     }
@@ -172,7 +174,7 @@ fn respond_to_calls(body: &[u8]) -> String {
     }
 }
 
-impl NodeResponse {
+impl SimulatedNodeResponse {
     /// Returns the response head.
     pub fn response_headers(&self, with_length: bool) -> HeaderLines {
         let length = self.body.len().to_string();
@@ -180,7 +182,7 @@ impl NodeResponse {
             true => ("content-length", &*length),
             false => ("transfer-encoding", "chunked"),
         };
-        let mut all = fields([(":status", "200"), framing]);
+        let mut all = make_header_lines([(":status", "200"), framing]);
         all.extend(self.response_headers.iter().cloned());
         all
     }

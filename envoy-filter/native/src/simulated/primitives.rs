@@ -33,7 +33,7 @@ pub fn first_header_value<'a>(fields: &'a HeaderLines, name: &str) -> Option<&'a
     lines.find_map(|(known, value)| (known == name.as_bytes()).then_some(value.as_slice()))
 }
 
-pub fn fields<'a>(lines: impl IntoIterator<Item = (&'a str, &'a str)>) -> HeaderLines {
+pub fn make_header_lines<'a>(lines: impl IntoIterator<Item = (&'a str, &'a str)>) -> HeaderLines {
     let lines = lines.into_iter();
     lines
         .map(|(name, value)| (name.into(), value.into()))

@@ -4,8 +4,10 @@
 use std::ffi::c_void;
 
 use super::config::SimulatedFilter;
-use super::primitives::{fields, HeaderLines};
-use super::stream_state::{borrow_stream, is_over, SharedStreamState, StreamState};
+use super::primitives::{make_header_lines, HeaderLines};
+use super::stream_state::{
+    borrow_stream, is_stream_over, SimulatedStreamCell, SimulatedStreamState,
+};
 use crate::abi::{BodyStatus, EnvoyBuffer, FilterPtr, HeadersStatus, TrailersStatus};
 use crate::hooks::*;
 
@@ -14,8 +16,8 @@ fn filter_of_stream(stream: FilterPtr) -> *const c_void {
 }
 
 /// Starts a stream.
-pub fn start_stream(of: StreamState) -> FilterPtr {
-    let stream: FilterPtr = Box::into_raw(Box::new(SharedStreamState::new(of))).cast();
+pub fn start_stream(of: SimulatedStreamState) -> FilterPtr {
+    let stream: FilterPtr = Box::into_raw(Box::new(SimulatedStreamCell::new(of))).cast();
     create_filter(stream);
     stream
 }
@@ -32,7 +34,7 @@ fn create_filter(stream: FilterPtr) {
 /// Frees a stream that no test uses any more.
 pub fn free_stream(stream: FilterPtr) {
     // SAFETY: from `start_stream`, and not freed before.
-    drop(unsafe { Box::from_raw(stream.cast::<SharedStreamState>()) });
+    drop(unsafe { Box::from_raw(stream.cast::<SimulatedStreamCell>()) });
 }
 
 /// Sends the request with its buffered body to the node.
@@ -98,13 +100,13 @@ pub fn follow_redirect(stream: FilterPtr) {
         std::mem::take(&mut world.upstream_body)
     };
     create_filter(stream);
-    request_head(stream, body.is_empty());
-    if !body.is_empty() && !is_over(stream) {
-        request_data(stream, body, true, false);
+    deliver_request_head(stream, body.is_empty());
+    if !body.is_empty() && !is_stream_over(stream) {
+        deliver_request_data(stream, body, true, false);
     }
 }
 
-pub fn request_head(stream: FilterPtr, is_all: bool) {
+pub fn deliver_request_head(stream: FilterPtr, is_all: bool) {
     borrow_stream(stream).request_ended = is_all;
     // SAFETY: of that stream.
     let status = unsafe {
@@ -114,7 +116,7 @@ pub fn request_head(stream: FilterPtr, is_all: bool) {
             is_all,
         )
     };
-    if is_over(stream) {
+    if is_stream_over(stream) {
         return;
     }
     let goes_on = status == HeadersStatus::Continue;
@@ -124,7 +126,7 @@ pub fn request_head(stream: FilterPtr, is_all: bool) {
     }
 }
 
-pub fn request_data(stream: FilterPtr, piece: Vec<u8>, is_last: bool, is_same: bool) {
+pub fn deliver_request_data(stream: FilterPtr, piece: Vec<u8>, is_last: bool, is_same: bool) {
     {
         let mut world = borrow_stream(stream);
         world.request_ended = is_last;
@@ -135,7 +137,7 @@ pub fn request_data(stream: FilterPtr, piece: Vec<u8>, is_last: bool, is_same: b
     let status = unsafe {
         envoy_dynamic_module_on_http_filter_request_body(stream, filter_of_stream(stream), is_last)
     };
-    if is_over(stream) {
+    if is_stream_over(stream) {
         return;
     }
     let mut world = borrow_stream(stream);
@@ -158,13 +160,13 @@ pub fn request_data(stream: FilterPtr, piece: Vec<u8>, is_last: bool, is_same: b
     }
 }
 
-pub fn request_trailers(stream: FilterPtr) {
+pub fn deliver_request_trailers(stream: FilterPtr) {
     borrow_stream(stream).request_ended = true;
     // SAFETY: of that stream.
     let status = unsafe {
         envoy_dynamic_module_on_http_filter_request_trailers(stream, filter_of_stream(stream))
     };
-    if is_over(stream) {
+    if is_stream_over(stream) {
         return;
     }
     let goes_on = status == TrailersStatus::Continue;
@@ -174,7 +176,7 @@ pub fn request_trailers(stream: FilterPtr) {
     }
 }
 
-pub fn response_head(stream: FilterPtr, fields: HeaderLines, is_all: bool) {
+pub fn deliver_response_head(stream: FilterPtr, fields: HeaderLines, is_all: bool) {
     {
         let mut world = borrow_stream(stream);
         world.response = fields;
@@ -188,7 +190,7 @@ pub fn response_head(stream: FilterPtr, fields: HeaderLines, is_all: bool) {
             is_all,
         )
     };
-    if is_over(stream) {
+    if is_stream_over(stream) {
         return;
     }
     let goes_on = status == HeadersStatus::Continue;
@@ -198,7 +200,7 @@ pub fn response_head(stream: FilterPtr, fields: HeaderLines, is_all: bool) {
     }
 }
 
-pub fn response_data(stream: FilterPtr, piece: Vec<u8>, is_last: bool) {
+pub fn deliver_response_data(stream: FilterPtr, piece: Vec<u8>, is_last: bool) {
     {
         let mut world = borrow_stream(stream);
         world.response_ended = is_last;
@@ -208,7 +210,7 @@ pub fn response_data(stream: FilterPtr, piece: Vec<u8>, is_last: bool) {
     let status = unsafe {
         envoy_dynamic_module_on_http_filter_response_body(stream, filter_of_stream(stream), is_last)
     };
-    if is_over(stream) {
+    if is_stream_over(stream) {
         return;
     }
     let received = borrow_stream(stream).received.take().unwrap_or_default();
@@ -222,13 +224,13 @@ pub fn response_data(stream: FilterPtr, piece: Vec<u8>, is_last: bool) {
     }
 }
 
-pub fn response_trailers(stream: FilterPtr) {
+pub fn deliver_response_trailers(stream: FilterPtr) {
     borrow_stream(stream).response_ended = true;
     // SAFETY: of that stream.
     let status = unsafe {
         envoy_dynamic_module_on_http_filter_response_trailers(stream, filter_of_stream(stream))
     };
-    if is_over(stream) {
+    if is_stream_over(stream) {
         return;
     }
     let goes_on = status == TrailersStatus::Continue;
@@ -253,24 +255,24 @@ fn notify_local_reply(stream: FilterPtr, status: u32) {
 
 /// Responds for a node that cannot be reached: a local reply passes through the
 /// filters.
-pub fn node_failure(stream: FilterPtr, status: u32, text: Vec<u8>) {
+pub fn respond_for_failed_node(stream: FilterPtr, status: u32, text: Vec<u8>) {
     notify_local_reply(stream, status);
-    if is_over(stream) {
+    if is_stream_over(stream) {
         return;
     }
     let status = status.to_string();
-    let fields = fields([(":status", &*status), ("content-type", "text/plain")]);
-    response_head(stream, fields, text.is_empty());
-    if !text.is_empty() && !is_over(stream) {
-        response_data(stream, text, true);
+    let fields = make_header_lines([(":status", &*status), ("content-type", "text/plain")]);
+    deliver_response_head(stream, fields, text.is_empty());
+    if !text.is_empty() && !is_stream_over(stream) {
+        deliver_response_data(stream, text, true);
     }
 }
 
 /// Sends a local reply while a head is withheld, after it was sent, or for this
 /// filter.
-pub fn local_reply(stream: FilterPtr, status: u32) {
+pub fn send_local_reply(stream: FilterPtr, status: u32) {
     notify_local_reply(stream, status);
-    if is_over(stream) {
+    if is_stream_over(stream) {
         return;
     }
     let begun = borrow_stream(stream).head.is_some();
@@ -281,7 +283,7 @@ pub fn local_reply(stream: FilterPtr, status: u32) {
     let status = status.to_string();
     let mut world = borrow_stream(stream);
     world.buffered_response.clear();
-    world.response = fields([(":status", &*status)]);
+    world.response = make_header_lines([(":status", &*status)]);
     world.response_ended = true;
     drop(world);
     send_to_client(stream, Vec::new());
@@ -295,7 +297,7 @@ pub fn deliver_scheduled_event(stream: FilterPtr, event: u64) {
 }
 
 /// Marks the client as slow.
-pub fn raise_high_watermark(stream: FilterPtr) {
+pub fn deliver_high_watermark(stream: FilterPtr) {
     borrow_stream(stream).is_behind = true;
     let filter = filter_of_stream(stream);
     // SAFETY: of that stream.
@@ -307,7 +309,7 @@ pub fn raise_high_watermark(stream: FilterPtr) {
 }
 
 /// Lets a slow client read. Returns whether it was slow.
-pub fn lower_watermark(stream: FilterPtr) -> bool {
+pub fn deliver_low_watermark(stream: FilterPtr) -> bool {
     let was_behind = std::mem::take(&mut borrow_stream(stream).is_behind);
     if was_behind {
         let filter = filter_of_stream(stream);

@@ -7,19 +7,19 @@ use std::sync::{Mutex, Weak};
 use sszip_core::gzip::inflate::gunzip_reserved;
 
 use super::choices::EventChoices;
-use super::config::MainThread;
-use super::node::{self, ClientRequest};
-use super::primitives::{fields, first_header_value, take_events, EventQueue};
+use super::config::SimulatedMainThread;
+use super::node::{self, SimulatedRequest};
+use super::primitives::{first_header_value, make_header_lines, take_events, EventQueue};
 use super::stream;
-use super::stream_state::{borrow_stream, is_over, stream_cell, StreamState};
+use super::stream_state::{borrow_stream, is_stream_over, stream_cell, SimulatedStreamState};
 use crate::abi::FilterPtr;
 
 /// The script of a simulated stream: the remaining events of its client and its node.
 pub struct StreamScenario {
     stream: FilterPtr,
-    question: ClientRequest,
+    question: SimulatedRequest,
     /// Pieces of the request, and whether another filter has buffered them.
-    request: Vec<Vec<u8>>,
+    run_request_event: Vec<Vec<u8>>,
     is_same: bool,
     with_trailers: bool,
     sent_head: bool,
@@ -38,8 +38,8 @@ pub struct StreamScenario {
 }
 
 impl StreamScenario {
-    pub fn new(chance: &mut EventChoices<'_>, main: &MainThread) -> Self {
-        let question = ClientRequest::choose_request(chance, main.cache_namespace());
+    pub fn new(chance: &mut EventChoices<'_>, main: &SimulatedMainThread) -> Self {
+        let question = SimulatedRequest::choose_request(chance, main.cache_namespace());
         let (method, path) = question.method_and_path();
         let body = question.request_body();
         let length = body.len().to_string();
@@ -53,24 +53,24 @@ impl StreamScenario {
         if chance.choose_below(3) > 0 {
             head.push(("accept-encoding", "gzip"));
         }
-        if let (ClientRequest::State(_), 0..=1) = (&question, chance.choose_below(3)) {
+        if let (SimulatedRequest::State(_), 0..=1) = (&question, chance.choose_below(3)) {
             head.push(("accept", "application/octet-stream, application/json;q=0.9"));
         }
         let route = match question {
-            ClientRequest::Purge(_) => Some(main.purge_route()),
+            SimulatedRequest::Purge(_) => Some(main.purge_route()),
             _ => main.choose_route(chance),
         };
-        let stream = stream::start_stream(StreamState {
+        let stream = stream::start_stream(SimulatedStreamState {
             config: Some(main.current_filter()),
             route,
-            request: fields(head),
+            request: make_header_lines(head),
             limit: chance.choose_from(&[100, 1 << 20]),
             is_slow: chance.choose_below(2) == 0,
-            ..StreamState::default()
+            ..SimulatedStreamState::default()
         });
         Self {
             stream,
-            request: chance.split(body.as_bytes()),
+            run_request_event: chance.split_bytes(body.as_bytes()),
             question,
             is_same: chance.choose_below(4) == 0,
             with_trailers: chance.choose_below(4) == 0,
@@ -87,16 +87,16 @@ impl StreamScenario {
     }
 
     pub fn is_over(&self) -> bool {
-        is_over(self.stream)
+        is_stream_over(self.stream)
     }
 
     /// Performs the next possible event. Returns whether there was one.
-    pub fn step(&mut self, chance: &mut EventChoices<'_>) -> bool {
+    pub fn run_next_event(&mut self, chance: &mut EventChoices<'_>) -> bool {
         let stream = self.stream;
         // events wait while more of the stream arrives
         let events = match chance.one_chance_in(4) {
             true => Vec::new(),
-            false => take_events(&self.events()),
+            false => take_events(&self.event_queue()),
         };
         for event in &events {
             stream::deliver_scheduled_event(stream, *event);
@@ -104,7 +104,7 @@ impl StreamScenario {
                 return true;
             }
         }
-        if stream::lower_watermark(stream) {
+        if stream::deliver_low_watermark(stream) {
             return true;
         }
         if self.leaves && chance.choose_below(12) == 0 {
@@ -113,12 +113,12 @@ impl StreamScenario {
             return true;
         }
         match chance.choose_below(2) {
-            0 => self.request(chance) || self.response(chance) || !events.is_empty(),
-            _ => self.response(chance) || self.request(chance) || !events.is_empty(),
+            0 => self.request(chance) || self.run_response_event(chance) || !events.is_empty(),
+            _ => self.run_response_event(chance) || self.request(chance) || !events.is_empty(),
         }
     }
 
-    fn events(&self) -> EventQueue {
+    fn event_queue(&self) -> EventQueue {
         Arc::clone(&stream_cell(self.stream).borrow().events)
     }
 
@@ -126,33 +126,33 @@ impl StreamScenario {
         let stream = self.stream;
         if !self.sent_head {
             self.sent_head = true;
-            self.sent_all = self.request.is_empty();
-            stream::request_head(stream, self.sent_all);
+            self.sent_all = self.run_request_event.is_empty();
+            stream::deliver_request_head(stream, self.sent_all);
             return true;
         }
         if self.sent_all {
             return false;
         }
-        if self.request.is_empty() {
+        if self.run_request_event.is_empty() {
             self.sent_all = true;
             match chance.choose_below(2) {
-                0 => stream::request_data(stream, Vec::new(), true, false),
-                _ => stream::request_trailers(stream),
+                0 => stream::deliver_request_data(stream, Vec::new(), true, false),
+                _ => stream::deliver_request_trailers(stream),
             }
             return true;
         }
         // another filter has buffered the whole body
         let is_same = std::mem::take(&mut self.is_same);
         let piece = match is_same {
-            true => std::mem::take(&mut self.request).concat(),
-            false => self.request.remove(0),
+            true => std::mem::take(&mut self.run_request_event).concat(),
+            false => self.run_request_event.remove(0),
         };
-        self.sent_all = self.request.is_empty() && !self.with_trailers;
-        stream::request_data(stream, piece, self.sent_all, is_same);
+        self.sent_all = self.run_request_event.is_empty() && !self.with_trailers;
+        stream::deliver_request_data(stream, piece, self.sent_all, is_same);
         true
     }
 
-    fn response(&mut self, chance: &mut EventChoices<'_>) -> bool {
+    fn run_response_event(&mut self, chance: &mut EventChoices<'_>) -> bool {
         let stream = self.stream;
         let upstream_ended = {
             let world = borrow_stream(stream);
@@ -174,9 +174,9 @@ impl StreamScenario {
             match at {
                 0 => {
                     let text = chance.choose_from(&["", "no healthy upstream"]);
-                    stream::node_failure(stream, 503, text.into());
+                    stream::respond_for_failed_node(stream, 503, text.into());
                 }
-                _ => stream::local_reply(stream, 503),
+                _ => stream::send_local_reply(stream, 503),
             }
             return true;
         }
@@ -189,16 +189,18 @@ impl StreamScenario {
                     false => node::node_response(head, self.question.request_body().as_bytes()),
                 }
             };
-            let mut pieces = chance.split(&answer.body);
+            let mut pieces = chance.split_bytes(&answer.body);
             pieces.reverse();
             self.answer = Some(pieces);
-            stream::response_head(stream, answer.response_headers(self.with_length), false);
+            stream::deliver_response_head(stream, answer.response_headers(self.with_length), false);
             return true;
         };
         match left.pop() {
-            Some(piece) => stream::response_data(stream, piece, false),
-            None if self.with_trailers && !self.with_length => stream::response_trailers(stream),
-            None => stream::response_data(stream, Vec::new(), true),
+            Some(piece) => stream::deliver_response_data(stream, piece, false),
+            None if self.with_trailers && !self.with_length => {
+                stream::deliver_response_trailers(stream);
+            }
+            None => stream::deliver_response_data(stream, Vec::new(), true),
         }
         true
     }
@@ -218,7 +220,7 @@ impl StreamScenario {
         if status != b"200" {
             let is_right = match self.question {
                 // there is no owner
-                ClientRequest::Purge(_) => status == b"503",
+                SimulatedRequest::Purge(_) => status == b"503",
                 _ => is_cut && matches!(status, b"502" | b"503"),
             };
             let body = world.body.escape_ascii();
@@ -232,7 +234,7 @@ impl StreamScenario {
             Some(_) => gunzip_reserved(&world.body, 1 << 24).expect("it is gzip"),
             None => world.body.clone(),
         };
-        self.question.matches_response(head, &plain);
+        self.question.assert_response_matches(head, &plain);
         let cached =
             String::from_utf8_lossy(first_header_value(head, "cache-status").unwrap_or_default());
         assert!(
@@ -244,7 +246,7 @@ impl StreamScenario {
     /// Events of the stream's schedulers, as long as there are any.
     #[cfg(test)]
     pub fn remaining_events(&self) -> Weak<Mutex<Vec<u64>>> {
-        Arc::downgrade(&self.events())
+        Arc::downgrade(&self.event_queue())
     }
 }
 

@@ -9,7 +9,7 @@ use crate::abi::{BodyType, EnvoyBuffer, FilterPtr, HeaderType};
 
 /// The state of a simulated stream in Envoy: its messages, buffers and flags.
 #[derive(Default)]
-pub struct StreamState {
+pub struct SimulatedStreamState {
     /// Configurations of the filter and the route, until the stream ends.
     pub config: Option<Arc<SimulatedFilter>>,
     pub route: Option<Arc<SimulatedRoute>>,
@@ -47,28 +47,28 @@ pub struct StreamState {
 }
 
 /// The state of a simulated stream, to which a stream pointer points.
-pub type SharedStreamState = RefCell<StreamState>;
+pub type SimulatedStreamCell = RefCell<SimulatedStreamState>;
 
 /// # Panics
 /// The stream has ended.
-pub fn borrow_stream<'a>(stream: FilterPtr) -> RefMut<'a, StreamState> {
+pub fn borrow_stream<'a>(stream: FilterPtr) -> RefMut<'a, SimulatedStreamState> {
     let world = stream_cell(stream).borrow_mut();
     assert!(!world.is_destroyed, "asked of a stream that has ended");
     world
 }
 
 /// Returns the state of a stream that may have ended.
-pub fn stream_cell<'a>(stream: FilterPtr) -> &'a SharedStreamState {
+pub fn stream_cell<'a>(stream: FilterPtr) -> &'a SimulatedStreamCell {
     // SAFETY: a stream is freed with its scenario, which has ended then.
-    unsafe { &*stream.cast::<SharedStreamState>() }
+    unsafe { &*stream.cast::<SimulatedStreamCell>() }
 }
 
-pub fn is_over(stream: FilterPtr) -> bool {
+pub fn is_stream_over(stream: FilterPtr) -> bool {
     stream_cell(stream).borrow().is_destroyed
 }
 
-impl StreamState {
-    pub fn make_headers(&mut self, kind: HeaderType) -> &mut HeaderLines {
+impl SimulatedStreamState {
+    pub fn header_lines_mut(&mut self, kind: HeaderType) -> &mut HeaderLines {
         match kind {
             HeaderType::Request => &mut self.request,
             HeaderType::Response => &mut self.response,
@@ -76,7 +76,7 @@ impl StreamState {
         }
     }
 
-    pub fn body_part(&mut self, kind: BodyType) -> &mut Vec<u8> {
+    pub fn body_buffer_mut(&mut self, kind: BodyType) -> &mut Vec<u8> {
         match kind {
             BodyType::BufferedRequest if !self.is_same => &mut self.buffered_request,
             BodyType::BufferedResponse => &mut self.buffered_response,
@@ -85,12 +85,12 @@ impl StreamState {
     }
 
     /// Returns the body buffer in two slices, if it is long enough.
-    pub fn body_pieces(&mut self, kind: BodyType) -> Vec<EnvoyBuffer> {
+    pub fn body_buffer_slices(&mut self, kind: BodyType) -> Vec<EnvoyBuffer> {
         let is_received = matches!(kind, BodyType::ReceivedRequest | BodyType::ReceivedResponse);
         if is_received && self.received.is_none() {
             return Vec::new();
         }
-        let part = self.body_part(kind);
+        let part = self.body_buffer_mut(kind);
         let (first, second) = part.split_at(part.len() / 2);
         let both = [first, second].into_iter();
         both.filter(|piece| !piece.is_empty())

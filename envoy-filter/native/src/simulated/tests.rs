@@ -4,7 +4,7 @@ use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
 use super::choices::EventChoices;
-use super::config::MainThread;
+use super::config::SimulatedMainThread;
 use super::worker::SimulatedWorker;
 use super::{simulate_streams, simulate_worker, IDLE_PAUSE};
 
@@ -56,7 +56,7 @@ fn workers_end_while_the_main_thread_replaces_their_filter() {
 
 fn run_workers(seed: u64) {
     let chance = &mut EventChoices::from_seed(seed);
-    let main = &MainThread::new(chance);
+    let main = &SimulatedMainThread::new(chance);
     let going = &AtomicUsize::new(WORKERS as usize);
     scope(|scope| {
         for worker in 0..WORKERS {
@@ -64,8 +64,8 @@ fn run_workers(seed: u64) {
                 let _leaves = EndedWorkerCount(going);
                 let chance = &mut EventChoices::from_seed(seed * WORKERS + worker);
                 let mut worker = SimulatedWorker::new(20);
-                while worker.has_more() {
-                    if !worker.step(chance, main) {
+                while worker.has_more_streams() {
+                    if !worker.run_next_event(chance, main) {
                         sleep(IDLE_PAUSE);
                     }
                 }

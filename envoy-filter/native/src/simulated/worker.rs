@@ -5,7 +5,7 @@ use std::sync::{Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use super::choices::EventChoices;
-use super::config::MainThread;
+use super::config::SimulatedMainThread;
 use super::stream_scenario::StreamScenario;
 
 /// Maximum number of concurrent streams.
@@ -33,19 +33,23 @@ impl SimulatedWorker {
         }
     }
 
-    pub fn has_more(&self) -> bool {
+    pub fn has_more_streams(&self) -> bool {
         self.number > 0 || !self.going.is_empty()
     }
 
     /// Performs the next event of a stream. Returns whether there was one.
-    pub fn step(&mut self, chance: &mut EventChoices<'_>, main: &MainThread) -> bool {
+    pub fn run_next_event(
+        &mut self,
+        chance: &mut EventChoices<'_>,
+        main: &SimulatedMainThread,
+    ) -> bool {
         while self.number > 0 && self.going.len() < MAX_CONCURRENT_STREAMS {
             self.number -= 1;
             self.going.push(StreamScenario::new(chance, main));
         }
         assert!(Instant::now() < self.deadline, "a stream does not end");
         let at = chance.choose_below(self.going.len());
-        let has_done = self.going[at].step(chance);
+        let has_done = self.going[at].run_next_event(chance);
         if self.going[at].is_over() {
             self.over.push(self.going.swap_remove(at));
         }

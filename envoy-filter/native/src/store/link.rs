@@ -13,9 +13,9 @@ use rustix::net::{
     connect, sendmsg, socket_with, AddressFamily, SendAncillaryBuffer, SendFlags, SocketAddrUnix,
     SocketFlags, SocketType,
 };
-use sszip_core::cache::link::{ConnectionAction, Link};
+use sszip_core::cache::link::{LinkConnectionAction, OwnerLink};
 use sszip_core::cache::process::owner_client::OwnerClient;
-use sszip_core::cache::process::wake::Wake;
+use sszip_core::cache::process::wake::EventLoopWaker;
 
 use crate::abi::LogLevel;
 use crate::clock::monotonic_ms;
@@ -37,13 +37,13 @@ const MAX_WRITE_PIECES: usize = 16;
 /// # Errors
 /// No thread or file descriptor is available, or the path is not valid for a
 /// socket.
-pub fn start_link(path: &str) -> Result<Arc<Link>, std::io::Error> {
+pub fn start_owner_link(path: &str) -> Result<Arc<OwnerLink>, std::io::Error> {
     let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
     let bell = Arc::new(LinkWaker(eventfd(0, flags)?));
-    let link =
-        Link::for_process(MAX_ENTRY_BYTES).with_driver(Arc::clone(&bell) as Arc<dyn Wake>, 0);
+    let link = OwnerLink::for_process(MAX_ENTRY_BYTES)
+        .with_driver_waker(Arc::clone(&bell) as Arc<dyn EventLoopWaker>, 0);
     let link = Arc::new(link);
-    let driver = LinkDriver {
+    let driver = OwnerLinkThread {
         link: Arc::clone(&link),
         bell,
         address: SocketAddrUnix::new(path)?,
@@ -56,7 +56,7 @@ pub fn start_link(path: &str) -> Result<Arc<Link>, std::io::Error> {
     thread.spawn(|| driver.run_link_loop())?;
     PROCESS
         .shared
-        .join_owner(Arc::clone(&link) as Arc<dyn OwnerClient>);
+        .connect_owner(Arc::clone(&link) as Arc<dyn OwnerClient>);
     Ok(link)
 }
 
@@ -64,7 +64,7 @@ pub fn start_link(path: &str) -> Result<Arc<Link>, std::io::Error> {
 #[derive(Debug)]
 struct LinkWaker(OwnedFd);
 
-impl Wake for LinkWaker {
+impl EventLoopWaker for LinkWaker {
     fn wake(&self, _id: usize) {
         // a counter that is full wakes the thread, too
         let _ = write(&self.0, &1_u64.to_ne_bytes());
@@ -74,8 +74,8 @@ impl Wake for LinkWaker {
 }
 
 /// The thread that opens the link's connections to the owner, and carries its bytes.
-struct LinkDriver {
-    link: Arc<Link>,
+struct OwnerLinkThread {
+    link: Arc<OwnerLink>,
     bell: Arc<LinkWaker>,
     address: SocketAddrUnix,
     path: String,
@@ -94,10 +94,10 @@ struct OwnerConnection {
     is_full: bool,
 }
 
-impl LinkDriver {
+impl OwnerLinkThread {
     fn run_link_loop(mut self) {
         loop {
-            let turned = catch_unwind(AssertUnwindSafe(|| self.poll_once()));
+            let turned = catch_unwind(AssertUnwindSafe(|| self.poll_link_once()));
             if turned.is_err() {
                 let _ = catch_unwind(|| {
                     write_envoy_log(
@@ -113,21 +113,21 @@ impl LinkDriver {
 
     /// Performs the actions of the link that are due, and waits for the next
     /// event.
-    fn poll_once(&mut self) {
+    fn poll_link_once(&mut self) {
         while let Some(need) = self.link.next_action() {
             match need {
-                ConnectionAction::Connect(slot) => self.open_connection(slot),
-                ConnectionAction::Write(slot) => self.write(slot),
-                ConnectionAction::Close(slot) => drop(self.take_connection(slot)),
-                ConnectionAction::Tick => self.tick_link(),
+                LinkConnectionAction::Connect(slot) => self.open_connection(slot),
+                LinkConnectionAction::Write(slot) => self.write_to_owner(slot),
+                LinkConnectionAction::Close(slot) => drop(self.take_connection(slot)),
+                LinkConnectionAction::Tick => self.tick_link(),
             }
         }
         for (slot, events) in self.wait_for_events() {
             if events.intersects(PollFlags::OUT) {
-                self.write(slot);
+                self.write_to_owner(slot);
             }
             if events.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
-                self.read(slot);
+                self.read_from_owner(slot);
             }
         }
         if self.tick_at != 0 && monotonic_ms() >= self.tick_at {
@@ -198,7 +198,7 @@ impl LinkDriver {
         Ok(socket)
     }
 
-    fn write(&mut self, slot: usize) {
+    fn write_to_owner(&mut self, slot: usize) {
         let Some(Some(connection)) = self.connections.get_mut(slot) else {
             return;
         };
@@ -220,12 +220,12 @@ impl LinkDriver {
                     connection.is_full = true;
                     return;
                 }
-                Err(_) => return self.connection_lost(slot),
+                Err(_) => return self.drop_lost_connection(slot),
             }
         }
     }
 
-    fn read(&mut self, slot: usize) {
+    fn read_from_owner(&mut self, slot: usize) {
         let mut total = 0;
         while total < MAX_READ_BYTES {
             let Some(Some(connection)) = self.connections.get(slot) else {
@@ -246,7 +246,7 @@ impl LinkDriver {
                     total += bytes;
                     report_filled_buffer(&self.link, slot, bytes);
                 }
-                _ => return self.connection_lost(slot),
+                _ => return self.drop_lost_connection(slot),
             }
             if is_all {
                 return;
@@ -258,7 +258,7 @@ impl LinkDriver {
         self.connections.get_mut(slot)?.take()
     }
 
-    fn connection_lost(&mut self, slot: usize) {
+    fn drop_lost_connection(&mut self, slot: usize) {
         drop(self.take_connection(slot));
         self.link
             .connection_closed(&PROCESS.shared, slot, monotonic_ms());
@@ -267,7 +267,7 @@ impl LinkDriver {
     /// Calls the link's tick, and schedules the next one.
     fn tick_link(&mut self) {
         let now = monotonic_ms();
-        let after = self.link.send_and_expire(&PROCESS.shared, now);
+        let after = self.link.send_and_expire_requests(&PROCESS.shared, now);
         self.tick_at = if after == 0 { 0 } else { now + after };
         let Some(news) = self.link.take_health_change(now) else {
             return;
@@ -275,7 +275,7 @@ impl LinkDriver {
         let line = format!(
             "the cache's owner at unix:{} {}",
             self.path,
-            news.log_text()
+            news.health_log_text()
         );
         match (news.is_outage(), self.why_not) {
             (true, Some(why)) => write_envoy_log(LogLevel::Error, &format!("{line} ({why})")),
@@ -292,7 +292,7 @@ fn send_without_signal(socket: impl AsFd, pieces: &[IoSlice<'_>]) -> Result<usiz
 }
 
 #[allow(unsafe_code)]
-fn report_filled_buffer(link: &Link, slot: usize, bytes: usize) {
+fn report_filled_buffer(link: &OwnerLink, slot: usize, bytes: usize) {
     // SAFETY: the system wrote the bytes, and only this thread uses the buffer.
     unsafe { link.bytes_read(&PROCESS.shared, slot, bytes, monotonic_ms()) };
 }

@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
-use sszip_core::cache::link::Link;
+use sszip_core::cache::link::OwnerLink;
 use sszip_core::config::files;
 use sszip_core::config::head_sources::HeadSourceList;
 use sszip_core::config::store::StoreSettings;
 use sszip_core::config::validated::ValidatedConfig;
 
-use self::owner::DesiredOwner;
+use self::owner::DesiredOwnerSettings;
 use self::owner_library::OwnerLibrary;
 
 static STORE_STATE: Mutex<StoreState> = Mutex::new(StoreState::new());
@@ -24,7 +24,7 @@ static STORE_STATE: Mutex<StoreState> = Mutex::new(StoreState::new());
 /// A process has one store, which never changes.
 struct StoreState {
     /// Socket of the owner and the link to it, after a filter has named one.
-    link: Option<(String, Arc<Link>)>,
+    link: Option<(String, Arc<OwnerLink>)>,
     /// Store that the owner in this process opens.
     desired_owner: Option<StoreSettings>,
     /// Maximum length of an entry, in bytes.
@@ -41,7 +41,7 @@ struct StoreState {
 
 /// A filter's use of the owner in this process. The owner stops when the last guard is dropped.
 #[derive(Debug)]
-pub struct OwnerGuard(ThreadId);
+pub struct OwnerUseGuard(ThreadId);
 
 /// The identity of one loaded configuration of a filter or a route, whose drop ends the claims that
 /// name it.
@@ -78,10 +78,10 @@ pub fn validate_store(plan: &ValidatedConfig) -> Result<(), String> {
 ///
 /// # Errors
 /// The store is not available, or the process has another one.
-pub fn use_store(
+pub fn attach_store(
     plan: &ValidatedConfig,
     filter: &ConfigInstance,
-) -> Result<Option<OwnerGuard>, String> {
+) -> Result<Option<OwnerUseGuard>, String> {
     let mut state = lock_store_state();
     if let Some(socket) = plan.owner_socket() {
         state.set_store(socket, plan)?;
@@ -94,11 +94,11 @@ pub fn use_store(
     state.users += 1;
     let is_first = state.users == 1;
     drop(state);
-    let used = OwnerGuard(thread::current().id());
+    let used = OwnerUseGuard(thread::current().id());
     if is_first {
         owner::start_owner_thread(library)
             .map_err(|error| format!("cannot start the owner of the store: {error}"))?;
-        lock_store_state().apply_head_sources();
+        lock_store_state().apply_owner_settings();
     }
     Ok(Some(used))
 }
@@ -134,7 +134,7 @@ impl StoreState {
         if let Some((known, link)) = &self.link {
             return match *known == socket && self.desired_owner.as_ref() == store {
                 true => {
-                    link.set_deadline(plan.lookup_timeout());
+                    link.set_lookup_deadline(plan.lookup_timeout());
                     Ok(())
                 }
                 false => Err(format!(
@@ -145,14 +145,14 @@ impl StoreState {
             };
         }
         if let Some(store) = store {
-            files::prepare_folder(&store.folder)
+            files::validate_store_folder(&store.folder)
                 .map_err(|error| format!("\"cache_path\" {error}"))?;
             self.library = Some(OwnerLibrary::load_library()?);
         }
-        let link = link::start_link(&socket);
+        let link = link::start_owner_link(&socket);
         let link = link
             .map_err(|error| format!("cannot start the link to the owner of the store: {error}"))?;
-        link.set_deadline(plan.lookup_timeout());
+        link.set_lookup_deadline(plan.lookup_timeout());
         self.link = Some((socket, link));
         self.desired_owner = store.cloned();
         Ok(())
@@ -166,8 +166,8 @@ impl StoreState {
             let follows = plan.follows.clone();
             self.claims.insert(at, HeadSourceClaim { of, follows });
         }
-        let is_longer = plan.largest_max_entry() > self.max_entry;
-        self.max_entry = self.max_entry.max(plan.largest_max_entry());
+        let is_longer = plan.largest_entry_limit() > self.max_entry;
+        self.max_entry = self.max_entry.max(plan.largest_entry_limit());
         self.update_owner(is_longer);
     }
 
@@ -181,25 +181,25 @@ impl StoreState {
     fn update_owner(&mut self, is_changed: bool) {
         let mut follows = HeadSourceList::default();
         for claim in &self.claims {
-            follows.merge_later(&claim.follows);
+            follows.override_head_sources(&claim.follows);
         }
         let known = self.follows.get_or_insert_default();
-        let is_changed = is_changed || !known.equals_unordered(&follows);
+        let is_changed = is_changed || !known.has_same_head_sources(&follows);
         *known = follows;
         if is_changed && self.users > 0 {
-            self.apply_head_sources();
+            self.apply_owner_settings();
         }
     }
 
     /// Passes the desired settings to the owner.
-    fn apply_head_sources(&self) {
+    fn apply_owner_settings(&self) {
         if let Some(wanted) = self.desired_owner() {
             owner::set_owner_settings(wanted);
         }
     }
 
-    fn desired_owner(&self) -> Option<DesiredOwner> {
-        Some(DesiredOwner {
+    fn desired_owner(&self) -> Option<DesiredOwnerSettings> {
+        Some(DesiredOwnerSettings {
             store: self.desired_owner.clone()?,
             max_entry: self.max_entry,
             follows: self.follows.clone().unwrap_or_default(),
@@ -220,7 +220,7 @@ impl Drop for ConfigInstance {
     }
 }
 
-impl Drop for OwnerGuard {
+impl Drop for OwnerUseGuard {
     fn drop(&mut self) {
         let mut state = lock_store_state();
         state.users -= 1;
@@ -242,7 +242,7 @@ impl Drop for OwnerGuard {
 /// Stops the owner if no filter uses it. That takes time, during which workers must not wait for
 /// the lock of [`StoreState`].
 fn stop_unused_owner() {
-    owner::stop_unless_used(|| lock_store_state().users > 0);
+    owner::stop_owner_unless_used(|| lock_store_state().users > 0);
 }
 
 fn lock_store_state() -> MutexGuard<'static, StoreState> {
@@ -264,11 +264,14 @@ mod tests {
         let set =
             directives.set_directive_at("cache_head", &[node.as_bytes()], DirectiveLocation { at });
         set.expect("it is right");
-        let follows = directives.resolve_route(PROCESS.clone()).cache.follows;
+        let follows = directives
+            .resolve_route_config(PROCESS.clone())
+            .cache
+            .follows;
         let mut plan = ValidatedConfig::default();
         let added = plan
             .follows
-            .add_route_sources(&follows, NamespaceSource::Fixed(b"main"));
+            .add_route_head_sources(&follows, NamespaceSource::Fixed(b"main"));
         added.expect("it has a name");
         plan
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use sszip_core::config::head_sources::HeadSourceList;
 use sszip_core::config::store::StoreSettings;
 
-use super::owner_library::{OwnerLibrary, OwnerSettings};
+use super::owner_library::{OwnerLibrary, OwnerLibrarySettings};
 
 /// Time to wait for further changes, in milliseconds: the filters of one
 /// configuration change the settings one after the other.
@@ -26,7 +26,7 @@ const IDLE_CHECK_MS: u64 = 3_600_000;
 static LIBRARY: OnceLock<OwnerLibrary> = OnceLock::new();
 
 /// Settings that are not passed to the owner yet.
-static PENDING_SETTINGS: Mutex<Option<DesiredOwner>> = Mutex::new(None);
+static PENDING_SETTINGS: Mutex<Option<DesiredOwnerSettings>> = Mutex::new(None);
 static IS_CHANGED: Condvar = Condvar::new();
 
 /// No filter uses the owner. Locked while the library is called.
@@ -34,7 +34,7 @@ static IS_OWNER_UNUSED: Mutex<bool> = Mutex::new(false);
 
 /// The settings with which the owner in this process is to run: its store, head sources and limits.
 #[derive(Clone, Debug)]
-pub struct DesiredOwner {
+pub struct DesiredOwnerSettings {
     pub store: StoreSettings,
     pub max_entry: u64,
     pub follows: HeadSourceList,
@@ -55,13 +55,13 @@ pub fn start_owner_thread(library: OwnerLibrary) -> Result<(), std::io::Error> {
 }
 
 /// Sets the settings of the owner, which its thread applies soon.
-pub fn set_owner_settings(wanted: DesiredOwner) {
+pub fn set_owner_settings(wanted: DesiredOwnerSettings) {
     *lock_ignoring_poison(&PENDING_SETTINGS) = Some(wanted);
     IS_CHANGED.notify_one();
 }
 
 /// Stops the owner and stores the entries of its memory, unless a filter uses it again.
-pub fn stop_unless_used(is_used: impl FnOnce() -> bool) {
+pub fn stop_owner_unless_used(is_used: impl FnOnce() -> bool) {
     stop_owner(false, is_used);
 }
 
@@ -77,7 +77,7 @@ fn run_owner_thread(library: OwnerLibrary) {
         if let Some(new) = new.map(|wanted| wanted.library_settings()) {
             let is_other = settings.as_ref().is_some_and(|known| *known != new);
             if is_other && !*rests && !library.exit_owner(false) {
-                detach_thread();
+                register_immediate_exit();
             }
             settings = Some(new);
         }
@@ -98,10 +98,10 @@ fn run_owner_thread(library: OwnerLibrary) {
     }
 }
 
-impl DesiredOwner {
-    fn library_settings(&self) -> OwnerSettings {
+impl DesiredOwnerSettings {
+    fn library_settings(&self) -> OwnerLibrarySettings {
         let store = &self.store;
-        OwnerSettings {
+        OwnerLibrarySettings {
             socket: store.owner_socket_path(),
             path: store.data_folder_path(),
             max_size: store.max_size.unwrap_or(0),
@@ -141,15 +141,15 @@ fn stop_owner(is_over: bool, is_used: impl FnOnce() -> bool) {
         return;
     }
     if is_over {
-        at_once();
+        exit_process_now();
     }
-    detach_thread();
+    register_immediate_exit();
 }
 
 /// Registers an immediate exit for the end of the process, because threads still write to a slow
 /// disk: their objects must not be destroyed meanwhile. Entries that are not on disk by then are
 /// lost, as in a crash; no others are.
-fn detach_thread() {
+fn register_immediate_exit() {
     // SAFETY: the module stays until the process ends.
     unsafe { libc::atexit(exit_immediately) };
 }
@@ -157,10 +157,10 @@ fn detach_thread() {
 extern "C" fn exit_immediately() {
     // ends an owner that was started meanwhile
     handle_process_exit();
-    at_once();
+    exit_process_now();
 }
 
-fn at_once() {
+fn exit_process_now() {
     // SAFETY: the argument is a number.
     unsafe { libc::_exit(0) };
 }

@@ -43,7 +43,7 @@ type OwnerLog = Option<unsafe extern "C" fn(level: u32, line: *const c_char)>;
 
 /// The settings with which the owner's library starts an owner.
 #[derive(Debug, Default, Eq, PartialEq)]
-pub struct OwnerSettings {
+pub struct OwnerLibrarySettings {
     /// Path of the socket on which the owner listens.
     pub socket: String,
     /// Folder of the store.
@@ -79,13 +79,13 @@ impl OwnerLibrary {
             return Err(format!(
                 "\"cache_path\" needs the library \"{}\" next to the module: {}",
                 path.display(),
-                load_error()
+                last_load_error()
             ));
         }
         // SAFETY: the functions have the header's types; only functions that
         // were found are called.
         unsafe {
-            let abi = library_function(library, c"sszip_owner_abi")?;
+            let abi = find_library_function(library, c"sszip_owner_abi")?;
             let abi: unsafe extern "C" fn() -> u32 = std::mem::transmute(abi);
             let its = abi();
             if its != ABI_VERSION {
@@ -95,8 +95,8 @@ impl OwnerLibrary {
                     path.display()
                 ));
             }
-            let run = library_function(library, c"sszip_owner_run")?;
-            let exit = library_function(library, c"sszip_owner_exit")?;
+            let run = find_library_function(library, c"sszip_owner_run")?;
+            let exit = find_library_function(library, c"sszip_owner_exit")?;
             Ok(Self {
                 run: std::mem::transmute::<
                     *mut c_void,
@@ -113,7 +113,7 @@ impl OwnerLibrary {
     /// Starts the owner unless it runs, and performs its next work. Returns the
     /// milliseconds after which to call again, and whether the owner serves.
     /// Only one thread calls this.
-    pub fn run_owner_step(&self, settings: &OwnerSettings) -> (u64, bool) {
+    pub fn run_owner_step(&self, settings: &OwnerLibrarySettings) -> (u64, bool) {
         let config = RawOwnerConfig::from_settings(settings);
         let mut serves = false;
         // SAFETY: the strings are valid during the call.
@@ -130,7 +130,7 @@ impl OwnerLibrary {
 }
 
 impl RawOwnerConfig {
-    fn from_settings(settings: &OwnerSettings) -> Self {
+    fn from_settings(settings: &OwnerLibrarySettings) -> Self {
         Self {
             size: size_of::<Self>(),
             socket: settings.socket.as_ptr().cast(),
@@ -185,20 +185,20 @@ fn module_path() -> std::path::PathBuf {
 
 /// # Safety
 /// The library is open.
-unsafe fn library_function(library: *mut c_void, name: &CStr) -> Result<*mut c_void, String> {
+unsafe fn find_library_function(library: *mut c_void, name: &CStr) -> Result<*mut c_void, String> {
     // SAFETY: the function's contract.
     let found = unsafe { libc::dlsym(library, name.as_ptr()) };
     match found.is_null() {
         true => Err(format!(
             "cannot use the library of the owner: {}",
-            load_error()
+            last_load_error()
         )),
         false => Ok(found),
     }
 }
 
 /// Returns the error of the last call of the dynamic linker.
-fn load_error() -> String {
+fn last_load_error() -> String {
     // SAFETY: the text is NUL-terminated, and valid until the thread's next
     // call.
     unsafe {

@@ -1,11 +1,11 @@
 //! Streaming compression of a response body.
 
 use sszip_core::exchange::drive::ExchangeDriver;
-use sszip_core::gzip::stream::Flush;
+use sszip_core::gzip::stream::FlushMode;
 use sszip_envoy_carrier::encode;
 
-use super::response::observe_piece;
-use super::{StreamAction, StreamExchange};
+use super::response::observe_upstream_piece;
+use super::{HookAction, StreamExchange};
 use crate::abi::BodyType;
 use crate::envoy::EnvoyStream;
 
@@ -15,35 +15,45 @@ const FLUSH_BYTES: usize = 16 << 10;
 
 impl StreamExchange {
     /// Compresses the pieces that the present hook received, and sends the output.
-    pub(super) fn compress_received(&mut self, stream: EnvoyStream, is_last: bool) -> StreamAction {
+    pub(super) fn compress_received_pieces(
+        &mut self,
+        stream: EnvoyStream,
+        is_last: bool,
+    ) -> HookAction {
         let pieces = stream.body_slices(BodyType::ReceivedResponse);
         if let Some(driver) = &mut self.driver {
-            pieces.iter().for_each(|piece| observe_piece(driver, piece));
+            pieces
+                .iter()
+                .for_each(|piece| observe_upstream_piece(driver, piece));
         }
-        self.stream_pieces(stream, pieces.iter(), pieces.len(), is_last)
+        self.compress_and_send_pieces(stream, pieces.iter(), pieces.len(), is_last)
     }
 
     /// Compresses pieces, and sends the output once it is flushed. Envoy accepts no more bytes
     /// after the stream continues, until more of the body arrives: the stream therefore continues
     /// only with flushed output, and the rest waits for a deadline.
-    pub(super) fn stream_pieces<'a>(
+    pub(super) fn compress_and_send_pieces<'a>(
         &mut self,
         stream: EnvoyStream,
         pieces: impl Iterator<Item = &'a [u8]>,
         received: usize,
         is_last: bool,
-    ) -> StreamAction {
+    ) -> HookAction {
         for piece in pieces {
-            if !self.compress_piece(piece, Flush::None) {
-                return StreamAction::Reset(
+            if !self.compress_piece(piece, FlushMode::None) {
+                return HookAction::Reset(
                     "sszip: the encoder failed, or the body does not have the announced length",
                 );
             }
         }
-        let is_sent = is_last || self.written.len() >= FLUSH_BYTES || self.flushes_at_once();
-        let flush = if is_last { Flush::Finish } else { Flush::Sync };
+        let is_sent = is_last || self.written.len() >= FLUSH_BYTES || self.flushes_each_piece();
+        let flush = if is_last {
+            FlushMode::Finish
+        } else {
+            FlushMode::Sync
+        };
         if is_sent && !self.compress_piece(b"", flush) {
-            return StreamAction::Reset(
+            return HookAction::Reset(
                 "sszip: the encoder failed, or the body does not have the announced length",
             );
         }
@@ -55,15 +65,15 @@ impl StreamExchange {
         }
         stream.drain_body(BodyType::ReceivedResponse, received);
         if !is_sent {
-            self.set_timer(stream);
-            return StreamAction::Stop;
+            self.arm_driver_timer(stream);
+            return HookAction::Stop;
         }
         self.is_timed = false;
-        self.complete_response(stream, is_last);
-        StreamAction::Continue
+        self.finish_sent_response(stream, is_last);
+        HookAction::Continue
     }
 
-    pub(super) fn flushes_at_once(&self) -> bool {
+    pub(super) fn flushes_each_piece(&self) -> bool {
         let timer = self
             .driver
             .as_ref()
@@ -72,21 +82,21 @@ impl StreamExchange {
     }
 
     /// Compresses a piece into `written`. Returns whether the encoder succeeded.
-    pub(super) fn compress_piece(&mut self, piece: &[u8], flush: Flush) -> bool {
+    pub(super) fn compress_piece(&mut self, piece: &[u8], flush: FlushMode) -> bool {
         let Some(driver) = &mut self.driver else {
             return false;
         };
-        encode::encode(driver, piece, flush, &mut self.written).is_some()
+        encode::append_encoded_piece(driver, piece, flush, &mut self.written).is_some()
     }
 
-    pub(super) fn flush_encoder(&mut self, stream: EnvoyStream) -> StreamAction {
-        if !self.compress_piece(b"", Flush::Sync) {
-            return StreamAction::Reset("sszip: the encoder failed");
+    pub(super) fn flush_encoder(&mut self, stream: EnvoyStream) -> HookAction {
+        if !self.compress_piece(b"", FlushMode::Sync) {
+            return HookAction::Reset("sszip: the encoder failed");
         }
         stream.append_to_body(
             BodyType::BufferedResponse,
             &std::mem::take(&mut self.written),
         );
-        StreamAction::Continue
+        HookAction::Continue
     }
 }

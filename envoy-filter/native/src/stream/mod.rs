@@ -2,7 +2,7 @@
 //! executes the driver's steps. It makes no decisions.
 //!
 //! Some calls make Envoy call hooks at once, such as a response of the filter
-//! or a resumed stream. They are returned as a [`StreamAction`] and performed after the
+//! or a resumed stream. They are returned as a [`HookAction`] and performed after the
 //! exchange is released.
 
 mod encode_body;
@@ -20,7 +20,7 @@ use std::time::Instant;
 
 use sszip_core::cache::use_stale::UpstreamFailure;
 use sszip_core::exchange::drive::{
-    BodyLength, ExchangeDriver, FailureReason, HostStep, OffLoopJob,
+    BodyLength, ExchangeDriver, ExchangeFailureReason, HostStep, OffLoopJob,
 };
 use sszip_core::exchange::HeadEdit;
 use sszip_core::log_variable::LogVariable;
@@ -29,7 +29,7 @@ use sszip_envoy_carrier::request::REDIRECTED_FROM;
 
 use self::response_sender::UnsentResponse;
 use crate::abi::{BodyType, HeaderType};
-use crate::background::{ForwardedRequest, StreamBackground};
+use crate::background::{ForwardedRequest, StreamBackgroundRequests};
 use crate::envoy::{EnvoyStream, EventScheduler};
 use crate::metrics::EnvoyMetrics;
 use crate::wakeups::{StreamWaiter, WOKEN_EVENT};
@@ -37,7 +37,7 @@ use crate::{clock, status, thread_pool, timers};
 
 /// An action of a hook on its stream, performed after the exchange is released, since Envoy may end
 /// the stream meanwhile.
-pub enum StreamAction {
+pub enum HookAction {
     /// Continue the stream.
     Continue,
     /// Stop the stream until more of it arrives or another event occurs.
@@ -49,13 +49,13 @@ pub enum StreamAction {
     /// Send the rest of the driver's response.
     Resume(UnsentResponse),
     /// Respond with 502, since there is no response to send.
-    Fail(FailureReason),
+    Fail(ExchangeFailureReason),
     /// Reset the stream, because its response cannot be completed.
     Reset(&'static str),
 }
 
 /// The result of a performed action, which determines the status that the hook returns.
-pub enum ActionOutcome {
+pub enum HookOutcome {
     /// The stream continues.
     Continue,
     /// The stream waits.
@@ -69,7 +69,7 @@ pub enum ActionOutcome {
 
 /// The phase of a stream between two hooks: reading, waiting, forwarded, buffering, streaming.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum StreamState {
+enum StreamPhase {
     /// The exchange takes no part in the stream.
     Passing,
     /// The request body is being buffered.
@@ -111,7 +111,7 @@ const TRAILERS_EVENT: u64 = 1 << 60;
 /// The filter's work on one stream: the driver of its exchange, its phase, deadline and unsent
 /// output.
 pub struct StreamExchange {
-    state: StreamState,
+    state: StreamPhase,
     driver: Option<ExchangeDriver>,
     /// Length of the request body that its head announces.
     announced: BodyLength,
@@ -125,13 +125,13 @@ pub struct StreamExchange {
     /// The deadline is set and has not passed.
     is_timed: bool,
     /// Slot into which a job is returned.
-    place: thread_pool::CompletionTarget,
+    place: thread_pool::FinishedJobSlot,
     /// Identity by which the stream is woken.
     waiting: Option<StreamWaiter>,
     /// Output of the encoder that was not sent.
     written: Vec<u8>,
     /// Failure of the upstream, if the response is a local reply of Envoy.
-    local_reply: Option<UpstreamFailure>,
+    handle_local_reply: Option<UpstreamFailure>,
     /// Rest of the filter's own response, which waits for the client.
     sending: Option<UnsentResponse>,
     /// The upstream sent trailers, and thereby its whole response.
@@ -147,7 +147,7 @@ pub struct StreamExchange {
     /// upstream request.
     own_fields: Vec<HeadEdit>,
     /// Background requests of the stream, if one may be needed.
-    background: Option<StreamBackground>,
+    background: Option<StreamBackgroundRequests>,
     /// Forwarded request, from which the router's changes to its head are
     /// recorded.
     on_its_way: Option<ForwardedRequest>,
@@ -157,9 +157,9 @@ impl StreamExchange {
     /// Creates the exchange of a new stream, with the driver that a redirected stream has left, if
     /// any.
     pub fn new() -> Self {
-        let (driver, own_fields) = redirect::take();
+        let (driver, own_fields) = redirect::take_redirected_driver();
         Self {
-            state: StreamState::Passing,
+            state: StreamPhase::Passing,
             announced: BodyLength::Unknown,
             driver,
             connection: 0,
@@ -167,17 +167,17 @@ impl StreamExchange {
             stream_scheduler: None,
             timer: 0,
             is_timed: false,
-            place: thread_pool::CompletionTarget::default(),
+            place: thread_pool::FinishedJobSlot::default(),
             waiting: None,
             written: Vec::new(),
-            local_reply: None,
+            handle_local_reply: None,
             sending: None,
             has_trailers: false,
             redirected_from: None,
             background: None,
             on_its_way: None,
             metrics: None,
-            since: status::is_counted().then(Instant::now),
+            since: status::is_counting_exchanges().then(Instant::now),
             own_fields,
         }
     }
@@ -193,10 +193,10 @@ impl StreamExchange {
             return;
         };
         set_dynamic_metadata(stream, Some(driver));
-        self.count_tally(stream);
+        self.count_exchange_tally(stream);
     }
 
-    fn count_tally(&mut self, stream: EnvoyStream) {
+    fn count_exchange_tally(&mut self, stream: EnvoyStream) {
         let Some(driver) = &mut self.driver else {
             return;
         };
@@ -209,69 +209,69 @@ impl StreamExchange {
 
     /// Ends the exchange of a stream that is complete; an unfinished exchange means that the client
     /// is gone.
-    pub fn complete_stream(&mut self, stream: EnvoyStream) {
-        if self.driver.is_none() || self.continue_redirect(stream) {
+    pub fn finish_stream_exchange(&mut self, stream: EnvoyStream) {
+        if self.driver.is_none() || self.offer_to_redirect(stream) {
             return;
         }
         let own = std::mem::take(&mut self.own_fields);
-        stream.edit_head(HeaderType::Request, &own);
+        stream.apply_head_edits(HeaderType::Request, &own);
         match self.state {
-            StreamState::Purging => self.purge_is_left(stream),
+            StreamPhase::Purging => self.log_abandoned_purge(stream),
             _ => self.report_exchange(stream),
         }
     }
 
     /// Offers the driver to the next stream, if Envoy follows an internal redirect with it. Returns
     /// whether it does.
-    fn continue_redirect(&mut self, stream: EnvoyStream) -> bool {
+    fn offer_to_redirect(&mut self, stream: EnvoyStream) -> bool {
         let head = stream.copy_head(HeaderType::Request);
-        let goes_on = self.state == StreamState::Forwarded
+        let goes_on = self.state == StreamPhase::Forwarded
             && self.driver.is_some()
-            && head.get(REDIRECTED_FROM) != self.redirected_from.as_deref();
+            && head.header_value(REDIRECTED_FROM) != self.redirected_from.as_deref();
         if goes_on {
             let own_fields = std::mem::take(&mut self.own_fields);
-            redirect::offer(self.driver.take(), own_fields);
+            redirect::offer_redirected_driver(self.driver.take(), own_fields);
         }
         goes_on
     }
 
     /// Drops the driver after a misuse; the stream continues without it.
-    fn drop_driver(&mut self) -> StreamAction {
-        self.state = StreamState::Passing;
-        self.clear_request_state();
-        StreamAction::Continue
+    fn drop_misused_driver(&mut self) -> HookAction {
+        self.state = StreamPhase::Passing;
+        self.release_driver();
+        HookAction::Continue
     }
 
     /// Handles a local reply of Envoy before it is sent.
     pub fn local_reply(&mut self, stream: EnvoyStream, failure: UpstreamFailure) {
-        self.local_reply = Some(failure);
-        if let (StreamState::Buffering | StreamState::Streaming, Some(driver)) =
+        self.handle_local_reply = Some(failure);
+        if let (StreamPhase::Buffering | StreamPhase::Streaming, Some(driver)) =
             (self.state, &mut self.driver)
         {
             // the upstream's connection ended; the result of the abort does not
             // matter
             let _ = driver.abort_response();
-            self.state = StreamState::Passing;
+            self.state = StreamPhase::Passing;
             self.report_exchange(stream);
         }
     }
 
     /// Whether the stopped direction is the request, not the response.
-    pub fn is_request(&self) -> bool {
+    pub fn is_request_stopped(&self) -> bool {
         matches!(
             self.state,
-            StreamState::LookingUp
-                | StreamState::Waiting
-                | StreamState::Purging
-                | StreamState::ReportingStatus
-                | StreamState::Answering
+            StreamPhase::LookingUp
+                | StreamPhase::Waiting
+                | StreamPhase::Purging
+                | StreamPhase::ReportingStatus
+                | StreamPhase::Answering
         )
     }
 
     /// Whether the response is complete, so that the rest of the request must be discarded, and
     /// Envoy must not resume the stream.
-    fn is_answered(&self) -> bool {
-        matches!(self.state, StreamState::Coding | StreamState::Answering) || self.has_trailers
+    fn is_response_complete(&self) -> bool {
+        matches!(self.state, StreamPhase::Coding | StreamPhase::Answering) || self.has_trailers
     }
 
     /// Handles an event of the stream's scheduler. If Envoy does not let the stream resume
@@ -281,77 +281,81 @@ impl StreamExchange {
         stream: EnvoyStream,
         event: u64,
         can_go_on: bool,
-    ) -> StreamAction {
+    ) -> HookAction {
         match event {
-            JOB_DONE_EVENT => self.finish_job(stream),
+            JOB_DONE_EVENT => self.handle_finished_job(stream),
             WOKEN_EVENT => self.repeat_lookup(stream),
-            DELAYED_RESPONSE_EVENT if self.state == StreamState::Answering => self.respond_now(),
+            DELAYED_RESPONSE_EVENT if self.state == StreamPhase::Answering => {
+                self.respond_immediately()
+            }
             CLIENT_READS_EVENT => self
                 .sending
                 .take()
-                .map_or(StreamAction::Stop, StreamAction::Resume),
-            TRAILERS_EVENT => self.ends_by_trailers(stream),
+                .map_or(HookAction::Stop, HookAction::Resume),
+            TRAILERS_EVENT => self.end_response_with_trailers(stream),
             timer if self.is_timed && timer == self.timer => {
                 self.is_timed = false;
                 match can_go_on {
                     true => self.handle_deadline(stream),
-                    false => StreamAction::Stop,
+                    false => HookAction::Stop,
                 }
             }
-            _ => StreamAction::Stop,
+            _ => HookAction::Stop,
         }
     }
 
-    fn finish_job(&mut self, stream: EnvoyStream) -> StreamAction {
+    fn handle_finished_job(&mut self, stream: EnvoyStream) -> HookAction {
         let job = self
             .place
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
         let (Some(job), Some(driver)) = (job, &mut self.driver) else {
-            return StreamAction::Stop;
+            return HookAction::Stop;
         };
         let step = driver.resume_after_job(job);
         match self.state {
-            StreamState::LookingUp => self.lookup_done(stream, step),
-            StreamState::Coding => self.send_ended_body(stream, step, BodyType::BufferedResponse),
-            _ => StreamAction::Stop,
+            StreamPhase::LookingUp => self.handle_lookup_step(stream, step),
+            StreamPhase::Coding => {
+                self.send_complete_response(stream, step, BodyType::BufferedResponse)
+            }
+            _ => HookAction::Stop,
         }
     }
 
     /// Handles a passed deadline: sends the buffered body or the encoder's output, or repeats the
     /// lookup.
-    fn handle_deadline(&mut self, stream: EnvoyStream) -> StreamAction {
+    fn handle_deadline(&mut self, stream: EnvoyStream) -> HookAction {
         let into = BodyType::BufferedResponse;
         match self.state {
-            StreamState::Buffering => match self.driver.as_mut().map(ExchangeDriver::end_buffering)
+            StreamPhase::Buffering => match self.driver.as_mut().map(ExchangeDriver::end_buffering)
             {
-                Some(Ok(HostStep::Await)) => StreamAction::Stop,
+                Some(Ok(HostStep::Await)) => HookAction::Stop,
                 Some(Ok(HostStep::SendThenPass)) => {
-                    self.edit_head(stream);
-                    self.append_body(stream, into);
-                    self.set_state(StreamState::Observing);
-                    StreamAction::Continue
+                    self.edit_response_head(stream);
+                    self.append_driver_body(stream, into);
+                    self.enter_stream_phase(StreamPhase::Observing);
+                    HookAction::Continue
                 }
                 Some(Ok(HostStep::Stream)) => {
-                    self.edit_head(stream);
-                    self.set_state(StreamState::Streaming);
+                    self.edit_response_head(stream);
+                    self.enter_stream_phase(StreamPhase::Streaming);
                     self.flush_encoder(stream)
                 }
                 Some(Ok(step)) => self.fail_exchange(stream, &step),
-                _ => StreamAction::Reset("sszip: a buffered body could not be released"),
+                _ => HookAction::Reset("sszip: a buffered body could not be released"),
             },
-            StreamState::Streaming => self.flush_encoder(stream),
-            StreamState::Waiting | StreamState::Purging | StreamState::ReportingStatus => {
+            StreamPhase::Streaming => self.flush_encoder(stream),
+            StreamPhase::Waiting | StreamPhase::Purging | StreamPhase::ReportingStatus => {
                 self.repeat_lookup(stream)
             }
-            _ => StreamAction::Stop,
+            _ => HookAction::Stop,
         }
     }
 
     /// Sets the driver's deadline, unless one is set: a buffered body's counts
     /// from its first byte, a stream's from the first byte that was not sent.
-    fn set_timer(&mut self, stream: EnvoyStream) {
+    fn arm_driver_timer(&mut self, stream: EnvoyStream) {
         let due = self
             .driver
             .as_ref()
@@ -364,7 +368,7 @@ impl StreamExchange {
     }
 
     /// Changes the phase, and cancels the deadline of the previous one.
-    fn set_state(&mut self, state: StreamState) {
+    fn enter_stream_phase(&mut self, state: StreamPhase) {
         self.state = state;
         self.is_timed = false;
     }
@@ -376,45 +380,49 @@ impl StreamExchange {
 
     fn run_job(&mut self, stream: EnvoyStream, job: OffLoopJob) {
         let place = Arc::clone(&self.place);
-        thread_pool::run_on_pool(job, &place, self.stream_scheduler(stream), JOB_DONE_EVENT);
+        thread_pool::run_job_on_pool(job, &place, self.stream_scheduler(stream), JOB_DONE_EVENT);
     }
 
-    fn fail_exchange(&mut self, stream: EnvoyStream, step: &HostStep) -> StreamAction {
-        self.state = StreamState::Passing;
+    fn fail_exchange(&mut self, stream: EnvoyStream, step: &HostStep) -> HookAction {
+        self.state = StreamPhase::Passing;
         self.report_exchange(stream);
         match step {
-            HostStep::Fail(lack) => StreamAction::Fail(*lack),
-            _ => StreamAction::Reset("sszip: unexpected step"),
+            HostStep::Fail(lack) => HookAction::Fail(*lack),
+            _ => HookAction::Reset("sszip: unexpected step"),
         }
     }
 
     /// Finishes the exchange if Envoy has all of the response: stores the fill, logs and counts.
-    fn complete_response(&mut self, stream: EnvoyStream, is_last: bool) {
+    fn finish_sent_response(&mut self, stream: EnvoyStream, is_last: bool) {
         if !is_last {
             return;
         }
-        self.state = StreamState::Passing;
+        self.state = StreamPhase::Passing;
         if let Some(driver) = &mut self.driver {
-            if let Some(job) = driver.response_sent(clock::monotonic_ms()) {
-                thread_pool::run_detached(job);
+            if let Some(job) = driver.handle_response_sent(clock::monotonic_ms()) {
+                thread_pool::run_detached_job(job);
             }
         }
         thread_pool::log_verified_hits();
         self.report_exchange(stream);
         // Envoy has a copy, and the client may be slow
-        self.clear_request_state();
+        self.release_driver();
     }
 
-    fn clear_request_state(&mut self) {
-        if let Some(job) = self.driver.as_mut().and_then(ExchangeDriver::teardown_job) {
-            thread_pool::run_detached(job);
+    fn release_driver(&mut self) {
+        if let Some(job) = self
+            .driver
+            .as_mut()
+            .and_then(ExchangeDriver::take_exchange_as_teardown_job)
+        {
+            thread_pool::run_detached_job(job);
         }
         self.driver = None;
     }
 
     /// Schedules the rest of the filter's own response after the client has read. The event is
     /// deferred, because Envoy is about to notify other filters and must not find the stream ended.
-    pub fn writable_again(&mut self, stream: EnvoyStream) {
+    pub fn schedule_unsent_response(&mut self, stream: EnvoyStream) {
         if self.sending.is_some() {
             self.stream_scheduler(stream)
                 .schedule_event(CLIENT_READS_EVENT);
@@ -422,7 +430,7 @@ impl StreamExchange {
     }
 
     /// Keeps the rest of a response until the client reads again.
-    pub fn wait_for_client(&mut self, sending: UnsentResponse) {
+    pub fn keep_unsent_response(&mut self, sending: UnsentResponse) {
         self.sending = Some(sending);
     }
 
@@ -430,32 +438,32 @@ impl StreamExchange {
     pub fn release_stream(&mut self) {
         self.waiting = None;
         self.sending = None;
-        self.clear_request_state();
+        self.release_driver();
         if let Some(scheduler) = &self.stream_scheduler {
             scheduler.stop_events();
         }
     }
 }
 
-impl StreamAction {
+impl HookAction {
     /// Performs the action while the exchange is released. `is_behind`: the
     /// client reads slowly.
-    pub fn perform_action(self, stream: EnvoyStream, is_behind: &Cell<bool>) -> ActionOutcome {
+    pub fn perform_action(self, stream: EnvoyStream, is_behind: &Cell<bool>) -> HookOutcome {
         match self {
-            StreamAction::Continue => return ActionOutcome::Continue,
-            StreamAction::Stop => return ActionOutcome::Wait,
-            StreamAction::Buffer => return ActionOutcome::Keep,
-            StreamAction::Respond(driver) => {
-                let sending = UnsentResponse::send_head(driver, stream);
-                return ActionOutcome::Ended(sending.send_until_backpressure(stream, is_behind));
+            HookAction::Continue => return HookOutcome::Continue,
+            HookAction::Stop => return HookOutcome::Wait,
+            HookAction::Buffer => return HookOutcome::Keep,
+            HookAction::Respond(driver) => {
+                let sending = UnsentResponse::send_response_head(driver, stream);
+                return HookOutcome::Ended(sending.send_until_backpressure(stream, is_behind));
             }
-            StreamAction::Resume(sending) => {
-                return ActionOutcome::Ended(sending.send_until_backpressure(stream, is_behind))
+            HookAction::Resume(sending) => {
+                return HookOutcome::Ended(sending.send_until_backpressure(stream, is_behind))
             }
-            StreamAction::Fail(lack) => stream.send_local_reply(502, "", lack.reason_name()),
-            StreamAction::Reset(why) => stream.reset_stream(why),
+            HookAction::Fail(lack) => stream.send_local_reply(502, "", lack.reason_name()),
+            HookAction::Reset(why) => stream.reset_stream(why),
         }
-        ActionOutcome::Ended(None)
+        HookOutcome::Ended(None)
     }
 }
 

@@ -9,7 +9,7 @@
 
 use std::cell::Cell;
 
-use super::{StreamAction, StreamExchange, StreamState, DELAYED_RESPONSE_EVENT};
+use super::{HookAction, StreamExchange, StreamPhase, DELAYED_RESPONSE_EVENT};
 use crate::envoy::EnvoyStream;
 
 /// Number of connections of a worker that are distinguished for certain.
@@ -22,38 +22,38 @@ thread_local! {
 }
 
 /// Replaces the table's entry of a connection, and returns the previous one.
-fn replace_unsent(connection: u64, known: u64) -> u64 {
+fn replace_unsent_connection(connection: u64, known: u64) -> u64 {
     UNSENT_CONNECTIONS.with(|all| all[connection as usize % CONNECTIONS].replace(known))
 }
 
 impl StreamExchange {
     /// Marks the connection as having an unsent response, and records whether it already had one.
-    pub(super) fn request_arrived(&mut self, stream: EnvoyStream) {
+    pub(super) fn mark_connection_unsent(&mut self, stream: EnvoyStream) {
         let connection = stream.connection_id();
         self.follows_unsent =
-            replace_unsent(connection, connection) == connection && connection != 0;
+            replace_unsent_connection(connection, connection) == connection && connection != 0;
         self.connection = connection;
     }
 
     /// Sends the driver's response at once, or after the previous response of a pipelined HTTP/1
     /// connection.
-    pub(super) fn respond_in_turn(&mut self, stream: EnvoyStream) -> StreamAction {
+    pub(super) fn respond_in_request_order(&mut self, stream: EnvoyStream) -> HookAction {
         if self.follows_unsent && stream.client_protocol().starts_with(b"HTTP/1") {
-            replace_unsent(self.connection, 0);
-            self.set_state(StreamState::Answering);
+            replace_unsent_connection(self.connection, 0);
+            self.enter_stream_phase(StreamPhase::Answering);
             self.stream_scheduler(stream)
                 .schedule_event(DELAYED_RESPONSE_EVENT);
-            return StreamAction::Stop;
+            return HookAction::Stop;
         }
-        self.respond_now()
+        self.respond_immediately()
     }
 
     /// Sends the driver's response at once.
-    pub(super) fn respond_now(&mut self) -> StreamAction {
-        self.set_state(StreamState::Passing);
+    pub(super) fn respond_immediately(&mut self) -> HookAction {
+        self.enter_stream_phase(StreamPhase::Passing);
         let driver = self.driver.take();
-        driver.map_or(StreamAction::Continue, |driver| {
-            StreamAction::Respond(Box::new(driver))
+        driver.map_or(HookAction::Continue, |driver| {
+            HookAction::Respond(Box::new(driver))
         })
     }
 }

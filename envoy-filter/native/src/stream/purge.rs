@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use sszip_core::exchange::drive::HostStep;
 use sszip_envoy_carrier::head::MessageHead;
-use sszip_envoy_carrier::purge::{abandoned_line, purge_request, result_line};
+use sszip_envoy_carrier::purge::{abandoned_purge_line, create_purge_request, purge_result_line};
 
-use super::{set_dynamic_metadata, StreamAction, StreamExchange, StreamState};
+use super::{set_dynamic_metadata, HookAction, StreamExchange, StreamPhase};
 use crate::abi::{HeaderType, LogLevel};
 use crate::clock;
 use crate::envoy::{write_envoy_log, EnvoyStream};
@@ -15,12 +15,12 @@ use crate::wakeups::StreamWaiter;
 impl StreamExchange {
     /// Starts the purge that the query selects, or continues it after a wakeup
     /// or a timeout.
-    pub(super) fn handle_purge_request(&mut self, stream: EnvoyStream) -> StreamAction {
+    pub(super) fn handle_purge_request(&mut self, stream: EnvoyStream) -> HookAction {
         let waiting = self.waiting.get_or_insert_with(StreamWaiter::new);
         waiting.begin_lookup();
         let waiter = waiting.core_waiter();
         let head = stream.copy_head(HeaderType::Request);
-        let request = purge_request(&head, waiter, clock::monotonic_ms());
+        let request = create_purge_request(&head, waiter, clock::monotonic_ms());
         let driver = self.driver.as_mut();
         match driver.map(|driver| driver.handle_purge_request(&request)) {
             Some(Ok(HostStep::Wait)) => {
@@ -28,19 +28,19 @@ impl StreamExchange {
                 if let Some(waiting) = &self.waiting {
                     waiting.mark_waiting(&scheduler);
                 }
-                self.set_state(StreamState::Purging);
-                self.set_timer(stream);
-                StreamAction::Stop
+                self.enter_stream_phase(StreamPhase::Purging);
+                self.arm_driver_timer(stream);
+                HookAction::Stop
             }
             Some(Ok(HostStep::Respond)) => self.respond_to_purge(stream, head.query()),
-            _ => StreamAction::Reset("sszip: a purge could not be started"),
+            _ => HookAction::Reset("sszip: a purge could not be started"),
         }
     }
 
-    fn respond_to_purge(&mut self, stream: EnvoyStream, query: &[u8]) -> StreamAction {
+    fn respond_to_purge(&mut self, stream: EnvoyStream, query: &[u8]) -> HookAction {
         self.waiting = None;
         if let Some(driver) = &self.driver {
-            if let Some(line) = result_line(query, driver) {
+            if let Some(line) = purge_result_line(query, driver) {
                 let level = match line.is_error {
                     true => LogLevel::Error,
                     false => LogLevel::Info,
@@ -49,13 +49,13 @@ impl StreamExchange {
             }
             set_dynamic_metadata(stream, Some(driver));
         }
-        self.respond_in_turn(stream)
+        self.respond_in_request_order(stream)
     }
 
     /// Logs that the client closed its connection before the response. The
     /// owner continues the purge.
-    pub(super) fn purge_is_left(&self, stream: EnvoyStream) {
+    pub(super) fn log_abandoned_purge(&self, stream: EnvoyStream) {
         let head = stream.copy_head(HeaderType::Request);
-        write_envoy_log(LogLevel::Warn, &abandoned_line(head.query()));
+        write_envoy_log(LogLevel::Warn, &abandoned_purge_line(head.query()));
     }
 }

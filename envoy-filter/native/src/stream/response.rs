@@ -2,78 +2,78 @@
 
 use sszip_core::cache::use_stale::UpstreamFailure;
 use sszip_core::exchange::drive::{ExchangeDriver, HostStep};
-use sszip_core::gzip::stream::Flush;
+use sszip_core::gzip::stream::FlushMode;
 use sszip_envoy_carrier::head::MessageHead;
-use sszip_envoy_carrier::response::{self, ReceivedHead};
+use sszip_envoy_carrier::response::{self, ReceivedResponseHead};
 
-use super::{StreamAction, StreamExchange, StreamState, TRAILERS_EVENT};
+use super::{HookAction, StreamExchange, StreamPhase, TRAILERS_EVENT};
 use crate::abi::{BodyType, HeaderType};
 use crate::envoy::EnvoyStream;
 use crate::{clock, thread_pool};
 
 impl StreamExchange {
     /// Handles the response head.
-    pub fn response_head(&mut self, stream: EnvoyStream, is_all: bool) -> StreamAction {
-        if let (None, StreamState::Forwarded) = (self.local_reply, self.state) {
+    pub fn handle_response_head(&mut self, stream: EnvoyStream, is_all: bool) -> HookAction {
+        if let (None, StreamPhase::Forwarded) = (self.handle_local_reply, self.state) {
             self.observe_upstream_head(stream);
         }
         // the upstream has the request: its headers only serve access logs from
         // here on
         let own = std::mem::take(&mut self.own_fields);
-        stream.edit_head(HeaderType::Request, &own);
-        let headers = stream.headers(HeaderType::Response);
-        let received = ReceivedHead::read(&headers, is_all);
-        if self.state != StreamState::Forwarded {
-            return self.drop_driver();
+        stream.apply_head_edits(HeaderType::Request, &own);
+        let headers = stream.header_map(HeaderType::Response);
+        let received = ReceivedResponseHead::read_response_head(&headers, is_all);
+        if self.state != StreamPhase::Forwarded {
+            return self.drop_misused_driver();
         }
         let Some(driver) = &mut self.driver else {
-            return StreamAction::Continue;
+            return HookAction::Continue;
         };
-        let now = clock::now();
+        let now = clock::read_host_clocks();
         let is_own = self
-            .local_reply
-            .is_some_and(|failure| response::passes_failure(driver, failure, now.monotonic));
+            .handle_local_reply
+            .is_some_and(|failure| response::sends_failure_reply(driver, failure, now.monotonic));
         if is_own {
-            if self.local_reply != Some(UpstreamFailure::Local) {
-                self.count_tally(stream);
+            if self.handle_local_reply != Some(UpstreamFailure::Local) {
+                self.count_exchange_tally(stream);
             }
-            return self.drop_driver();
+            return self.drop_misused_driver();
         }
         if let Some(elapsed) = self.since.map(|since| since.elapsed().as_micros()) {
             driver.record_upstream_latency(u64::try_from(elapsed).unwrap_or(u64::MAX));
         }
         let failure = self
-            .local_reply
+            .handle_local_reply
             .unwrap_or(UpstreamFailure::Status(received.head.status()));
-        let Ok(step) = received.process(driver, &headers, failure, now) else {
-            return self.drop_driver();
+        let Ok(step) = received.process_response_head(driver, &headers, failure, now) else {
+            return self.drop_misused_driver();
         };
         match step {
             // the driver does not need the rest, and each piece of it would
             // cost time
             HostStep::Pass => {
-                self.edit_head(stream);
+                self.edit_response_head(stream);
                 self.report_exchange(stream);
-                self.drop_driver()
+                self.drop_misused_driver()
             }
             HostStep::Observe => {
-                self.edit_head(stream);
-                self.set_state(StreamState::Observing);
-                self.complete_response(stream, is_all);
-                StreamAction::Continue
+                self.edit_response_head(stream);
+                self.enter_stream_phase(StreamPhase::Observing);
+                self.finish_sent_response(stream, is_all);
+                HookAction::Continue
             }
             HostStep::Stream => {
-                self.edit_head(stream);
-                self.set_state(StreamState::Streaming);
-                StreamAction::Continue
+                self.edit_response_head(stream);
+                self.enter_stream_phase(StreamPhase::Streaming);
+                HookAction::Continue
             }
             // a body is added to a response without one
             HostStep::Buffer if is_all => {
                 self.end_withheld_body(stream, BodyType::BufferedResponse)
             }
             HostStep::Buffer => {
-                self.state = StreamState::Buffering;
-                StreamAction::Stop
+                self.state = StreamPhase::Buffering;
+                HookAction::Stop
             }
             step => self.fail_exchange(stream, &step),
         }
@@ -86,70 +86,79 @@ impl StreamExchange {
             return;
         };
         let now = clock::monotonic_ms();
-        while let Some(inquiry) = driver.take_probe(None, now) {
+        while let Some(inquiry) = driver.take_node_probe(None, now) {
             let head = stream.copy_head(HeaderType::Request);
-            background.start_probe(inquiry, stream.cluster_name(), &head);
+            background.enqueue_probe(inquiry, stream.cluster_name(), &head);
         }
         if let Some(sent) = self.on_its_way.take() {
             background.record_rewrite(stream, sent, now);
         }
     }
 
-    pub(super) fn edit_head(&self, stream: EnvoyStream) {
-        let headers = stream.headers(HeaderType::Response);
-        response::edit_head(self.driver.as_ref(), &headers);
+    pub(super) fn edit_response_head(&self, stream: EnvoyStream) {
+        let headers = stream.header_map(HeaderType::Response);
+        response::edit_response_head(self.driver.as_ref(), &headers);
     }
 
     /// Handles a piece of the response body.
-    pub fn response_body(&mut self, stream: EnvoyStream, is_last: bool) -> StreamAction {
-        let is_last = is_last || self.driver.is_some() && is_last_decompressed(stream);
+    pub fn handle_response_body(&mut self, stream: EnvoyStream, is_last: bool) -> HookAction {
+        let is_last = is_last || self.driver.is_some() && is_last_decompressed_piece(stream);
         match self.state {
-            StreamState::Observing => {
+            StreamPhase::Observing => {
                 let pieces = stream.body_slices(BodyType::ReceivedResponse);
                 if let Some(driver) = &mut self.driver {
                     for piece in pieces.iter() {
-                        observe_piece(driver, piece);
+                        observe_upstream_piece(driver, piece);
                         // the step of an observed piece does not matter
                         let _ = driver.handle_body_piece(piece);
                     }
                 }
-                self.complete_response(stream, is_last);
-                StreamAction::Continue
+                self.finish_sent_response(stream, is_last);
+                HookAction::Continue
             }
-            StreamState::Buffering => self.buffer_piece(stream, is_last),
-            StreamState::Streaming => self.compress_received(stream, is_last),
-            StreamState::Coding => StreamAction::Stop,
-            _ => StreamAction::Continue,
+            StreamPhase::Buffering => self.buffer_response_piece(stream, is_last),
+            StreamPhase::Streaming => self.compress_received_pieces(stream, is_last),
+            StreamPhase::Coding => HookAction::Stop,
+            _ => HookAction::Continue,
         }
     }
 
-    pub(super) fn buffer_piece(&mut self, stream: EnvoyStream, is_last: bool) -> StreamAction {
+    pub(super) fn buffer_response_piece(
+        &mut self,
+        stream: EnvoyStream,
+        is_last: bool,
+    ) -> HookAction {
         let pieces = stream.body_slices(BodyType::ReceivedResponse);
         if let Some(driver) = &mut self.driver {
-            pieces.iter().for_each(|piece| observe_piece(driver, piece));
+            pieces
+                .iter()
+                .for_each(|piece| observe_upstream_piece(driver, piece));
         }
         let mut iter = pieces.iter();
         let mut taken = 0;
         while let Some(piece) = iter.next() {
             let Some(driver) = &mut self.driver else {
-                return StreamAction::Continue;
+                return HookAction::Continue;
             };
             match driver.handle_body_piece(piece) {
                 Ok(HostStep::Await) => taken += piece.len(),
                 Ok(HostStep::SendThenPass) => {
-                    return self.send_then_pass(stream, taken, pieces.len() - taken, is_last);
+                    return self.send_buffered_then_pass(
+                        stream,
+                        taken,
+                        pieces.len() - taken,
+                        is_last,
+                    );
                 }
                 Ok(HostStep::Stream) => {
-                    self.edit_head(stream);
-                    self.set_state(StreamState::Streaming);
+                    self.edit_response_head(stream);
+                    self.enter_stream_phase(StreamPhase::Streaming);
                     let rest = [piece].into_iter().chain(iter);
-                    return self.stream_pieces(stream, rest, pieces.len(), is_last);
+                    return self.compress_and_send_pieces(stream, rest, pieces.len(), is_last);
                 }
                 Ok(step) => return self.fail_exchange(stream, &step),
                 Err(_) => {
-                    return StreamAction::Reset(
-                        "sszip: a piece of a buffered body was not accepted",
-                    )
+                    return HookAction::Reset("sszip: a piece of a buffered body was not accepted")
                 }
             }
         }
@@ -157,119 +166,115 @@ impl StreamExchange {
         if is_last {
             return self.end_withheld_body(stream, BodyType::ReceivedResponse);
         }
-        self.set_timer(stream);
-        StreamAction::Stop
+        self.arm_driver_timer(stream);
+        HookAction::Stop
     }
 
     /// Sends the head, the buffered body and the pieces that were not accepted, and passes the rest
     /// of the body unchanged.
-    pub(super) fn send_then_pass(
+    pub(super) fn send_buffered_then_pass(
         &mut self,
         stream: EnvoyStream,
         taken: usize,
         rest: usize,
         is_last: bool,
-    ) -> StreamAction {
-        self.edit_head(stream);
+    ) -> HookAction {
+        self.edit_response_head(stream);
         stream.drain_body(BodyType::ReceivedResponse, taken);
-        self.append_body(stream, BodyType::ReceivedResponse);
+        self.append_driver_body(stream, BodyType::ReceivedResponse);
         stream.rotate_buffer(BodyType::ReceivedResponse, rest);
-        self.set_state(StreamState::Observing);
-        self.complete_response(stream, is_last);
-        StreamAction::Continue
+        self.enter_stream_phase(StreamPhase::Observing);
+        self.finish_sent_response(stream, is_last);
+        HookAction::Continue
     }
 
     /// Appends the driver's body to a buffer of Envoy, which copies it.
-    pub(super) fn append_body(&mut self, stream: EnvoyStream, into: BodyType) {
+    pub(super) fn append_driver_body(&mut self, stream: EnvoyStream, into: BodyType) {
         if let Some(driver) = &mut self.driver {
             driver.drain_body(|piece| stream.append_to_body(into, piece));
         }
     }
 
     /// Ends a body whose head is withheld, within the hook for its end.
-    pub(super) fn end_withheld_body(
-        &mut self,
-        stream: EnvoyStream,
-        into: BodyType,
-    ) -> StreamAction {
+    pub(super) fn end_withheld_body(&mut self, stream: EnvoyStream, into: BodyType) -> HookAction {
         let Some(driver) = &mut self.driver else {
-            return StreamAction::Continue;
+            return HookAction::Continue;
         };
         match driver.handle_body_end() {
             Ok(HostStep::RunJob(job)) => {
-                self.set_state(StreamState::Coding);
+                self.enter_stream_phase(StreamPhase::Coding);
                 self.run_job(stream, job);
-                StreamAction::Stop
+                HookAction::Stop
             }
-            Ok(step) => self.send_ended_body(stream, step, into),
-            Err(_) => StreamAction::Reset("sszip: a buffered body could not be ended"),
+            Ok(step) => self.send_complete_response(stream, step, into),
+            Err(_) => HookAction::Reset("sszip: a buffered body could not be ended"),
         }
     }
 
     /// Sends the response whose body has ended, with its head.
-    pub(super) fn send_ended_body(
+    pub(super) fn send_complete_response(
         &mut self,
         stream: EnvoyStream,
         step: HostStep,
         into: BodyType,
-    ) -> StreamAction {
+    ) -> HookAction {
         match step {
             HostStep::Send => {
-                self.edit_head(stream);
-                self.append_body(stream, into);
-                self.complete_response(stream, true);
-                StreamAction::Continue
+                self.edit_response_head(stream);
+                self.append_driver_body(stream, into);
+                self.finish_sent_response(stream, true);
+                HookAction::Continue
             }
             HostStep::Stream => {
-                self.edit_head(stream);
-                self.set_state(StreamState::Streaming);
-                if !self.compress_piece(b"", Flush::Finish) {
-                    return StreamAction::Reset("sszip: the encoder failed");
+                self.edit_response_head(stream);
+                self.enter_stream_phase(StreamPhase::Streaming);
+                if !self.compress_piece(b"", FlushMode::Finish) {
+                    return HookAction::Reset("sszip: the encoder failed");
                 }
                 stream.append_to_body(into, &std::mem::take(&mut self.written));
-                self.complete_response(stream, true);
-                StreamAction::Continue
+                self.finish_sent_response(stream, true);
+                HookAction::Continue
             }
             step => self.fail_exchange(stream, &step),
         }
     }
 
     /// Handles the response trailers, which end the body.
-    pub fn response_trailers(&mut self, stream: EnvoyStream) -> StreamAction {
+    pub fn handle_response_trailers(&mut self, stream: EnvoyStream) -> HookAction {
         match self.state {
-            StreamState::Buffering | StreamState::Streaming => {
+            StreamPhase::Buffering | StreamPhase::Streaming => {
                 // the head has to be sent before bytes are added here
                 self.has_trailers = true;
                 // a deadline must not send it without them
                 self.is_timed = false;
                 self.stream_scheduler(stream).schedule_event(TRAILERS_EVENT);
-                StreamAction::Stop
+                HookAction::Stop
             }
-            StreamState::Coding => StreamAction::Stop,
-            StreamState::Observing => {
-                self.complete_response(stream, true);
-                StreamAction::Continue
+            StreamPhase::Coding => HookAction::Stop,
+            StreamPhase::Observing => {
+                self.finish_sent_response(stream, true);
+                HookAction::Continue
             }
-            _ => StreamAction::Continue,
+            _ => HookAction::Continue,
         }
     }
 
     /// Ends a response whose trailers have arrived, in an event after their hook.
-    pub(super) fn ends_by_trailers(&mut self, stream: EnvoyStream) -> StreamAction {
+    pub(super) fn end_response_with_trailers(&mut self, stream: EnvoyStream) -> HookAction {
         match self.state {
-            StreamState::Buffering => self.end_withheld_body(stream, BodyType::BufferedResponse),
-            StreamState::Streaming => {
-                if !self.compress_piece(b"", Flush::Finish) {
-                    return StreamAction::Reset("sszip: the encoder failed");
+            StreamPhase::Buffering => self.end_withheld_body(stream, BodyType::BufferedResponse),
+            StreamPhase::Streaming => {
+                if !self.compress_piece(b"", FlushMode::Finish) {
+                    return HookAction::Reset("sszip: the encoder failed");
                 }
                 stream.append_to_body(
                     BodyType::BufferedResponse,
                     &std::mem::take(&mut self.written),
                 );
-                self.complete_response(stream, true);
-                StreamAction::Continue
+                self.finish_sent_response(stream, true);
+                HookAction::Continue
             }
-            _ => StreamAction::Continue,
+            _ => HookAction::Continue,
         }
     }
 }
@@ -277,26 +282,26 @@ impl StreamExchange {
 /// Whether a piece ends a body from Envoy's decompressor, which adds trailers to the last piece.
 /// That piece is not marked as the last, and a filter that waits for more of the body is not called
 /// again.
-fn is_last_decompressed(stream: EnvoyStream) -> bool {
+fn is_last_decompressed_piece(stream: EnvoyStream) -> bool {
     let trailers = stream.copy_head(HeaderType::ResponseTrailers);
     let is_its = |name: &[u8]| {
         let name = name.to_ascii_lowercase();
         let name = String::from_utf8_lossy(&name);
         name.contains("-decompressor-") && name.ends_with("-uncompressed-bytes")
     };
-    let found = trailers.plain().any(|(name, _)| is_its(name));
+    let found = trailers.regular_headers().any(|(name, _)| is_its(name));
     found
 }
 
 /// Passes a piece of the upstream's body to the driver.
-pub(super) fn observe_piece(driver: &mut ExchangeDriver, piece: &[u8]) {
-    let job = driver.upstream_piece(
+pub(super) fn observe_upstream_piece(driver: &mut ExchangeDriver, piece: &[u8]) {
+    let job = driver.handle_upstream_piece(
         Some(piece),
         piece.len() as u64,
         false,
         clock::monotonic_ms(),
     );
     if let Some(job) = job {
-        thread_pool::run_detached(job);
+        thread_pool::run_detached_job(job);
     }
 }

@@ -20,10 +20,10 @@ pub struct UnsentResponse {
 
 impl UnsentResponse {
     /// Sends the head of the driver's response.
-    pub fn send_head(driver: Box<ExchangeDriver>, stream: EnvoyStream) -> Self {
+    pub fn send_response_head(driver: Box<ExchangeDriver>, stream: EnvoyStream) -> Self {
         if let Some(exchange) = driver.available_exchange() {
             let is_all = exchange.body_slices().all(<[u8]>::is_empty);
-            stream.respond_head(
+            stream.send_response_head(
                 exchange.stored_response_status(),
                 exchange.head_edits(),
                 is_all,
@@ -39,11 +39,11 @@ impl UnsentResponse {
         stream: EnvoyStream,
         is_behind: &Cell<bool>,
     ) -> Option<Self> {
-        (!self.is_sent(stream, is_behind)).then_some(self)
+        (!self.send_body_pieces(stream, is_behind)).then_some(self)
     }
 
     /// Sends the body until the client `is_behind`. Returns whether all of it is sent.
-    fn is_sent(&mut self, stream: EnvoyStream, is_behind: &Cell<bool>) -> bool {
+    fn send_body_pieces(&mut self, stream: EnvoyStream, is_behind: &Cell<bool>) -> bool {
         let Some(exchange) = self
             .driver
             .as_ref()
@@ -70,7 +70,7 @@ impl UnsentResponse {
                 if !together.is_empty() {
                     let is_end = is_last && is_added;
                     self.sent += together.len();
-                    stream.respond_body(&together, is_end);
+                    stream.send_response_piece(&together, is_end);
                     together.clear();
                     if !is_end && is_behind.get() {
                         return false;
@@ -78,7 +78,7 @@ impl UnsentResponse {
                 }
                 if !is_added {
                     self.sent += part.len();
-                    stream.respond_body(part, is_last);
+                    stream.send_response_piece(part, is_last);
                     if !is_last && is_behind.get() {
                         return false;
                     }
@@ -94,9 +94,9 @@ impl Drop for UnsentResponse {
         if let Some(job) = self
             .driver
             .as_mut()
-            .and_then(|driver| driver.teardown_job())
+            .and_then(|driver| driver.take_exchange_as_teardown_job())
         {
-            thread_pool::run_detached(job);
+            thread_pool::run_detached_job(job);
         }
     }
 }

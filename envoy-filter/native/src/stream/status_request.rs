@@ -7,7 +7,7 @@ use sszip_core::exchange::StatusRequest;
 use sszip_core::metrics;
 use sszip_envoy_carrier::head::MessageHead;
 
-use super::{StreamAction, StreamExchange, StreamState};
+use super::{HookAction, StreamExchange, StreamPhase};
 use crate::abi::HeaderType;
 use crate::envoy::EnvoyStream;
 use crate::process::PROCESS;
@@ -21,19 +21,19 @@ const HOST: &str = "envoy";
 impl StreamExchange {
     /// Responds to a status request, again after the owner's reply or a
     /// timeout.
-    pub(super) fn report_status(&mut self, stream: EnvoyStream) -> StreamAction {
+    pub(super) fn handle_status_request(&mut self, stream: EnvoyStream) -> HookAction {
         let waiting = self.waiting.get_or_insert_with(StreamWaiter::new);
         waiting.begin_lookup();
         let waiter = waiting.core_waiter();
         let head = stream.copy_head(HeaderType::Request);
-        let board = status::updated_board(metrics::gauge_values(
+        let board = status::update_metrics_board(metrics::gauge_values(
             &PROCESS,
             thread_pool::queued_job_count(),
         ));
         let (Some(driver), Some(board)) = (&mut self.driver, board) else {
-            return StreamAction::Reset("sszip: no metrics are available");
+            return HookAction::Reset("sszip: no metrics are available");
         };
-        let step = driver.report_status(&StatusRequest {
+        let step = driver.respond_with_status_page(&StatusRequest {
             method: head.method(),
             query: head.query(),
             host: HOST,
@@ -48,15 +48,15 @@ impl StreamExchange {
                 if let Some(waiting) = &self.waiting {
                     waiting.mark_waiting(&scheduler);
                 }
-                self.set_state(StreamState::ReportingStatus);
-                self.set_timer(stream);
-                StreamAction::Stop
+                self.enter_stream_phase(StreamPhase::ReportingStatus);
+                self.arm_driver_timer(stream);
+                HookAction::Stop
             }
             Ok(HostStep::Respond) => {
                 self.waiting = None;
-                self.respond_in_turn(stream)
+                self.respond_in_request_order(stream)
             }
-            _ => StreamAction::Reset("sszip: the status could not be reported"),
+            _ => HookAction::Reset("sszip: the status could not be reported"),
         }
     }
 }

@@ -11,19 +11,19 @@ const MAX_JOINED_BYTES: usize = 16 << 10;
 /// The pieces of a request body that the filter buffers itself, in the order of their arrival. One
 /// growing buffer would be copied, and leave a hole in the sandbox's memory, each time it grows.
 #[derive(Debug, Default)]
-pub struct BodyPieces {
+pub struct RequestBodyPieces {
     all: Vec<Vec<u8>>,
     total_length: usize,
 }
 
-impl BodyPieces {
+impl RequestBodyPieces {
     /// Returns the number of bytes of all pieces.
     pub fn total_length(&self) -> usize {
         self.total_length
     }
 
     /// Whether [`push`](Self::push) has the memory for another piece.
-    pub fn has_room(&mut self) -> bool {
+    pub fn has_piece_room(&mut self) -> bool {
         self.all.try_reserve(1).is_ok()
     }
 

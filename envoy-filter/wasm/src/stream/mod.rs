@@ -11,19 +11,19 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use proxy_wasm::types::{Action, BufferType, MapType};
-use sszip_core::exchange::drive::{ExchangeDriver, FailureReason, HostStep};
+use sszip_core::exchange::drive::{ExchangeDriver, ExchangeFailureReason, HostStep};
 use sszip_core::log_variable::LogVariable;
 use sszip_envoy_carrier::head::MessageHead;
-use sszip_envoy_carrier::purge::abandoned_line;
+use sszip_envoy_carrier::purge::abandoned_purge_line;
 
-use self::body_pieces::BodyPieces;
+use self::body_pieces::RequestBodyPieces;
 use crate::abi::{self, LogLevel, ProxyHead, StreamDirection};
 use crate::redirect;
 use crate::root::{FilterRoot, ResumableStream};
 use crate::timers::RootTimerAction;
 
 /// The action that a hook of the proxy has on its stream.
-pub enum StreamAction {
+pub enum HookAction {
     /// Continue the stream.
     Continue,
     /// Stop the stream until more of it arrives or another event occurs.
@@ -31,7 +31,7 @@ pub enum StreamAction {
     /// Send the driver's response in place of any other.
     Respond,
     /// Respond with 502, since there is no response to send.
-    Fail(FailureReason),
+    Fail(ExchangeFailureReason),
     /// Reset the stream, because its response cannot be completed.
     Reset,
 }
@@ -39,7 +39,7 @@ pub enum StreamAction {
 /// The phase of a stream between two calls of the proxy: reading, waiting, forwarded, buffering,
 /// streaming.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum StreamState {
+enum StreamPhase {
     /// The exchange takes no part in the stream.
     Passing,
     /// The request body is being buffered.
@@ -53,9 +53,9 @@ enum StreamState {
     /// The driver's response is being sent.
     Responding,
     /// The response body is passed on, and observed if the driver needs it.
-    Showing,
+    PassingBody,
     /// The response head is withheld, and the body is buffered in the driver.
-    Holding,
+    Buffering,
     /// The response body passes through the encoder.
     Streaming,
 }
@@ -74,7 +74,7 @@ pub struct SdkStreamContext {
 pub struct StreamExchange {
     id: u32,
     root: Rc<FilterRoot>,
-    state: StreamState,
+    state: StreamPhase,
     driver: Option<ExchangeDriver>,
     /// Number of the last deadline.
     timer: u64,
@@ -84,7 +84,7 @@ pub struct StreamExchange {
     body_length: usize,
     /// Pieces of a request body of unknown length: together with a long piece
     /// they would exceed the proxy's buffer limit.
-    taken: BodyPieces,
+    taken: RequestBodyPieces,
     /// Piece that follows them, and is forwarded with the next one.
     rest: Vec<u8>,
     /// The proxy buffers the response body, up to its limit.
@@ -110,12 +110,12 @@ impl SdkStreamContext {
         let exchange = StreamExchange {
             id,
             root: Rc::clone(root),
-            state: StreamState::Passing,
+            state: StreamPhase::Passing,
             driver: None,
             timer: 0,
             is_timed: false,
             body_length: 0,
-            taken: BodyPieces::default(),
+            taken: RequestBodyPieces::default(),
             rest: Vec::new(),
             is_buffered: false,
             is_paced: false,
@@ -133,8 +133,8 @@ impl SdkStreamContext {
     }
 
     /// Runs a hook of the stream, and then resumes other streams that it has woken.
-    pub fn run_hook(&mut self, call: impl FnOnce(&mut StreamExchange) -> StreamAction) -> Action {
-        self.root.set_called(self.id, true);
+    pub fn run_hook(&mut self, call: impl FnOnce(&mut StreamExchange) -> HookAction) -> Action {
+        self.root.set_called_context(self.id, true);
         let action = {
             let mut exchange = self.exchange.borrow_mut();
             let act = call(&mut exchange);
@@ -146,22 +146,22 @@ impl SdkStreamContext {
 
     /// Ends the exchange of a complete stream, and reports it before the proxy writes its access
     /// log.
-    pub fn report_stream(&mut self) {
+    pub fn report_finished_stream(&mut self) {
         let mut exchange = self.exchange.borrow_mut();
-        if exchange.state == StreamState::Purging {
+        if exchange.state == StreamPhase::Purging {
             let head = ProxyHead::from_proxy(MapType::HttpRequestHeaders);
-            abi::write_proxy_log(LogLevel::Warn, &abandoned_line(head.query()));
+            abi::write_proxy_log(LogLevel::Warn, &abandoned_purge_line(head.query()));
         }
         exchange.finish_exchange();
         exchange.enqueue_probes();
     }
 
     /// Releases the exchange of a stream that has ended.
-    pub fn end_stream(&mut self) {
+    pub fn release_stream(&mut self) {
         let mut exchange = self.exchange.borrow_mut();
-        exchange.offer_driver();
-        exchange.set_state(StreamState::Passing);
-        exchange.clear_driver();
+        exchange.offer_to_redirect();
+        exchange.enter_stream_phase(StreamPhase::Passing);
+        exchange.release_driver();
         drop(exchange);
         self.root.remove_stream(self.id);
     }
@@ -169,22 +169,22 @@ impl SdkStreamContext {
 
 impl StreamExchange {
     /// Performs an action within a call for this stream, and returns the action for the proxy.
-    fn perform_action(&mut self, act: StreamAction) -> Action {
+    fn perform_action(&mut self, act: HookAction) -> Action {
         match act {
-            StreamAction::Continue => return Action::Continue,
-            StreamAction::Stop => {}
-            StreamAction::Respond => self.send_driver_response(),
-            StreamAction::Fail(lack) => {
+            HookAction::Continue => return Action::Continue,
+            HookAction::Stop => {}
+            HookAction::Respond => self.send_driver_response(),
+            HookAction::Fail(lack) => {
                 let nothing = std::iter::empty();
                 abi::send_local_response(502, nothing, b"", lack.reason_name());
             }
-            StreamAction::Reset => abi::reset_stream(),
+            HookAction::Reset => abi::reset_stream(),
         }
         Action::Pause
     }
 
     /// Performs an action within a call for another context.
-    fn perform_later(&mut self, side: StreamDirection, act: StreamAction) {
+    fn perform_in_other_call(&mut self, side: StreamDirection, act: HookAction) {
         if let Action::Continue = self.perform_action(act) {
             abi::resume_stream(side);
         }
@@ -196,10 +196,10 @@ impl StreamExchange {
             return;
         };
         set_dynamic_metadata(Some(driver));
-        self.count_tally();
+        self.count_exchange_tally();
     }
 
-    fn count_tally(&mut self) {
+    fn count_exchange_tally(&mut self) {
         let tally = self
             .driver
             .as_mut()
@@ -210,58 +210,58 @@ impl StreamExchange {
     }
 
     /// Drops the driver after a misuse; the stream continues without it.
-    fn drop_driver(&mut self) -> StreamAction {
-        self.set_state(StreamState::Passing);
-        self.clear_driver();
-        StreamAction::Continue
+    fn drop_misused_driver(&mut self) -> HookAction {
+        self.enter_stream_phase(StreamPhase::Passing);
+        self.release_driver();
+        HookAction::Continue
     }
 
-    fn fail_exchange(&mut self, step: &HostStep) -> StreamAction {
-        self.set_state(StreamState::Passing);
+    fn fail_exchange(&mut self, step: &HostStep) -> HookAction {
+        self.enter_stream_phase(StreamPhase::Passing);
         self.report_exchange();
         match step {
-            HostStep::Fail(lack) => StreamAction::Fail(*lack),
-            _ => StreamAction::Reset,
+            HostStep::Fail(lack) => HookAction::Fail(*lack),
+            _ => HookAction::Reset,
         }
     }
 
-    fn clear_driver(&mut self) {
+    fn release_driver(&mut self) {
         self.driver = None;
     }
 
     /// Changes the phase, and cancels the deadline of the previous one.
-    fn set_state(&mut self, state: StreamState) {
+    fn enter_stream_phase(&mut self, state: StreamPhase) {
         self.state = state;
         self.is_timed = false;
     }
 
     /// Sets the driver's deadline, unless one is set.
-    fn set_timer(&mut self) {
+    fn arm_driver_timer(&mut self) {
         let due = self
             .driver
             .as_ref()
             .and_then(ExchangeDriver::next_timeout_ms);
         if let Some(milliseconds) = due {
-            self.set_timer_to(milliseconds);
+            self.set_deadline_in(milliseconds);
         }
     }
 
-    fn set_timer_to(&mut self, milliseconds: u64) {
+    fn set_deadline_in(&mut self, milliseconds: u64) {
         if !self.is_timed {
             self.timer += 1;
             self.is_timed = true;
             let kind = RootTimerAction::Stream(self.id, self.timer);
-            self.root.set_timer(kind, milliseconds);
+            self.root.set_root_deadline(kind, milliseconds);
         }
     }
 
     /// Offers the driver of a forwarded request to the next stream: Envoy begins the stream of an
     /// internal redirect before any other event.
-    fn offer_driver(&mut self) {
-        if self.state == StreamState::Forwarded {
+    fn offer_to_redirect(&mut self) {
+        if self.state == StreamPhase::Forwarded {
             if let Some(driver) = self.driver.take() {
-                redirect::offer(self.id, driver);
-                self.root.set_timer(RootTimerAction::Canceled, 1);
+                redirect::offer_redirected_driver(self.id, driver);
+                self.root.set_root_deadline(RootTimerAction::Canceled, 1);
             }
         }
     }
@@ -269,7 +269,7 @@ impl StreamExchange {
     /// Enqueues the exchange's probes, now that the head of the upstream request is final.
     fn enqueue_probes(&mut self) {
         for question in self.questions.drain(..) {
-            if self.root.questions.has_room() {
+            if self.root.questions.has_probe_slot() {
                 let head = ProxyHead::from_proxy(MapType::HttpRequestHeaders);
                 let cluster = abi::proxy_property(CLUSTER_PROPERTY);
                 self.root.questions.enqueue_probe(question, cluster, &head);
@@ -280,31 +280,31 @@ impl StreamExchange {
     /// Ends the exchange: a response that was buffered or streaming is
     /// truncated.
     fn finish_exchange(&mut self) {
-        if let (StreamState::Holding | StreamState::Streaming, Some(driver)) =
+        if let (StreamPhase::Buffering | StreamPhase::Streaming, Some(driver)) =
             (self.state, &mut self.driver)
         {
             // the result of the abort does not matter
             let _ = driver.abort_response();
-            self.set_state(StreamState::Passing);
+            self.enter_stream_phase(StreamPhase::Passing);
         }
         self.report_exchange();
     }
 
     /// Finishes the exchange if the proxy has all of the response: stores the fill, logs and
     /// counts.
-    fn complete_response(&mut self, is_last: bool) {
+    fn finish_sent_response(&mut self, is_last: bool) {
         if !is_last {
             return;
         }
-        self.set_state(StreamState::Passing);
+        self.enter_stream_phase(StreamPhase::Passing);
         if let Some(driver) = &mut self.driver {
-            let job = driver.response_sent(abi::monotonic_ms());
+            let job = driver.handle_response_sent(abi::monotonic_ms());
             self.root.run_job(job);
-            self.root.log_lines();
-            self.root.schedule_callouts();
+            self.root.log_verified_hits();
+            self.root.schedule_owner_requests();
         }
         self.report_exchange();
-        self.clear_driver();
+        self.release_driver();
     }
 }
 
@@ -315,21 +315,21 @@ impl ResumableStream for StreamExchange {
         }
         self.is_timed = false;
         match self.state {
-            _ if self.is_paced => self.send_paced(),
-            StreamState::Holding => self.end_buffering_window(),
-            StreamState::Waiting | StreamState::Purging => self.repeat_lookup(),
+            _ if self.is_paced => self.send_paced_bytes(),
+            StreamPhase::Buffering => self.end_buffering_window(),
+            StreamPhase::Waiting | StreamPhase::Purging => self.repeat_lookup(),
             _ => {}
         }
         true
     }
 
-    fn woken(&mut self) {
+    fn resume_after_wakeup(&mut self) {
         self.repeat_lookup();
     }
 
-    fn has_wakeup_pending(&mut self) {
+    fn defer_wakeup(&mut self) {
         self.is_timed = false;
-        self.set_timer_to(1);
+        self.set_deadline_in(1);
     }
 }
 

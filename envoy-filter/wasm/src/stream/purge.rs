@@ -3,31 +3,32 @@
 use proxy_wasm::types::MapType;
 use sszip_core::exchange::drive::HostStep;
 use sszip_envoy_carrier::head::MessageHead;
-use sszip_envoy_carrier::purge::{purge_request, result_line};
+use sszip_envoy_carrier::purge::{create_purge_request, purge_result_line};
 
-use super::{set_dynamic_metadata, StreamAction, StreamExchange, StreamState};
+use super::{set_dynamic_metadata, HookAction, StreamExchange, StreamPhase};
 use crate::abi::{self, LogLevel, ProxyHead};
 
 impl StreamExchange {
     /// Starts the purge that the query selects, or continues it after a wakeup
     /// or a timeout.
-    pub(super) fn handle_purge_request(&mut self) -> StreamAction {
+    pub(super) fn handle_purge_request(&mut self) -> HookAction {
         let head = ProxyHead::from_proxy(MapType::HttpRequestHeaders);
-        let purge = purge_request(&head, self.root.stream_waiter(self.id), abi::monotonic_ms());
+        let purge =
+            create_purge_request(&head, self.root.stream_waiter(self.id), abi::monotonic_ms());
         let step = self
             .driver
             .as_mut()
             .map(|driver| driver.handle_purge_request(&purge));
         match step {
             Some(Ok(HostStep::Wait)) => {
-                self.set_state(StreamState::Purging);
-                self.set_timer();
+                self.enter_stream_phase(StreamPhase::Purging);
+                self.arm_driver_timer();
                 self.root.send_owner_requests(self.id);
-                StreamAction::Stop
+                HookAction::Stop
             }
             Some(Ok(HostStep::Respond)) => {
                 if let Some(driver) = &self.driver {
-                    if let Some(line) = result_line(head.query(), driver) {
+                    if let Some(line) = purge_result_line(head.query(), driver) {
                         let level = match line.is_error {
                             true => LogLevel::Error,
                             false => LogLevel::Info,
@@ -36,9 +37,9 @@ impl StreamExchange {
                     }
                     set_dynamic_metadata(Some(driver));
                 }
-                StreamAction::Respond
+                HookAction::Respond
             }
-            _ => StreamAction::Reset,
+            _ => HookAction::Reset,
         }
     }
 }

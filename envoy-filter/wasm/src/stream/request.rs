@@ -2,7 +2,7 @@
 
 use proxy_wasm::types::MapType;
 use sszip_core::exchange::drive::{
-    BodyLength, ExchangeDriver, FailureReason, HostStep, RequestBody,
+    BodyLength, ExchangeDriver, ExchangeFailureReason, HostStep, RequestBody,
 };
 use sszip_core::exchange::LookupRequest;
 use sszip_envoy_carrier::head::{HeaderMap, MessageHead};
@@ -10,8 +10,7 @@ use sszip_envoy_carrier::lookup::RouteIdentity;
 use sszip_envoy_carrier::request::{self, RequestAction, REDIRECTED_FROM};
 
 use super::{
-    set_dynamic_metadata, StreamAction, StreamExchange, StreamState, CLUSTER_PROPERTY,
-    REQUEST_BUFFER,
+    set_dynamic_metadata, HookAction, StreamExchange, StreamPhase, CLUSTER_PROPERTY, REQUEST_BUFFER,
 };
 use crate::abi::{self, ContextHeaders, LogLevel, ProxyHead, StreamDirection};
 use crate::redirect;
@@ -20,23 +19,23 @@ const HEAD: ContextHeaders = ContextHeaders(MapType::HttpRequestHeaders);
 
 impl StreamExchange {
     /// Handles the request head.
-    pub fn request_head(&mut self, is_all: bool) -> StreamAction {
+    pub fn handle_request_head(&mut self, is_all: bool) -> HookAction {
         let root = std::rc::Rc::clone(&self.root);
         let Some(filter) = root.filter_settings() else {
-            return StreamAction::Continue;
+            return HookAction::Continue;
         };
-        let head = HEAD.read();
-        if self.is_redirected(&head) {
-            return StreamAction::Continue;
+        let head = HEAD.read_head();
+        if self.is_redirected_request(&head) {
+            return HookAction::Continue;
         }
-        let settings = filter.for_request();
-        let settings = settings.filter(|it| it.is_active());
+        let settings = filter.settings_for_request();
+        let settings = settings.filter(|it| it.is_filter_active());
         let Some(settings) = settings else {
             set_dynamic_metadata(None);
-            return StreamAction::Continue;
+            return HookAction::Continue;
         };
         let Some(mut driver) = request::start_exchange(&settings.core, &head) else {
-            return StreamAction::Continue;
+            return HookAction::Continue;
         };
         if settings.purges {
             self.driver = Some(driver);
@@ -47,22 +46,22 @@ impl StreamExchange {
                 &filter.node_capabilities(&abi::proxy_property(CLUSTER_PROPERTY)),
             );
         }
-        let length = request::body_length(&head, is_all);
-        let action = request::action(&mut driver, length, is_all);
+        let length = request::announced_body_length(&head, is_all);
+        let action = request::next_request_action(&mut driver, length, is_all);
         self.driver = Some(driver);
         match action {
             RequestAction::Forward => self.forward_request(),
-            RequestAction::LookUp(body) => self.look_up_body(body),
+            RequestAction::LookUp(body) => self.look_up_with_body(body),
             RequestAction::BufferBody => {
                 let limit = filter.buffer_limit();
                 match length {
                     BodyLength::Known(length) if length > limit => {
-                        self.is_too_long(length, limit);
-                        self.look_up(None)
+                        self.exceeds_body_limit(length, limit);
+                        self.look_up_request(None)
                     }
                     _ => {
-                        self.state = StreamState::Reading;
-                        StreamAction::Stop
+                        self.state = StreamPhase::Reading;
+                        HookAction::Stop
                     }
                 }
             }
@@ -70,9 +69,9 @@ impl StreamExchange {
     }
 
     /// Whether the request continues a redirected one, whose driver it then takes.
-    fn is_redirected(&mut self, head: &ProxyHead) -> bool {
-        let ended = redirect::take();
-        let (Some((id, driver)), Some(_)) = (ended, head.get(REDIRECTED_FROM)) else {
+    fn is_redirected_request(&mut self, head: &ProxyHead) -> bool {
+        let ended = redirect::take_redirected_driver();
+        let (Some((id, driver)), Some(_)) = (ended, head.header_value(REDIRECTED_FROM)) else {
             return false;
         };
         if abi::proxy_property(abi::REQUEST_PROPERTY) != id.to_le_bytes() {
@@ -80,7 +79,7 @@ impl StreamExchange {
         }
         self.driver = Some(driver);
         self.mark_forwarded();
-        self.set_state(StreamState::Forwarded);
+        self.enter_stream_phase(StreamPhase::Forwarded);
         true
     }
 
@@ -89,33 +88,33 @@ impl StreamExchange {
         abi::set_log_property(abi::REQUEST_PROPERTY, &self.id.to_le_bytes());
     }
 
-    fn is_too_long(&mut self, length: u64, limit: u64) -> bool {
+    fn exceeds_body_limit(&mut self, length: u64, limit: u64) -> bool {
         let driver = self.driver.as_mut();
-        driver.is_some_and(|driver| driver.exceeds_body_limit(length, limit))
+        driver.is_some_and(|driver| driver.exceeds_request_limit(length, limit))
     }
 
     /// Handles the request body, whose first `length` bytes have arrived,
     /// buffered bytes included.
-    pub fn request_body(&mut self, length: usize, is_last: bool) -> StreamAction {
+    pub fn handle_request_body(&mut self, length: usize, is_last: bool) -> HookAction {
         match self.state {
-            StreamState::Reading => {}
-            StreamState::Waiting | StreamState::Purging => return StreamAction::Stop,
+            StreamPhase::Reading => {}
+            StreamPhase::Waiting | StreamPhase::Purging => return HookAction::Stop,
             _ => {
                 if !self.rest.is_empty() {
                     abi::prepend_to_buffer(REQUEST_BUFFER, &std::mem::take(&mut self.rest));
                 }
-                return StreamAction::Continue;
+                return HookAction::Continue;
             }
         }
         if is_last {
-            return self.finish_body(length);
+            return self.finish_request_body(length);
         }
-        match HEAD.read().content_length() {
+        match HEAD.read_head().content_length() {
             Some(announced) => {
                 self.body_length = length;
-                match self.may_keep(length, BodyLength::Known(announced)) {
-                    true => StreamAction::Stop,
-                    false => self.look_up(None),
+                match self.can_reserve_body(length, BodyLength::Known(announced)) {
+                    true => HookAction::Stop,
+                    false => self.look_up_request(None),
                 }
             }
             None => self.take_body_piece(length),
@@ -123,87 +122,91 @@ impl StreamExchange {
     }
 
     /// Whether the driver can reserve memory for the bytes that have arrived.
-    fn may_keep(&mut self, received: usize, length: BodyLength) -> bool {
+    fn can_reserve_body(&mut self, received: usize, length: BodyLength) -> bool {
         let driver = self.driver.as_mut();
-        driver.is_some_and(|driver| driver.buffer_allowance(received as u64, length).is_some())
+        driver.is_some_and(|driver| {
+            driver
+                .request_buffer_allowance(received as u64, length)
+                .is_some()
+        })
     }
 
     /// Takes a piece of a body of unknown length. The next piece may be as long
     /// as the proxy's buffer limit, so that the proxy must not buffer this one.
-    fn take_body_piece(&mut self, length: usize) -> StreamAction {
+    fn take_body_piece(&mut self, length: usize) -> HookAction {
         let limit = self
             .root
             .filter_settings()
             .map_or(0, |it| it.buffer_limit());
         let received = self.taken.total_length() + length;
-        let is_too_long = self.is_too_long(received as u64, limit / 2)
-            || !self.may_keep(received, BodyLength::Unknown);
+        let is_too_long = self.exceeds_body_limit(received as u64, limit / 2)
+            || !self.can_reserve_body(received, BodyLength::Unknown);
         if is_too_long && self.taken.total_length() == 0 {
-            return self.look_up(None);
+            return self.look_up_request(None);
         }
         let piece = abi::copy_buffer(REQUEST_BUFFER, length).filter(|piece| piece.len() == length);
-        let Some(piece) = piece.filter(|_| self.taken.has_room()) else {
+        let Some(piece) = piece.filter(|_| self.taken.has_piece_room()) else {
             // memory is exhausted
             self.taken.restore_to_proxy();
-            return self.look_up(None);
+            return self.look_up_request(None);
         };
         abi::replace_buffer(REQUEST_BUFFER, b"");
         if is_too_long {
             self.taken.restore_to_proxy();
             self.rest = piece;
-            return self.look_up(None);
+            return self.look_up_request(None);
         }
         self.taken.push(piece);
-        StreamAction::Stop
+        HookAction::Stop
     }
 
     /// Completes the body, whose last `length` bytes are in the proxy's buffer.
-    fn finish_body(&mut self, length: usize) -> StreamAction {
+    fn finish_request_body(&mut self, length: usize) -> HookAction {
         self.body_length = length + self.taken.total_length();
         if !self.taken.restore_to_proxy() {
-            return StreamAction::Reset;
+            return HookAction::Reset;
         }
-        self.body_buffered()
+        self.look_up_buffered_body()
     }
 
-    fn body_buffered(&mut self) -> StreamAction {
+    fn look_up_buffered_body(&mut self) -> HookAction {
         let length = self.body_length;
         let has_room = self
             .driver
             .as_mut()
             .is_some_and(|driver| driver.reserve_body_copy(length));
         match has_room {
-            true => self.look_up(abi::copy_buffer(REQUEST_BUFFER, length).as_deref()),
-            false => self.look_up(None),
+            true => self.look_up_request(abi::copy_buffer(REQUEST_BUFFER, length).as_deref()),
+            false => self.look_up_request(None),
         }
     }
 
     /// Handles the request trailers, which end the body.
-    pub fn request_trailers(&mut self) -> StreamAction {
+    pub fn handle_request_trailers(&mut self) -> HookAction {
         match self.state {
-            StreamState::Reading => {
+            StreamPhase::Reading => {
                 // the proxy has the bytes that the filter let it buffer
                 let buffered = match self.taken.total_length() {
                     0 => self.body_length,
                     _ => 0,
                 };
-                self.finish_body(buffered)
+                self.finish_request_body(buffered)
             }
-            StreamState::Waiting | StreamState::Purging => StreamAction::Stop,
+            StreamPhase::Waiting | StreamPhase::Purging => HookAction::Stop,
             // the proxy has no buffer for the rest any more
-            _ if !self.rest.is_empty() => StreamAction::Reset,
-            _ => StreamAction::Continue,
+            _ if !self.rest.is_empty() => HookAction::Reset,
+            _ => HookAction::Continue,
         }
     }
 
     /// Looks up the request with its body. `None`: the body could not be buffered.
-    fn look_up(&mut self, body: Option<&[u8]>) -> StreamAction {
-        self.look_up_body(body.into())
+    fn look_up_request(&mut self, body: Option<&[u8]>) -> HookAction {
+        self.look_up_with_body(body.into())
     }
 
-    fn look_up_body(&mut self, body: RequestBody<'_>) -> StreamAction {
+    fn look_up_with_body(&mut self, body: RequestBody<'_>) -> HookAction {
         let Some(driver) = &mut self.driver else {
-            return StreamAction::Continue;
+            return HookAction::Continue;
         };
         let (mut route, mut waiter) = (RouteIdentity::default(), None);
         if let Some(exchange) = driver
@@ -214,36 +217,36 @@ impl StreamExchange {
             route = RouteIdentity::new(exchange, &cluster, || {
                 abi::proxy_property(ROUTE_NAME_PROPERTY)
             });
-            route.warn_if_unnamed(&cluster, |line| abi::write_proxy_log(LogLevel::Warn, line));
+            route.warn_unnamed_route(&cluster, |line| abi::write_proxy_log(LogLevel::Warn, line));
             waiter = Some(self.root.stream_waiter(self.id));
         }
-        let head = HEAD.read();
+        let head = HEAD.read_head();
         let lookup = LookupRequest {
             never_anew: true,
             ..route.lookup_request(&head, local_port(), abi::monotonic_ms(), waiter)
         };
         match driver.lookup_under_policy(body, lookup) {
-            Ok(step) => self.lookup_done(step),
-            Err(_) => self.drop_driver(),
+            Ok(step) => self.handle_lookup_step(step),
+            Err(_) => self.drop_misused_driver(),
         }
     }
 
-    fn lookup_done(&mut self, step: HostStep) -> StreamAction {
+    fn handle_lookup_step(&mut self, step: HostStep) -> HookAction {
         match step {
             HostStep::Wait => {
-                self.set_state(StreamState::Waiting);
-                self.set_timer();
+                self.enter_stream_phase(StreamPhase::Waiting);
+                self.arm_driver_timer();
                 self.root.send_owner_requests(self.id);
-                StreamAction::Stop
+                HookAction::Stop
             }
             HostStep::Forward => self.forward_request(),
-            HostStep::ForwardRewritten => match self.rewrite_request() {
+            HostStep::ForwardRewritten => match self.replace_request_body() {
                 true => self.forward_request(),
-                false => self.fail_exchange(&HostStep::Fail(FailureReason::Format)),
+                false => self.fail_exchange(&HostStep::Fail(ExchangeFailureReason::Format)),
             },
             HostStep::Respond => {
                 self.report_exchange();
-                StreamAction::Respond
+                HookAction::Respond
             }
             // the sandbox has no other thread
             HostStep::RunJob(mut job) => {
@@ -253,41 +256,41 @@ impl StreamExchange {
                     .as_mut()
                     .map(|driver| driver.resume_after_job(job))
                 {
-                    Some(step) => self.lookup_done(step),
-                    None => self.drop_driver(),
+                    Some(step) => self.handle_lookup_step(step),
+                    None => self.drop_misused_driver(),
                 }
             }
             step @ HostStep::Fail(_) => self.fail_exchange(&step),
-            _ => self.drop_driver(),
+            _ => self.drop_misused_driver(),
         }
     }
 
     /// Repeats the lookup or the purge of a woken stream.
     pub(super) fn repeat_lookup(&mut self) {
         let act = match self.state {
-            StreamState::Waiting => self.body_buffered(),
-            StreamState::Purging => self.handle_purge_request(),
+            StreamPhase::Waiting => self.look_up_buffered_body(),
+            StreamPhase::Purging => self.handle_purge_request(),
             _ => return,
         };
-        self.perform_later(StreamDirection::Request, act);
+        self.perform_in_other_call(StreamDirection::Request, act);
     }
 
-    fn forward_request(&mut self) -> StreamAction {
+    fn forward_request(&mut self) -> HookAction {
         if let Some(exchange) = self
             .driver
             .as_ref()
             .and_then(ExchangeDriver::available_exchange)
         {
-            HEAD.edit(exchange.upstream_edits());
+            HEAD.apply_edits(exchange.upstream_edits());
         }
         self.mark_forwarded();
-        self.set_state(StreamState::Forwarded);
-        StreamAction::Continue
+        self.enter_stream_phase(StreamPhase::Forwarded);
+        HookAction::Continue
     }
 
     /// Replaces the body of the request by the core's, and its target if the core chose one.
     /// `false`: the proxy has no buffer for the body, as for a request that had none.
-    fn rewrite_request(&self) -> bool {
+    fn replace_request_body(&self) -> bool {
         let Some(exchange) = self
             .driver
             .as_ref()
@@ -295,7 +298,7 @@ impl StreamExchange {
         else {
             return false;
         };
-        let body = exchange.request_body();
+        let body = exchange.upstream_request_body();
         let limit = self
             .root
             .filter_settings()
@@ -303,7 +306,7 @@ impl StreamExchange {
         if body.len() as u64 > limit || !abi::replace_buffer(REQUEST_BUFFER, body) {
             return false;
         }
-        let target = exchange.request_target();
+        let target = exchange.upstream_request_target();
         if !target.is_empty() {
             HEAD.set_header(":path", Some(target));
         }

@@ -4,9 +4,9 @@ use proxy_wasm::types::MapType;
 use sszip_core::cache::use_stale::UpstreamFailure;
 use sszip_core::exchange::drive::{ExchangeDriver, HostStep};
 use sszip_envoy_carrier::head::MessageHead;
-use sszip_envoy_carrier::response::{self, Now, ReceivedHead};
+use sszip_envoy_carrier::response::{self, HostTime, ReceivedResponseHead};
 
-use super::{StreamAction, StreamExchange, StreamState, RESPONSE_BUFFER};
+use super::{HookAction, StreamExchange, StreamPhase, RESPONSE_BUFFER};
 use crate::abi::{self, ContextHeaders, StreamDirection};
 
 const HEAD: ContextHeaders = ContextHeaders(MapType::HttpResponseHeaders);
@@ -18,22 +18,22 @@ const UPSTREAM_DETAILS: &[u8] = b"via_upstream";
 
 impl StreamExchange {
     /// Handles the response head.
-    pub fn response_head(&mut self, is_all: bool) -> StreamAction {
+    pub fn handle_response_head(&mut self, is_all: bool) -> HookAction {
         self.is_whole = is_all;
-        let received = ReceivedHead::read(&HEAD, is_all);
+        let received = ReceivedResponseHead::read_response_head(&HEAD, is_all);
         match self.state {
-            StreamState::Forwarded => {}
-            StreamState::Responding => return self.correct_response_head(&received.head),
-            _ => return self.drop_driver(),
+            StreamPhase::Forwarded => {}
+            StreamPhase::Responding => return self.correct_response_head(&received.head),
+            _ => return self.drop_misused_driver(),
         }
         let Some(driver) = &mut self.driver else {
-            return StreamAction::Continue;
+            return HookAction::Continue;
         };
-        let now = Now {
+        let now = HostTime {
             monotonic: abi::monotonic_ms(),
             wall: abi::unix_seconds(),
         };
-        while let Some(question) = driver.take_probe(None, now.monotonic) {
+        while let Some(question) = driver.take_node_probe(None, now.monotonic) {
             // a probe is sent when the upstream request is final
             self.questions.push(question);
         }
@@ -41,120 +41,120 @@ impl StreamExchange {
         let details = abi::proxy_property(RESPONSE_DETAILS_PROPERTY);
         let failure = match details == UPSTREAM_DETAILS {
             true => UpstreamFailure::Status(status),
-            false => UpstreamFailure::from_envoy(status.into(), &details),
+            false => UpstreamFailure::from_envoy_reply(status.into(), &details),
         };
         let is_own = !matches!(failure, UpstreamFailure::Status(_));
-        if is_own && response::passes_failure(driver, failure, now.monotonic) {
+        if is_own && response::sends_failure_reply(driver, failure, now.monotonic) {
             if failure != UpstreamFailure::Local {
-                self.count_tally();
+                self.count_exchange_tally();
             }
-            return self.drop_driver();
+            return self.drop_misused_driver();
         }
-        let Ok(step) = received.process(driver, &HEAD, failure, now) else {
-            return self.drop_driver();
+        let Ok(step) = received.process_response_head(driver, &HEAD, failure, now) else {
+            return self.drop_misused_driver();
         };
         match step {
             step @ (HostStep::Pass | HostStep::Observe) => {
                 self.is_shown = matches!(step, HostStep::Observe);
-                self.edit_head();
-                self.set_state(StreamState::Showing);
-                self.complete_response(is_all);
-                StreamAction::Continue
+                self.edit_response_head();
+                self.enter_stream_phase(StreamPhase::PassingBody);
+                self.finish_sent_response(is_all);
+                HookAction::Continue
             }
             HostStep::Stream => {
-                self.edit_head();
-                self.set_state(StreamState::Streaming);
-                StreamAction::Continue
+                self.edit_response_head();
+                self.enter_stream_phase(StreamPhase::Streaming);
+                HookAction::Continue
             }
             // a body is added to a response without one
             HostStep::Buffer if is_all => self.end_withheld_body(),
             HostStep::Buffer => {
-                self.state = StreamState::Holding;
-                StreamAction::Stop
+                self.state = StreamPhase::Buffering;
+                HookAction::Stop
             }
             step => self.fail_exchange(&step),
         }
     }
 
-    pub(super) fn edit_head(&self) {
-        response::edit_head(self.driver.as_ref(), &HEAD);
+    pub(super) fn edit_response_head(&self) {
+        response::edit_response_head(self.driver.as_ref(), &HEAD);
     }
 
     /// Handles a piece of the response body: `length` bytes, buffered bytes
     /// included.
-    pub fn response_body(&mut self, length: usize, is_last: bool) -> StreamAction {
+    pub fn handle_response_body(&mut self, length: usize, is_last: bool) -> HookAction {
         self.has_body = true;
         self.is_whole = is_last;
         match self.state {
-            StreamState::Passing if self.is_paced => match copy_received_body(length) {
-                Some(piece) => self.send_by_deadline(&piece),
-                None => StreamAction::Reset,
+            StreamPhase::Passing if self.is_paced => match copy_received_body(length) {
+                Some(piece) => self.send_at_deadline(&piece),
+                None => HookAction::Reset,
             },
-            StreamState::Passing | StreamState::Reading | StreamState::Waiting => {
-                StreamAction::Continue
+            StreamPhase::Passing | StreamPhase::Reading | StreamPhase::Waiting => {
+                HookAction::Continue
             }
-            StreamState::Purging | StreamState::Forwarded | StreamState::Responding => {
-                StreamAction::Continue
+            StreamPhase::Purging | StreamPhase::Forwarded | StreamPhase::Responding => {
+                HookAction::Continue
             }
-            StreamState::Showing if !self.is_shown && !self.is_paced => {
-                self.complete_response(is_last);
-                StreamAction::Continue
+            StreamPhase::PassingBody if !self.is_shown && !self.is_paced => {
+                self.finish_sent_response(is_last);
+                HookAction::Continue
             }
-            StreamState::Showing => {
+            StreamPhase::PassingBody => {
                 let Some(piece) = abi::copy_buffer(RESPONSE_BUFFER, length) else {
-                    return self.pass_unobserved();
+                    return self.pass_unobserved_body();
                 };
-                self.observe_piece(&piece);
+                self.observe_upstream_piece(&piece);
                 if let Some(driver) = &mut self.driver {
                     // a driver that returned `Pass` does not need the piece
                     let _ = driver.handle_body_piece(&piece);
                 }
-                self.complete_response(is_last);
+                self.finish_sent_response(is_last);
                 match self.is_paced {
-                    true => self.send_by_deadline(&piece),
-                    false => StreamAction::Continue,
+                    true => self.send_at_deadline(&piece),
+                    false => HookAction::Continue,
                 }
             }
-            StreamState::Holding => {
+            StreamPhase::Buffering => {
                 let Some(piece) = copy_received_body(length) else {
-                    return StreamAction::Reset;
+                    return HookAction::Reset;
                 };
                 // the driver has the bytes that the proxy would buffer
                 abi::replace_buffer(RESPONSE_BUFFER, b"");
-                self.buffer_piece(&piece, is_last)
+                self.buffer_response_piece(&piece, is_last)
             }
-            StreamState::Streaming => {
+            StreamPhase::Streaming => {
                 let Some(piece) = copy_received_body(length) else {
-                    return StreamAction::Reset;
+                    return HookAction::Reset;
                 };
-                self.observe_piece(&piece);
-                self.stream_piece(&piece, is_last)
+                self.observe_upstream_piece(&piece);
+                self.send_compressed_piece(&piece, is_last)
             }
         }
     }
 
     /// Continues after a piece that could not be copied, because memory is exhausted: a body that
     /// is sent unchanged is no longer observed.
-    fn pass_unobserved(&mut self) -> StreamAction {
+    fn pass_unobserved_body(&mut self) -> HookAction {
         match self.is_paced {
-            true => StreamAction::Reset,
-            false => self.drop_driver(),
+            true => HookAction::Reset,
+            false => self.drop_misused_driver(),
         }
     }
 
     /// Passes a piece of the upstream's body to the driver.
-    fn observe_piece(&mut self, piece: &[u8]) {
+    fn observe_upstream_piece(&mut self, piece: &[u8]) {
         if let Some(driver) = &mut self.driver {
             let length = piece.len() as u64;
-            let job = driver.upstream_piece(Some(piece), length, false, abi::monotonic_ms());
+            let job = driver.handle_upstream_piece(Some(piece), length, false, abi::monotonic_ms());
             self.root.run_job(job);
         }
     }
 
-    fn buffer_piece(&mut self, piece: &[u8], is_last: bool) -> StreamAction {
-        self.observe_piece(piece);
+    fn buffer_response_piece(&mut self, piece: &[u8], is_last: bool) -> HookAction {
+        self.observe_upstream_piece(piece);
         let Some(driver) = &mut self.driver else {
-            return StreamAction::Reset;
+            return HookAction::Reset;
         };
         // the end of a body may arrive without bytes
         let step = match piece {
@@ -165,25 +165,25 @@ impl StreamExchange {
             Ok(HostStep::Await) if is_last => self.end_withheld_body(),
             Ok(HostStep::Await) => {
                 self.is_buffered = true;
-                self.set_timer();
-                StreamAction::Stop
+                self.arm_driver_timer();
+                HookAction::Stop
             }
             Ok(HostStep::SendThenPass) => {
-                self.edit_head();
+                self.edit_response_head();
                 let mut all = self.copy_response_body();
                 all.extend_from_slice(piece);
-                let act = self.send_body(&all);
-                self.set_state(StreamState::Showing);
-                self.complete_response(is_last);
+                let act = self.send_response_body(&all);
+                self.enter_stream_phase(StreamPhase::PassingBody);
+                self.finish_sent_response(is_last);
                 act
             }
             Ok(HostStep::Stream) => {
-                self.edit_head();
-                self.set_state(StreamState::Streaming);
-                self.stream_piece(piece, is_last)
+                self.edit_response_head();
+                self.enter_stream_phase(StreamPhase::Streaming);
+                self.send_compressed_piece(piece, is_last)
             }
             Ok(step) => self.fail_exchange(&step),
-            Err(_) => StreamAction::Reset,
+            Err(_) => HookAction::Reset,
         }
     }
 
@@ -201,15 +201,15 @@ impl StreamExchange {
     }
 
     /// Ends a body whose head is withheld.
-    fn end_withheld_body(&mut self) -> StreamAction {
+    fn end_withheld_body(&mut self) -> HookAction {
         match self.driver.as_mut().map(ExchangeDriver::handle_body_end) {
-            Some(Ok(step)) => self.send_ended_body(step),
-            _ => StreamAction::Reset,
+            Some(Ok(step)) => self.send_complete_response(step),
+            _ => HookAction::Reset,
         }
     }
 
     /// Sends the response whose body has ended, with its head.
-    fn send_ended_body(&mut self, step: HostStep) -> StreamAction {
+    fn send_complete_response(&mut self, step: HostStep) -> HookAction {
         match step {
             HostStep::RunJob(mut job) => {
                 job.run_job();
@@ -218,21 +218,21 @@ impl StreamExchange {
                     .as_mut()
                     .map(|driver| driver.resume_after_job(job))
                 {
-                    Some(step) => self.send_ended_body(step),
-                    None => StreamAction::Reset,
+                    Some(step) => self.send_complete_response(step),
+                    None => HookAction::Reset,
                 }
             }
             HostStep::Send => {
-                self.edit_head();
+                self.edit_response_head();
                 let body = self.copy_response_body();
-                let act = self.send_body(&body);
-                self.complete_response(true);
+                let act = self.send_response_body(&body);
+                self.finish_sent_response(true);
                 act
             }
             HostStep::Stream => {
-                self.edit_head();
-                self.set_state(StreamState::Streaming);
-                self.stream_piece(b"", true)
+                self.edit_response_head();
+                self.enter_stream_phase(StreamPhase::Streaming);
+                self.send_compressed_piece(b"", true)
             }
             step => self.fail_exchange(&step),
         }
@@ -243,40 +243,40 @@ impl StreamExchange {
         let act = match self.driver.as_mut().map(ExchangeDriver::end_buffering) {
             Some(Ok(HostStep::Await)) => return,
             Some(Ok(HostStep::SendThenPass)) => {
-                self.edit_head();
+                self.edit_response_head();
                 let body = self.copy_response_body();
-                self.set_state(StreamState::Showing);
+                self.enter_stream_phase(StreamPhase::PassingBody);
                 self.is_paced = true;
-                self.send_by_deadline(&body)
+                self.send_at_deadline(&body)
             }
             Some(Ok(HostStep::Stream)) => {
-                self.edit_head();
-                self.set_state(StreamState::Streaming);
+                self.edit_response_head();
+                self.enter_stream_phase(StreamPhase::Streaming);
                 self.is_paced = true;
-                self.stream_piece(b"", false)
+                self.send_compressed_piece(b"", false)
             }
             Some(Ok(step)) => self.fail_exchange(&step),
-            _ => StreamAction::Reset,
+            _ => HookAction::Reset,
         };
         match act {
             // sent now, not at the next deadline
-            StreamAction::Stop => self.send_paced(),
-            act => self.perform_later(StreamDirection::Response, act),
+            HookAction::Stop => self.send_paced_bytes(),
+            act => self.perform_in_other_call(StreamDirection::Response, act),
         }
     }
 
     /// Handles the response trailers, which end the body.
-    pub fn response_trailers(&mut self) -> StreamAction {
+    pub fn handle_response_trailers(&mut self) -> HookAction {
         self.is_whole = true;
         match self.state {
-            StreamState::Holding => self.end_withheld_body(),
-            StreamState::Streaming => self.stream_piece(b"", true),
-            StreamState::Showing => {
-                self.complete_response(true);
+            StreamPhase::Buffering => self.end_withheld_body(),
+            StreamPhase::Streaming => self.send_compressed_piece(b"", true),
+            StreamPhase::PassingBody => {
+                self.finish_sent_response(true);
                 self.pace_trailers()
             }
-            StreamState::Passing => self.pace_trailers(),
-            _ => StreamAction::Continue,
+            StreamPhase::Passing => self.pace_trailers(),
+            _ => HookAction::Continue,
         }
     }
 }

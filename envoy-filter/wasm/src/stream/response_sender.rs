@@ -8,11 +8,11 @@
 
 use proxy_wasm::types::MapType;
 use sszip_core::exchange::drive::ExchangeDriver;
-use sszip_core::gzip::stream::Flush;
-use sszip_envoy_carrier::encode::encode;
-use sszip_envoy_carrier::head::{parse_number, HeaderMap, MessageHead};
+use sszip_core::gzip::stream::FlushMode;
+use sszip_envoy_carrier::encode::append_encoded_piece;
+use sszip_envoy_carrier::head::{parse_decimal, HeaderMap, MessageHead};
 
-use super::{StreamAction, StreamExchange, StreamState, RESPONSE_BUFFER};
+use super::{HookAction, StreamExchange, StreamPhase, RESPONSE_BUFFER};
 use crate::abi::{self, ContextHeaders, ProxyHead, StreamDirection};
 
 const HEAD: ContextHeaders = ContextHeaders(MapType::HttpResponseHeaders);
@@ -35,14 +35,14 @@ impl StreamExchange {
             });
             abi::send_local_response(exchange.stored_response_status(), fields, &body, "");
         }
-        self.set_state(StreamState::Responding);
+        self.enter_stream_phase(StreamPhase::Responding);
     }
 
     /// Corrects the head of the driver's response after the proxy's changes. The proxy has inserted
     /// the route's headers before the driver's, which contain them already if the response is a
     /// stored one; and if the body is empty, as an empty list in SSZ, the proxy has removed the
     /// content type.
-    pub(super) fn correct_response_head(&mut self, head: &ProxyHead) -> StreamAction {
+    pub(super) fn correct_response_head(&mut self, head: &ProxyHead) -> HookAction {
         let exchange = self
             .driver
             .as_ref()
@@ -50,7 +50,7 @@ impl StreamExchange {
         for edit in exchange.map_or(&[][..], |it| it.head_edits()) {
             let name = edit.name.to_ascii_lowercase();
             let lines = head
-                .plain()
+                .regular_headers()
                 .filter(|(known, _)| *known == name.as_bytes())
                 .map(|(_, value)| value);
             let is_taken = name == "content-type" && lines.clone().next().is_none();
@@ -62,13 +62,13 @@ impl StreamExchange {
                 HEAD.set_header(&name, edit.value.as_deref());
             }
         }
-        self.drop_driver()
+        self.drop_misused_driver()
     }
 
     /// Sends a body within the hook for its last piece, or before the rest of
     /// it. If there is no buffer for it, it bypasses the filters before this
     /// one.
-    pub(super) fn send_body(&mut self, body: &[u8]) -> StreamAction {
+    pub(super) fn send_response_body(&mut self, body: &[u8]) -> HookAction {
         let limit = self
             .root
             .filter_settings()
@@ -76,56 +76,60 @@ impl StreamExchange {
         let is_long = self.is_buffered && body.len() as u64 > limit;
         let has_place = self.has_body || body.is_empty();
         match (is_long || !has_place, self.is_whole) {
-            (false, _) => self.replace_piece(body),
-            (true, true) => send_replacement(body),
+            (false, _) => self.replace_received_bytes(body),
+            (true, true) => send_as_local_response(body),
             // a response that cannot be sent this way was not to be buffered
-            (true, false) => StreamAction::Reset,
+            (true, false) => HookAction::Reset,
         }
     }
 
     /// Replaces the received bytes in the proxy's buffer.
-    fn replace_piece(&self, bytes: &[u8]) -> StreamAction {
+    fn replace_received_bytes(&self, bytes: &[u8]) -> HookAction {
         match abi::replace_buffer(RESPONSE_BUFFER, bytes) || bytes.is_empty() {
-            true => StreamAction::Continue,
+            true => HookAction::Continue,
             // for example after trailers: the proxy has no buffer for the body
             // any more
-            false => StreamAction::Reset,
+            false => HookAction::Reset,
         }
     }
 
     /// Compresses a piece and sends it.
-    pub(super) fn stream_piece(&mut self, piece: &[u8], is_last: bool) -> StreamAction {
-        let flush = if is_last { Flush::Finish } else { Flush::Sync };
-        let Some(written) = self.compress_piece(piece, flush) else {
-            return StreamAction::Reset;
+    pub(super) fn send_compressed_piece(&mut self, piece: &[u8], is_last: bool) -> HookAction {
+        let flush = if is_last {
+            FlushMode::Finish
+        } else {
+            FlushMode::Sync
         };
-        self.complete_response(is_last);
+        let Some(written) = self.compress_piece(piece, flush) else {
+            return HookAction::Reset;
+        };
+        self.finish_sent_response(is_last);
         if self.is_paced {
-            return self.send_by_deadline(&written);
+            return self.send_at_deadline(&written);
         }
-        self.replace_piece(&written)
+        self.replace_received_bytes(&written)
     }
 
-    fn compress_piece(&mut self, piece: &[u8], flush: Flush) -> Option<Vec<u8>> {
+    fn compress_piece(&mut self, piece: &[u8], flush: FlushMode) -> Option<Vec<u8>> {
         let driver = self.driver.as_mut()?;
         let mut written = Vec::new();
-        encode(driver, piece, flush, &mut written)?;
+        append_encoded_piece(driver, piece, flush, &mut written)?;
         Some(written)
     }
 
     /// Collects bytes of a paced response, and sends them at the next deadline.
-    pub(super) fn send_by_deadline(&mut self, bytes: &[u8]) -> StreamAction {
+    pub(super) fn send_at_deadline(&mut self, bytes: &[u8]) -> HookAction {
         abi::replace_buffer(RESPONSE_BUFFER, b"");
         if self.paced.try_reserve(bytes.len()).is_err() {
-            return StreamAction::Reset;
+            return HookAction::Reset;
         }
         self.paced.extend_from_slice(bytes);
-        self.set_timer_to(PACING_MS);
-        StreamAction::Stop
+        self.set_deadline_in(PACING_MS);
+        HookAction::Stop
     }
 
     /// Sends the bytes that were collected for a deadline.
-    pub(super) fn send_paced(&mut self) {
+    pub(super) fn send_paced_bytes(&mut self) {
         self.is_timed = false;
         let paced = std::mem::take(&mut self.paced);
         abi::replace_buffer(RESPONSE_BUFFER, &paced);
@@ -133,24 +137,24 @@ impl StreamExchange {
     }
 
     /// Delays the trailers of a paced response until its last bytes are sent.
-    pub(super) fn pace_trailers(&mut self) -> StreamAction {
+    pub(super) fn pace_trailers(&mut self) -> HookAction {
         match self.is_paced {
-            true => self.send_by_deadline(b""),
-            false => StreamAction::Continue,
+            true => self.send_at_deadline(b""),
+            false => HookAction::Continue,
         }
     }
 }
 
 /// Sends a response that exceeds the proxy's buffer limit, bypassing the
 /// filters before this one.
-fn send_replacement(body: &[u8]) -> StreamAction {
-    let head = HEAD.read();
-    let status = head.get(":status").and_then(parse_number);
+fn send_as_local_response(body: &[u8]) -> HookAction {
+    let head = HEAD.read_head();
+    let status = head.header_value(":status").and_then(parse_decimal);
     let fields = head
-        .plain()
+        .regular_headers()
         .filter(|(name, _)| *name != b"transfer-encoding");
     abi::send_local_response(status.unwrap_or(200) as u16, fields, body, "");
-    StreamAction::Stop
+    HookAction::Stop
 }
 
 /// Whether a header has the given value last, and other values before it.

@@ -95,7 +95,9 @@ fn block_at(view: &NodeView<'_>, id: &str) -> Result<BlockIndex, BeaconPage> {
         }
         id => {
             let slot: u64 = id.parse().map_err(|_| invalid_id_page(id))?;
-            view.chain.at_slot(slot).filter(|at| view.is_canonical(*at))
+            view.chain
+                .block_at_slot(slot)
+                .filter(|at| view.is_canonical(*at))
         }
     };
     found.ok_or_else(not_found)

@@ -10,7 +10,7 @@ use crate::sample::values::{hex_prefixed, Address, Quantity, Word};
 use crate::sample::world::SampleParticipants;
 
 use super::digest::{derive_generator, derive_hash};
-use super::model::{self, Chain, GenesisParameters};
+use super::model::{self, GenesisParameters, SimulatedChain};
 
 pub const SECONDS_PER_SLOT: u64 = 12;
 /// Base fee for which transactions are priced, whichever block includes them.
@@ -34,7 +34,7 @@ impl BlockContents {
     }
 
     /// Returns a block with its transactions and receipts.
-    pub fn block_with_receipts(&self, chain: &Chain, block: &model::ChainBlock) -> Block {
+    pub fn block_with_receipts(&self, chain: &SimulatedChain, block: &model::ChainBlock) -> Block {
         let parent = block.parent.map(|parent| chain.block_by_index(parent));
         let parent_hash = parent.map_or_else(Word::default, |parent| parent.hash);
         let parent_root = parent.map_or_else(Word::default, |parent| parent.root);
@@ -48,7 +48,7 @@ impl BlockContents {
     }
 
     /// Returns the pending block: the head's successor, with the transactions of the pool.
-    pub fn pending_block(&self, chain: &Chain, head: &model::ChainBlock) -> Block {
+    pub fn pending_block(&self, chain: &SimulatedChain, head: &model::ChainBlock) -> Block {
         let (hash, slot) = (pending_hash(head), head.slot + 1);
         let mut made = self.build_block(hash, head.number + 1, slot, chain.pool_transactions());
         made.header.parent_hash = head.hash;

@@ -9,16 +9,16 @@ use serde_json::{json, Value};
 use crate::sample::values::Word;
 
 use super::contents::BlockContents;
-use super::model::{BlockIndex, Chain, ChainError, GenesisParameters};
+use super::model::{BlockIndex, ChainError, GenesisParameters, SimulatedChain};
 use super::params;
-use super::{OutageMode, SimulationState};
+use super::{OutageMode, SimulatedNodeState};
 
 /// Maximum number of blocks or missed slots that one command adds.
 const MAX_ADDED_BLOCKS: u64 = 100_000;
 const MAX_HOLD_MS: u64 = 600_000;
 
 /// Parses one command, or an array of commands.
-pub fn parse_commands(body: &[u8]) -> Result<Vec<ControlCommand>, serde_json::Error> {
+pub fn parse_commands(body: &[u8]) -> Result<Vec<ChainCommand>, serde_json::Error> {
     match serde_json::from_slice(body)? {
         commands @ Value::Array(_) => serde_json::from_value(commands),
         command => Ok(vec![serde_json::from_value(command)?]),
@@ -28,7 +28,7 @@ pub fn parse_commands(body: &[u8]) -> Result<Vec<ControlCommand>, serde_json::Er
 /// A command of a test that changes the simulated chain or the behaviour of its node.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ControlCommand {
+pub enum ChainCommand {
     /// Adds blocks on top of the head.
     Extend(u64),
     /// Replaces the last `depth` blocks by `length` others.
@@ -66,7 +66,7 @@ pub enum ControlCommand {
 
 /// The reason why a command is refused.
 #[derive(Debug, thiserror::Error)]
-pub enum CommandError {
+pub enum ChainCommandError {
     #[error("{0}")]
     Chain(#[from] ChainError),
     #[error("{requested} exceeds the maximum of {most}")]
@@ -75,32 +75,36 @@ pub enum CommandError {
     NoHash(String),
 }
 
-fn check_limit(most: u64, requested: u64) -> Result<u64, CommandError> {
+fn check_requested_limit(most: u64, requested: u64) -> Result<u64, ChainCommandError> {
     match requested <= most {
         true => Ok(requested),
-        false => Err(CommandError::TooMuch { requested, most }),
+        false => Err(ChainCommandError::TooMuch { requested, most }),
     }
 }
 
-impl ControlCommand {
+impl ChainCommand {
     /// Executes the command; after an error, the state is unchanged.
-    pub fn run_command(self, state: &mut SimulationState) -> Result<(), CommandError> {
+    pub fn run_command(self, state: &mut SimulatedNodeState) -> Result<(), ChainCommandError> {
         let chain = &mut state.chain;
         match self {
-            ControlCommand::Extend(blocks) => chain.extend(check_limit(MAX_ADDED_BLOCKS, blocks)?),
-            ControlCommand::Reorg { depth, length } => {
-                chain.reorg_blocks(depth, check_limit(MAX_ADDED_BLOCKS, length)?)?;
+            ChainCommand::Extend(blocks) => {
+                chain.add_blocks(check_requested_limit(MAX_ADDED_BLOCKS, blocks)?);
             }
-            ControlCommand::Rollback(depth) => chain.rollback_blocks(depth)?,
-            ControlCommand::Adopt(hash) => {
+            ChainCommand::Reorg { depth, length } => {
+                chain.reorg_blocks(depth, check_requested_limit(MAX_ADDED_BLOCKS, length)?)?;
+            }
+            ChainCommand::Rollback(depth) => chain.rollback_blocks(depth)?,
+            ChainCommand::Adopt(hash) => {
                 let read = params::parse_fixed_bytes(&Value::from(hash.as_str()));
-                let known: Word = read.map_err(|_| CommandError::NoHash(hash))?;
+                let known: Word = read.map_err(|_| ChainCommandError::NoHash(hash))?;
                 chain.set_head(&known)?;
             }
-            ControlCommand::Miss(slots) => chain.miss_slots(check_limit(MAX_ADDED_BLOCKS, slots)?),
-            ControlCommand::Finalize(number) => chain.finalize_block(number)?,
-            ControlCommand::Unfinalize(number) => chain.lower_finality(number)?,
-            ControlCommand::Replace {
+            ChainCommand::Miss(slots) => {
+                chain.miss_slots(check_requested_limit(MAX_ADDED_BLOCKS, slots)?);
+            }
+            ChainCommand::Finalize(number) => chain.finalize_block(number)?,
+            ChainCommand::Unfinalize(number) => chain.lower_finality(number)?,
+            ChainCommand::Replace {
                 seed,
                 chain_id,
                 length,
@@ -108,22 +112,25 @@ impl ControlCommand {
                 let genesis = GenesisParameters {
                     seed,
                     chain_id: chain_id.unwrap_or(chain.genesis.chain_id),
-                    length: check_limit(MAX_ADDED_BLOCKS, length.unwrap_or(chain.head_number()))?,
+                    length: check_requested_limit(
+                        MAX_ADDED_BLOCKS,
+                        length.unwrap_or(chain.head_number()),
+                    )?,
                     ..chain.genesis
                 };
                 state.contents = BlockContents::new(&genesis);
-                state.chain = Chain::new(genesis);
+                state.chain = SimulatedChain::new(genesis);
             }
-            ControlCommand::Stall(stalled) => state.stalled = stalled,
-            ControlCommand::Syncing(syncing) => state.syncing = syncing,
-            ControlCommand::Finality(finality) => state.finality = finality,
-            ControlCommand::Down(down) => state.down = down,
-            ControlCommand::Lag(blocks) => state.lag = blocks,
-            ControlCommand::Hold { method, ms: 0 } => {
+            ChainCommand::Stall(stalled) => state.stalled = stalled,
+            ChainCommand::Syncing(syncing) => state.syncing = syncing,
+            ChainCommand::Finality(finality) => state.finality = finality,
+            ChainCommand::Down(down) => state.down = down,
+            ChainCommand::Lag(blocks) => state.lag = blocks,
+            ChainCommand::Hold { method, ms: 0 } => {
                 state.delays.remove(&method);
             }
-            ControlCommand::Hold { method, ms } => {
-                let time = Duration::from_millis(check_limit(MAX_HOLD_MS, ms)?);
+            ChainCommand::Hold { method, ms } => {
+                let time = Duration::from_millis(check_requested_limit(MAX_HOLD_MS, ms)?);
                 let hold = state.delays.entry(method).or_default();
                 hold.0 = time;
             }
@@ -133,7 +140,7 @@ impl ControlCommand {
 }
 
 /// Returns the state of the chain for `GET /chain`, whether or not the node lags.
-pub fn chain_report(state: &SimulationState) -> Value {
+pub fn chain_report(state: &SimulatedNodeState) -> Value {
     let chain = &state.chain;
     let holds = state.delays.iter();
     let holds: BTreeMap<_, _> = holds
@@ -159,7 +166,7 @@ pub fn chain_report(state: &SimulationState) -> Value {
         "head": block(chain.head_index()),
         "safe": at(chain.finality_numbers().safe),
         "finalized": at(chain.finality_numbers().finalized),
-        "served_head": block(state.view().head_block),
+        "served_head": block(state.node_view().head_block),
         "blocks": chain.block_count(),
         "waiting": chain.pool_transactions().len(),
         "stall": state.stalled,

@@ -3,17 +3,17 @@
 use crate::sample::world::SeededGenerator;
 
 use super::digest::derive_generator;
-use super::model::Chain;
+use super::model::SimulatedChain;
 
 /// The random source of new blocks, missed slots and reorgs by which a chain grows on its own.
 #[derive(Debug)]
-pub struct ChainGrowth {
+pub struct RandomChainGrowth {
     dice: SeededGenerator,
     reorgs: f64,
     missed: f64,
 }
 
-impl ChainGrowth {
+impl RandomChainGrowth {
     /// Creates the source; `reorgs` and `missed` are the probabilities that a slot has a reorg and
     /// that it is missed.
     pub fn new(seed: u64, reorgs: f64, missed: f64) -> Self {
@@ -25,21 +25,21 @@ impl ChainGrowth {
     }
 
     /// Lets one slot pass, with a block, a reorg or neither. Finalized blocks are not reorganised.
-    pub fn pass_slot(&mut self, chain: &mut Chain) {
+    pub fn pass_slot(&mut self, chain: &mut SimulatedChain) {
         let deepest = chain.head_number() - chain.finality_numbers().finalized;
         if self.random_bool(self.missed) {
             chain.miss_slots(1);
         } else if self.random_bool(self.reorgs) && deepest > 0 {
             self.reorg_randomly(chain, deepest);
         } else {
-            chain.extend(1);
+            chain.add_blocks(1);
         }
         chain.finalize_by_slots();
     }
 
     /// Reorganises the chain; each further block of depth is half as likely. The new branch is
     /// usually as long as the old one, or longer by the block of this slot.
-    fn reorg_randomly(&mut self, chain: &mut Chain, deepest: u64) {
+    fn reorg_randomly(&mut self, chain: &mut SimulatedChain, deepest: u64) {
         let mut depth = 1;
         while depth < deepest && self.dice.is_within_percent(50) {
             depth += 1;

@@ -93,7 +93,7 @@ fn finalized_block<'a>(view: &NodeView<'a>) -> Option<&'a model::ChainBlock> {
 /// Returns the events that follow from a change of the chain. `newHeads` receives each new block up
 /// to the head; the Beacon API receives each block on top of the old head, or a reorg and its head,
 /// and the checkpoint that became final.
-pub fn change_events(view: &NodeView<'_>, before: &HeadSnapshot) -> Vec<ChainEvent> {
+pub fn events_of_change(view: &NodeView<'_>, before: &HeadSnapshot) -> Vec<ChainEvent> {
     let mut events = Vec::new();
     if view.head_block().hash != before.hash {
         // A chain that was replaced may have a block of this hash at another index.
@@ -178,13 +178,13 @@ fn reorg_event(view: &NodeView<'_>, ancestor: BlockIndex, old: BlockIndex) -> Ch
 /// The body of `/eth/v1/events`: server-sent events of the subscribed topics, until the feed
 /// closes.
 #[derive(Debug)]
-pub struct EventStream {
+pub struct BeaconEventStream {
     events: ChainEventReceiver,
     topics: HashSet<String>,
     in_flight: InFlightRequest,
 }
 
-impl EventStream {
+impl BeaconEventStream {
     pub fn new(
         events: ChainEventReceiver,
         topics: HashSet<String>,
@@ -198,7 +198,7 @@ impl EventStream {
     }
 }
 
-impl Body for EventStream {
+impl Body for BeaconEventStream {
     type Data = Bytes;
     type Error = Infallible;
 

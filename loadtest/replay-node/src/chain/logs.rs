@@ -24,13 +24,13 @@ impl LogFilter {
             Value::Null => Vec::new(),
             Value::Array(positions) => positions
                 .iter()
-                .map(one_or_more)
+                .map(parse_one_or_more)
                 .collect::<Result<_, _>>()
                 .map_err(invalid)?,
             _ => return Err(invalid("invalid topics".to_owned())),
         };
         Ok(Self {
-            addresses: one_or_more(&filter["address"]).map_err(invalid)?,
+            addresses: parse_one_or_more(&filter["address"]).map_err(invalid)?,
             topics,
         })
     }
@@ -47,7 +47,7 @@ impl LogFilter {
     }
 }
 
-fn one_or_more<const N: usize>(value: &Value) -> Result<Vec<FixedBytes<N>>, String> {
+fn parse_one_or_more<const N: usize>(value: &Value) -> Result<Vec<FixedBytes<N>>, String> {
     match value {
         Value::Null => Ok(Vec::new()),
         Value::Array(values) => values.iter().map(params::parse_fixed_bytes).collect(),
@@ -93,7 +93,7 @@ fn range_blocks(
     from: &Value,
     to: &Value,
 ) -> Result<Vec<BlockIndex>, RpcError> {
-    let (from, to) = (range_end(view, from)?, range_end(view, to)?);
+    let (from, to) = (parse_range_end(view, from)?, parse_range_end(view, to)?);
     let last = to.min(view.head_block().number);
     let numbers = from..=last;
     Ok(numbers
@@ -102,7 +102,7 @@ fn range_blocks(
 }
 
 /// Returns the block number of one end of a range; an absent end is `latest`.
-fn range_end(view: &NodeView<'_>, value: &Value) -> Result<u64, RpcError> {
+fn parse_range_end(view: &NodeView<'_>, value: &Value) -> Result<u64, RpcError> {
     if value.is_null() {
         return Ok(view.head_block().number);
     }
@@ -110,7 +110,7 @@ fn range_end(view: &NodeView<'_>, value: &Value) -> Result<u64, RpcError> {
         .map_err(|why| RpcError::invalid_params(&format!("invalid argument 0: {why}")))?;
     match reference {
         BlockParameter::Number(number) => Ok(number),
-        reference => match view.resolve(reference)? {
+        reference => match view.resolve_block(reference)? {
             Some(ResolvedBlock::Block(index)) => Ok(view.chain.block_by_index(index).number),
             Some(ResolvedBlock::Pending) => {
                 Err(RpcError::server_error("pending logs are not supported"))

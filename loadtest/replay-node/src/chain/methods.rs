@@ -47,14 +47,14 @@ pub const METHODS: &[(&str, MethodHandler)] = &[
     ("eth_gasPrice", state::gas_price),
     ("eth_getBalance", state::balance_result),
     ("eth_getBlockByHash", |view, params| {
-        block_result(view, by_hash(params)?, params.flag_param(1)?)
+        block_result(view, block_hash_param(params)?, params.flag_param(1)?)
     }),
     ("eth_getBlockByNumber", |view, params| {
         block_result(view, params.parse_block_number(0)?, params.flag_param(1)?)
     }),
     ("eth_getBlockReceipts", block_receipts),
     ("eth_getBlockTransactionCountByHash", |view, params| {
-        transaction_count(view, by_hash(params)?)
+        transaction_count(view, block_hash_param(params)?)
     }),
     ("eth_getBlockTransactionCountByNumber", |view, params| {
         transaction_count(view, params.parse_block_number(0)?)
@@ -63,7 +63,7 @@ pub const METHODS: &[(&str, MethodHandler)] = &[
     ("eth_getLogs", logs::matching_logs),
     ("eth_getStorageAt", state::storage_result),
     ("eth_getTransactionByBlockHashAndIndex", |view, params| {
-        transaction_at(view, by_hash(params)?, params.parse_quantity(1)?)
+        transaction_at(view, block_hash_param(params)?, params.parse_quantity(1)?)
     }),
     ("eth_getTransactionByBlockNumberAndIndex", |view, params| {
         transaction_at(
@@ -76,7 +76,7 @@ pub const METHODS: &[(&str, MethodHandler)] = &[
     ("eth_getTransactionCount", state::nonce_result),
     ("eth_getTransactionReceipt", receipt_by_hash),
     ("eth_getUncleCountByBlockHash", |view, params| {
-        uncle_count(view, by_hash(params)?)
+        uncle_count(view, block_hash_param(params)?)
     }),
     ("eth_getUncleCountByBlockNumber", |view, params| {
         uncle_count(view, params.parse_block_number(0)?)
@@ -84,9 +84,9 @@ pub const METHODS: &[(&str, MethodHandler)] = &[
     ("eth_maxPriorityFeePerGas", |_, _| {
         quantity_result(1_000_000_000)
     }),
-    (SUBSCRIBE, |_, _| Err(no_notifications())),
+    (SUBSCRIBE, |_, _| Err(notifications_error())),
     ("eth_syncing", syncing_result),
-    (UNSUBSCRIBE, |_, _| Err(no_notifications())),
+    (UNSUBSCRIBE, |_, _| Err(notifications_error())),
     ("net_version", |view, _| {
         Ok(json!(view.chain.genesis.chain_id.to_string()))
     }),
@@ -102,7 +102,7 @@ pub const METHODS: &[(&str, MethodHandler)] = &[
 pub const SUBSCRIBE: &str = "eth_subscribe";
 pub const UNSUBSCRIBE: &str = "eth_unsubscribe";
 
-fn no_notifications() -> RpcError {
+fn notifications_error() -> RpcError {
     RpcError::new(-32601, "notifications not supported")
 }
 
@@ -110,7 +110,7 @@ pub fn quantity_result(number: u64) -> MethodResult {
     Ok(json!(Quantity(number)))
 }
 
-fn by_hash(params: &CallParams) -> Result<BlockParameter, RpcError> {
+fn block_hash_param(params: &CallParams) -> Result<BlockParameter, RpcError> {
     let hash = params.parse_fixed_bytes(0)?;
     let canonical = false;
     Ok(BlockParameter::Hash { hash, canonical })
@@ -128,7 +128,7 @@ fn syncing_result(view: &NodeView<'_>, _: &CallParams) -> MethodResult {
 }
 
 fn block_result(view: &NodeView<'_>, reference: BlockParameter, full: bool) -> MethodResult {
-    let Some(at) = view.resolve(reference)? else {
+    let Some(at) = view.resolve_block(reference)? else {
         return Ok(Value::Null);
     };
     let block = view.block_contents(at);
@@ -146,28 +146,28 @@ fn block_result(view: &NodeView<'_>, reference: BlockParameter, full: bool) -> M
 
 fn block_receipts(view: &NodeView<'_>, params: &CallParams) -> MethodResult {
     params.required_param(0)?;
-    match view.resolve(params.block_param(0)?)? {
+    match view.resolve_block(params.block_param(0)?)? {
         Some(at @ ResolvedBlock::Block(_)) => Ok(json!(view.block_contents(at).receipts)),
         Some(ResolvedBlock::Pending) | None => Ok(Value::Null),
     }
 }
 
 fn transaction_count(view: &NodeView<'_>, reference: BlockParameter) -> MethodResult {
-    match view.resolve(reference)? {
+    match view.resolve_block(reference)? {
         Some(at) => quantity_result(view.block_transactions(at).len() as u64),
         None => Ok(Value::Null),
     }
 }
 
 fn uncle_count(view: &NodeView<'_>, reference: BlockParameter) -> MethodResult {
-    match view.resolve(reference)? {
+    match view.resolve_block(reference)? {
         Some(_) => quantity_result(0),
         None => Ok(Value::Null),
     }
 }
 
 fn transaction_at(view: &NodeView<'_>, reference: BlockParameter, index: u64) -> MethodResult {
-    let Some(at) = view.resolve(reference)? else {
+    let Some(at) = view.resolve_block(reference)? else {
         return Ok(Value::Null);
     };
     let index = usize::try_from(index).unwrap_or(usize::MAX);
@@ -208,7 +208,7 @@ fn traceable_block(
     view: &NodeView<'_>,
     reference: BlockParameter,
 ) -> Result<ResolvedBlock, RpcError> {
-    match view.resolve(reference)? {
+    match view.resolve_block(reference)? {
         Some(ResolvedBlock::Block(index)) if view.chain.block_by_index(index).number == 0 => {
             Err(RpcError::server_error("genesis is not traceable"))
         }
@@ -231,7 +231,7 @@ fn trace_block_by_number(view: &NodeView<'_>, params: &CallParams) -> MethodResu
 }
 
 fn trace_block_by_hash(view: &NodeView<'_>, params: &CallParams) -> MethodResult {
-    trace_block(view, by_hash(params)?)
+    trace_block(view, block_hash_param(params)?)
 }
 
 fn trace_transaction(view: &NodeView<'_>, params: &CallParams) -> MethodResult {

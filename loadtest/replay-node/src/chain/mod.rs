@@ -36,26 +36,28 @@ use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
 use crate::body_slices::BodySlices;
-use crate::rpc::{self, CallResult, CallSource};
+use crate::rpc::{self, CallLookupResult, CallSource};
 use crate::stats::RequestCounters;
 use contents::BlockContents;
-use control::{CommandError, ControlCommand};
-use driver::ChainGrowth;
+use control::{ChainCommand, ChainCommandError};
+use driver::RandomChainGrowth;
 use feed::{ChainEventFeed, HeadSnapshot};
 use methods::METHODS;
-use model::{Chain, GenesisParameters};
+use model::{GenesisParameters, SimulatedChain};
 use params::CallParams;
 use view::NodeView;
 
 pub use args::{ChainArgs, OutageMode};
-pub use feed::{ChainEventReceiver, EventStream};
-pub use routes::{is_control, is_websocket, respond_to_control, respond_to_get, GetResponse};
+pub use feed::{BeaconEventStream, ChainEventReceiver};
+pub use routes::{
+    is_chain_control, is_websocket, respond_to_control, respond_to_get, BeaconGetResponse,
+};
 pub use socket::{accept_websocket, serve_websocket};
 
 /// The simulated chain, and the present behaviour of its node: lag, delays, outage.
 #[derive(Debug)]
-pub struct SimulationState {
-    chain: Chain,
+pub struct SimulatedNodeState {
+    chain: SimulatedChain,
     contents: BlockContents,
     down: OutageMode,
     lag: u64,
@@ -66,11 +68,11 @@ pub struct SimulationState {
     delays: BTreeMap<String, (Duration, watch::Sender<()>)>,
 }
 
-impl SimulationState {
+impl SimulatedNodeState {
     fn new(genesis: GenesisParameters) -> Self {
         Self {
             contents: BlockContents::new(&genesis),
-            chain: Chain::new(genesis),
+            chain: SimulatedChain::new(genesis),
             down: OutageMode::No,
             lag: 0,
             syncing: false,
@@ -81,12 +83,12 @@ impl SimulationState {
     }
 
     /// Returns the part of the chain that the node knows.
-    fn view(&self) -> NodeView<'_> {
+    fn node_view(&self) -> NodeView<'_> {
         self.lagging_view(self.lag)
     }
 
     /// Returns the part of the chain that a node without lag knows.
-    fn current_view(&self) -> NodeView<'_> {
+    fn unlagged_view(&self) -> NodeView<'_> {
         self.lagging_view(0)
     }
 
@@ -120,7 +122,7 @@ pub struct ResponseDelay {
 
 impl ResponseDelay {
     /// Waits until the response may be sent.
-    pub async fn wait(mut self) {
+    pub async fn wait_for_end(mut self) {
         // a time-out and a closed channel both end the delay
         let _ = tokio::time::timeout(self.time, self.end.changed()).await;
     }
@@ -128,23 +130,23 @@ impl ResponseDelay {
 
 /// The simulated node: its chain and behaviour, its event feed and its counters of calls.
 #[derive(Debug)]
-pub struct Simulation {
-    state: RwLock<SimulationState>,
+pub struct SimulatedNode {
+    state: RwLock<SimulatedNodeState>,
     feed: ChainEventFeed,
     /// Number of calls of each of [`METHODS`].
-    calls: Vec<AtomicU64>,
+    calls_by_method: Vec<AtomicU64>,
 }
 
 /// The response to a JSON-RPC request body, with the delay before it is sent.
 #[derive(Debug)]
-pub struct BodyResponse {
+pub struct DelayedRpcResponse {
     /// Name of the method, as in [`rpc::BodyReplies`].
     pub method: String,
     pub payload: BodySlices,
     pub hold: Option<ResponseDelay>,
 }
 
-impl Simulation {
+impl SimulatedNode {
     pub fn new(args: &ChainArgs, seed: u64) -> Self {
         let genesis = GenesisParameters {
             seed,
@@ -154,115 +156,122 @@ impl Simulation {
             transactions: args.chain_transactions,
         };
         Self {
-            state: RwLock::new(SimulationState::new(genesis)),
+            state: RwLock::new(SimulatedNodeState::new(genesis)),
             feed: ChainEventFeed::default(),
-            calls: METHODS.iter().map(|_| AtomicU64::new(0)).collect(),
+            calls_by_method: METHODS.iter().map(|_| AtomicU64::new(0)).collect(),
         }
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, SimulationState> {
+    fn read_state(&self) -> RwLockReadGuard<'_, SimulatedNodeState> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes the state step by step, and publishes the events of each step. The state between two
     /// steps is not visible; an error skips the remaining steps.
-    fn change(
+    fn change_by_steps(
         &self,
-        steps: impl IntoIterator<Item = impl FnOnce(&mut SimulationState) -> Result<(), CommandError>>,
-    ) -> Result<(), CommandError> {
+        steps: impl IntoIterator<
+            Item = impl FnOnce(&mut SimulatedNodeState) -> Result<(), ChainCommandError>,
+        >,
+    ) -> Result<(), ChainCommandError> {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         for step in steps {
-            let before = HeadSnapshot::new(&state.view());
+            let before = HeadSnapshot::new(&state.node_view());
             step(&mut state)?;
             if state.down != OutageMode::No {
                 self.feed.close_streams();
             }
             if self.feed.has_listeners() {
                 self.feed
-                    .publish_events(feed::change_events(&state.view(), &before));
+                    .publish_events(feed::events_of_change(&state.node_view(), &before));
             }
         }
         Ok(())
     }
 
-    fn run_commands(&self, commands: Vec<ControlCommand>) -> Result<(), CommandError> {
+    fn run_commands(&self, commands: Vec<ChainCommand>) -> Result<(), ChainCommandError> {
         let steps = commands
             .into_iter()
-            .map(|command| move |state: &mut SimulationState| command.run_command(state));
-        self.change(steps)
+            .map(|command| move |state: &mut SimulatedNodeState| command.run_command(state));
+        self.change_by_steps(steps)
     }
 
     /// Responds to a request body as the simulated node.
-    pub fn answer(&self, body: &[u8], stats: &RequestCounters) -> BodyResponse {
-        let state = self.read();
-        self.answer_from(&state, body, stats, None)
+    pub fn respond_to_body(&self, body: &[u8], stats: &RequestCounters) -> DelayedRpcResponse {
+        let state = self.read_state();
+        self.respond_from_state(&state, body, stats, None)
     }
 
-    fn answer_from(
+    fn respond_from_state(
         &self,
-        state: &SimulationState,
+        state: &SimulatedNodeState,
         body: &[u8],
         stats: &RequestCounters,
-        subscriptions: Option<&socket::Subscriptions>,
-    ) -> BodyResponse {
+        subscriptions: Option<&socket::HeadSubscriptions>,
+    ) -> DelayedRpcResponse {
         let calls = CallContext {
-            view: state.view(),
+            view: state.node_view(),
             subscriptions,
-            counted: Some((&self.calls, state)),
+            counted: Some((&self.calls_by_method, state)),
             hold: RefCell::default(),
         };
-        calls.answer(body, stats)
+        calls.respond_to_calls(body, stats)
     }
 
     /// Returns the response of a node without lag, delay or outage; the request is not counted.
     fn undisturbed_response(&self, body: &[u8]) -> BodySlices {
-        let state = self.read();
+        let state = self.read_state();
         let calls = CallContext {
-            view: state.current_view(),
+            view: state.unlagged_view(),
             subscriptions: None,
             counted: None,
             hold: RefCell::default(),
         };
-        calls.answer(body, &RequestCounters::default()).payload
+        calls
+            .respond_to_calls(body, &RequestCounters::default())
+            .payload
     }
 
     /// Returns the number of calls by method, without methods that were not called.
     pub fn calls(&self) -> BTreeMap<&str, u64> {
-        let counts = self.calls.iter().map(|calls| calls.load(Ordering::Relaxed));
+        let counts = self
+            .calls_by_method
+            .iter()
+            .map(|calls| calls.load(Ordering::Relaxed));
         let named = METHODS.iter().map(|(name, _)| *name).zip(counts);
         named.filter(|(_, calls)| *calls > 0).collect()
     }
 
     pub fn outage_mode(&self) -> OutageMode {
-        self.read().down
+        self.read_state().down
     }
 
     /// Closes all event streams and WebSocket connections.
-    pub fn close(&self) {
+    pub fn close_streams(&self) {
         self.feed.close_streams();
     }
 
     /// Subscribes to events from now on, unless the node is down.
     fn listen_if_up(&self) -> Option<ChainEventReceiver> {
         // The lock ensures that a node that goes down closes this stream too.
-        let state = self.read();
+        let state = self.read_state();
         (state.down == OutageMode::No).then(|| self.feed.add_listener())
     }
 }
 
 /// Lets slots pass as the options specify, without end.
-pub async fn grow_chain(simulation: Arc<Simulation>, args: ChainArgs, seed: u64) {
+pub async fn grow_chain(simulation: Arc<SimulatedNode>, args: ChainArgs, seed: u64) {
     let Some(slot) = args.chain_slot_ms else {
         return;
     };
-    let mut driver = ChainGrowth::new(seed, args.chain_reorgs, args.chain_missed);
+    let mut driver = RandomChainGrowth::new(seed, args.chain_reorgs, args.chain_missed);
     let mut ticks = tokio::time::interval(Duration::from_millis(slot));
     // On a busy machine the chain becomes slower and does not produce blocks in bursts.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks.tick().await;
     loop {
         ticks.tick().await;
-        let step = simulation.change([|state: &mut SimulationState| {
+        let step = simulation.change_by_steps([|state: &mut SimulatedNodeState| {
             if !state.stalled {
                 driver.pass_slot(&mut state.chain);
             }
@@ -276,17 +285,17 @@ pub async fn grow_chain(simulation: Arc<Simulation>, args: ChainArgs, seed: u64)
 /// chain.
 struct CallContext<'a> {
     view: NodeView<'a>,
-    subscriptions: Option<&'a socket::Subscriptions>,
+    subscriptions: Option<&'a socket::HeadSubscriptions>,
     /// Counters of calls, and the state with the delays.
-    counted: Option<(&'a [AtomicU64], &'a SimulationState)>,
+    counted: Option<(&'a [AtomicU64], &'a SimulatedNodeState)>,
     /// The longest delay of the calls.
     hold: RefCell<Option<ResponseDelay>>,
 }
 
 impl CallContext<'_> {
-    fn answer(&self, body: &[u8], stats: &RequestCounters) -> BodyResponse {
+    fn respond_to_calls(&self, body: &[u8], stats: &RequestCounters) -> DelayedRpcResponse {
         let exchange = rpc::respond_to_body(body, self, stats);
-        BodyResponse {
+        DelayedRpcResponse {
             method: exchange.method.into_owned(),
             payload: exchange.reply.body_slices(),
             hold: self.hold.take(),
@@ -295,9 +304,9 @@ impl CallContext<'_> {
 }
 
 impl CallSource for CallContext<'_> {
-    fn find_response(&self, method: &str, params: Option<&RawValue>) -> CallResult<'_> {
+    fn find_response(&self, method: &str, params: Option<&RawValue>) -> CallLookupResult<'_> {
         let Some(index) = METHODS.iter().position(|(name, _)| *name == method) else {
-            return CallResult::UnknownMethod;
+            return CallLookupResult::UnknownMethod;
         };
         if let Some((calls, state)) = self.counted {
             calls[index].fetch_add(1, Ordering::Relaxed);
@@ -314,8 +323,8 @@ impl CallSource for CallContext<'_> {
             subscribed.unwrap_or_else(|| METHODS[index].1(&self.view, &params))
         });
         match answer {
-            Ok(result) => CallResult::Result(result.to_string()),
-            Err(failure) => CallResult::Failure(failure),
+            Ok(result) => CallLookupResult::Result(result.to_string()),
+            Err(failure) => CallLookupResult::Failure(failure),
         }
     }
 }

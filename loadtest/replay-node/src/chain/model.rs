@@ -78,7 +78,7 @@ pub enum ChainError {
 
 /// The simulated chain: all blocks that it ever had, the canonical ones, and finality.
 #[derive(Debug)]
-pub struct Chain {
+pub struct SimulatedChain {
     pub genesis: GenesisParameters,
     block_count: Vec<ChainBlock>,
     by_hash: HashMap<Word, BlockIndex>,
@@ -95,7 +95,7 @@ pub struct Chain {
     missed: u64,
 }
 
-impl Chain {
+impl SimulatedChain {
     /// Creates a chain of the length in `genesis`, final up to two epochs below its head.
     pub fn new(genesis: GenesisParameters) -> Self {
         let length = genesis.length;
@@ -203,7 +203,7 @@ impl Chain {
     }
 
     /// Adds blocks on top of the head.
-    pub fn extend(&mut self, blocks: u64) {
+    pub fn add_blocks(&mut self, blocks: u64) {
         for _ in 0..blocks {
             self.add_block(Vec::new());
         }
@@ -236,7 +236,7 @@ impl Chain {
             self.add_block(transactions);
         }
         self.return_to_pool(waiting);
-        self.limit_to_head();
+        self.limit_finality_to_head();
         Ok(())
     }
 
@@ -245,7 +245,7 @@ impl Chain {
     pub fn rollback_blocks(&mut self, depth: u64) -> Result<(), ChainError> {
         let orphaned = self.remove_last_blocks(depth)?;
         self.return_to_pool(orphaned.into_iter().step_by(2));
-        self.limit_to_head();
+        self.limit_finality_to_head();
         Ok(())
     }
 
@@ -267,7 +267,7 @@ impl Chain {
             .retain(|waiting| !included.contains(waiting));
         let waiting = orphaned.into_iter().filter(|tx| !included.contains(tx));
         self.return_to_pool(waiting.step_by(2));
-        self.limit_to_head();
+        self.limit_finality_to_head();
         Ok(())
     }
 
@@ -333,7 +333,7 @@ impl Chain {
     }
 
     /// Returns the canonical block in exactly this slot.
-    pub fn at_slot(&self, slot: u64) -> Option<BlockIndex> {
+    pub fn block_at_slot(&self, slot: u64) -> Option<BlockIndex> {
         let index = self.canonical_at_number(self.number_at_slot(slot))?;
         (self.block_by_index(index).slot == slot).then_some(index)
     }
@@ -347,7 +347,7 @@ impl Chain {
     }
 
     /// Limits the safe and the finalized block to the head.
-    fn limit_to_head(&mut self) {
+    fn limit_finality_to_head(&mut self) {
         let head = self.head_number();
         let settled = FinalityNumbers {
             safe: self.finality_numbers.safe.min(head),

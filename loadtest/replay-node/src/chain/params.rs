@@ -35,12 +35,12 @@ impl CallParams {
     }
 
     /// Returns a param that is present and not null.
-    pub fn get(&self, index: usize) -> Option<&Value> {
+    pub fn optional_param(&self, index: usize) -> Option<&Value> {
         self.0.get(index).filter(|value| !value.is_null())
     }
 
     pub fn required_param(&self, index: usize) -> Result<&Value, RpcError> {
-        self.get(index).ok_or_else(|| {
+        self.optional_param(index).ok_or_else(|| {
             RpcError::invalid_params(&format!("missing value for required argument {index}"))
         })
     }
@@ -53,7 +53,7 @@ impl CallParams {
     /// Returns a block reference: a number, a tag, a hash, or an object of EIP-1898; absent is
     /// `latest`.
     pub fn block_param(&self, index: usize) -> Result<BlockParameter, RpcError> {
-        match self.get(index) {
+        match self.optional_param(index) {
             Some(value) => parse_block_reference(value).map_err(|why| invalid_param(index, &why)),
             None => Ok(BlockParameter::Latest),
         }
@@ -89,7 +89,7 @@ impl CallParams {
 
     /// Returns a flag; absent is false.
     pub fn flag_param(&self, index: usize) -> Result<bool, RpcError> {
-        let value = self.get(index).map(|value| {
+        let value = self.optional_param(index).map(|value| {
             value
                 .as_bool()
                 .ok_or_else(|| invalid_param(index, "not a boolean"))

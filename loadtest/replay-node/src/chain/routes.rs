@@ -11,7 +11,7 @@ use serde_json::json;
 use super::beacon;
 use super::control as commands;
 use super::feed::ChainEventReceiver;
-use super::{ResponseDelay, Simulation};
+use super::{ResponseDelay, SimulatedNode};
 
 /// Path at which tests change and inspect the chain, without passing the node's faults.
 const CONTROL_PATH: &str = "/chain";
@@ -22,7 +22,7 @@ const EVENT_TOPICS: [&str; 3] = ["head", "chain_reorg", "finalized_checkpoint"];
 
 /// The simulated node's response to a GET: a page or an event stream.
 #[derive(Debug)]
-pub enum GetResponse {
+pub enum BeaconGetResponse {
     Page {
         status: StatusCode,
         json: String,
@@ -37,9 +37,9 @@ pub enum GetResponse {
     Nothing,
 }
 
-impl GetResponse {
+impl BeaconGetResponse {
     fn beacon_page(page: &beacon::BeaconPage, hold: Option<ResponseDelay>) -> Self {
-        GetResponse::Page {
+        BeaconGetResponse::Page {
             status: StatusCode::from_u16(page.status).unwrap_or_default(),
             json: page.body.to_string(),
             fork: page.versioned.then_some(beacon::FORK),
@@ -48,7 +48,7 @@ impl GetResponse {
     }
 
     fn error_response(status: StatusCode, message: &str) -> Self {
-        GetResponse::Page {
+        BeaconGetResponse::Page {
             status,
             json: json!({"code": status.as_u16(), "message": message}).to_string(),
             fork: None,
@@ -58,18 +58,18 @@ impl GetResponse {
 }
 
 /// Responds to a GET of the Beacon API.
-pub fn respond_to_get(simulation: &Simulation, path: &str, query: &str) -> GetResponse {
+pub fn respond_to_get(simulation: &SimulatedNode, path: &str, query: &str) -> BeaconGetResponse {
     if path == EVENTS_PATH {
         return open_event_stream(simulation, query);
     }
-    let state = simulation.read();
-    match beacon::find_page(&state.view(), path) {
-        Some(page) => GetResponse::beacon_page(&page, state.response_delay("GET")),
-        None => GetResponse::Nothing,
+    let state = simulation.read_state();
+    match beacon::find_page(&state.node_view(), path) {
+        Some(page) => BeaconGetResponse::beacon_page(&page, state.response_delay("GET")),
+        None => BeaconGetResponse::Nothing,
     }
 }
 
-fn open_event_stream(simulation: &Simulation, query: &str) -> GetResponse {
+fn open_event_stream(simulation: &SimulatedNode, query: &str) -> BeaconGetResponse {
     let mut topics = HashSet::new();
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
         if name == "topics" {
@@ -82,27 +82,27 @@ fn open_event_stream(simulation: &Simulation, query: &str) -> GetResponse {
     match unknown {
         Some(unknown) => {
             let message = format!("BAD_REQUEST: unknown topic: {unknown}");
-            GetResponse::error_response(StatusCode::BAD_REQUEST, &message)
+            BeaconGetResponse::error_response(StatusCode::BAD_REQUEST, &message)
         }
         None if topics.is_empty() => {
-            GetResponse::error_response(StatusCode::BAD_REQUEST, "BAD_REQUEST: no topics")
+            BeaconGetResponse::error_response(StatusCode::BAD_REQUEST, "BAD_REQUEST: no topics")
         }
         None => match simulation.listen_if_up() {
-            Some(events) => GetResponse::Events { events, topics },
-            None => GetResponse::error_response(StatusCode::SERVICE_UNAVAILABLE, "down"),
+            Some(events) => BeaconGetResponse::Events { events, topics },
+            None => BeaconGetResponse::error_response(StatusCode::SERVICE_UNAVAILABLE, "down"),
         },
     }
 }
 
 /// Whether a request is for `/chain`, which controls the simulation; such requests are not counted,
 /// and the node's faults don't affect them.
-pub fn is_control(path: &str) -> bool {
+pub fn is_chain_control(path: &str) -> bool {
     path == CONTROL_PATH || path == UNDISTURBED_PATH
 }
 
 /// Responds to a request for `/chain`.
 pub fn respond_to_control(
-    simulation: &Simulation,
+    simulation: &SimulatedNode,
     head: &request::Parts,
     body: &[u8],
 ) -> (StatusCode, String) {
@@ -117,42 +117,42 @@ pub fn respond_to_control(
         (&Method::GET, UNDISTURBED_PATH) => {
             undisturbed_page(simulation, head.uri.query().unwrap_or_default())
         }
-        _ => refusal_body(StatusCode::METHOD_NOT_ALLOWED, "method not allowed"),
+        _ => control_error_body(StatusCode::METHOD_NOT_ALLOWED, "method not allowed"),
     }
 }
 
-fn state_json(simulation: &Simulation) -> String {
-    commands::chain_report(&simulation.read()).to_string()
+fn state_json(simulation: &SimulatedNode) -> String {
+    commands::chain_report(&simulation.read_state()).to_string()
 }
 
-fn run_posted_commands(simulation: &Simulation, body: &[u8]) -> (StatusCode, String) {
+fn run_posted_commands(simulation: &SimulatedNode, body: &[u8]) -> (StatusCode, String) {
     let commands = match commands::parse_commands(body) {
         Ok(commands) => commands,
-        Err(error) => return refusal_body(StatusCode::BAD_REQUEST, &error.to_string()),
+        Err(error) => return control_error_body(StatusCode::BAD_REQUEST, &error.to_string()),
     };
     match simulation.run_commands(commands) {
         Ok(()) => (StatusCode::OK, state_json(simulation)),
-        Err(error) => refusal_body(StatusCode::BAD_REQUEST, &error.to_string()),
+        Err(error) => control_error_body(StatusCode::BAD_REQUEST, &error.to_string()),
     }
 }
 
 /// Returns the page at the path in the query, as a node without lag or outage shows it.
-fn undisturbed_page(simulation: &Simulation, query: &str) -> (StatusCode, String) {
+fn undisturbed_page(simulation: &SimulatedNode, query: &str) -> (StatusCode, String) {
     let mut named = form_urlencoded::parse(query.as_bytes()).filter(|(name, _)| name == "path");
     let Some((_, path)) = named.next() else {
-        return refusal_body(StatusCode::BAD_REQUEST, "expected ?path=/eth/...");
+        return control_error_body(StatusCode::BAD_REQUEST, "expected ?path=/eth/...");
     };
-    let state = simulation.read();
-    match beacon::find_page(&state.current_view(), &path) {
+    let state = simulation.read_state();
+    match beacon::find_page(&state.unlagged_view(), &path) {
         Some(page) => {
             let status = StatusCode::from_u16(page.status).unwrap_or_default();
             (status, page.body.to_string())
         }
-        None => refusal_body(StatusCode::NOT_FOUND, "not found"),
+        None => control_error_body(StatusCode::NOT_FOUND, "not found"),
     }
 }
 
-fn refusal_body(status: StatusCode, message: &str) -> (StatusCode, String) {
+fn control_error_body(status: StatusCode, message: &str) -> (StatusCode, String) {
     (status, json!({"error": message}).to_string())
 }
 

@@ -25,7 +25,7 @@ use super::digest::derive_hash;
 use super::feed::{ChainEvent, ChainEventReceiver};
 use super::methods::{SUBSCRIBE, UNSUBSCRIBE};
 use super::params::CallParams;
-use super::Simulation;
+use super::SimulatedNode;
 
 /// Returns the head of the response that accepts a WebSocket, or `None` if the request is not an
 /// upgrade to version 13.
@@ -48,12 +48,12 @@ pub fn accept_websocket(head: &request::Parts) -> Option<Response<()>> {
 
 /// The `newHeads` subscriptions of one WebSocket connection.
 #[derive(Debug)]
-pub struct Subscriptions {
+pub struct HeadSubscriptions {
     ids: RefCell<Vec<String>>,
     events: RefCell<ChainEventReceiver>,
 }
 
-impl Subscriptions {
+impl HeadSubscriptions {
     fn new(events: ChainEventReceiver) -> Self {
         Self {
             ids: RefCell::default(),
@@ -129,7 +129,7 @@ impl Subscriptions {
 pub async fn serve_websocket(
     socket: impl AsyncRead + AsyncWrite + Unpin,
     read_already: Bytes,
-    simulation: Arc<Simulation>,
+    simulation: Arc<SimulatedNode>,
     stats: Arc<RequestCounters>,
     mut stop: watch::Receiver<bool>,
 ) {
@@ -141,7 +141,7 @@ pub async fn serve_websocket(
         let _ = socket.close(None).await;
         return;
     };
-    let mut subscriptions = Subscriptions::new(events);
+    let mut subscriptions = HeadSubscriptions::new(events);
     let (delayed, mut released) = unbounded_channel();
     loop {
         let next = tokio::select! {
@@ -175,15 +175,15 @@ async fn send_messages(
 }
 
 /// Returns the next event, or `None` once the feed is closed.
-async fn next_event(subscriptions: &mut Subscriptions) -> Option<Arc<ChainEvent>> {
+async fn next_event(subscriptions: &mut HeadSubscriptions) -> Option<Arc<ChainEvent>> {
     std::future::poll_fn(|cx| subscriptions.events.get_mut().poll_recv(cx)).await
 }
 
 /// Responds to one message; a delayed response is sent to the channel later.
 fn respond_to_message(
-    simulation: &Simulation,
+    simulation: &SimulatedNode,
     stats: &RequestCounters,
-    subscriptions: &Subscriptions,
+    subscriptions: &HeadSubscriptions,
     message: &Message,
     delayed: &UnboundedSender<String>,
 ) -> Vec<Message> {
@@ -192,8 +192,8 @@ fn respond_to_message(
         Message::Binary(bytes) => bytes,
         _ => return Vec::new(),
     };
-    let state = simulation.read();
-    let answered = simulation.answer_from(&state, body, stats, Some(subscriptions));
+    let state = simulation.read_state();
+    let answered = simulation.respond_from_state(&state, body, stats, Some(subscriptions));
     let text = String::from_utf8_lossy(&answered.payload.to_single_slice()).into_owned();
     if text.is_empty() {
         return Vec::new();
@@ -203,7 +203,7 @@ fn respond_to_message(
     };
     let delayed = delayed.clone();
     tokio::spawn(async move {
-        hold.wait().await;
+        hold.wait_for_end().await;
         // The connection may be closed by then.
         let _ = delayed.send(text);
     });

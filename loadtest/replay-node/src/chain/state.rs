@@ -72,12 +72,15 @@ pub fn blob_base_fee(view: &NodeView<'_>, _: &CallParams) -> MethodResult {
 
 pub fn fee_history(view: &NodeView<'_>, params: &CallParams) -> MethodResult {
     let count = params.parse_quantity(0)?.min(MOST_HISTORY);
-    let newest = match view.resolve(params.parse_block_number(1)?)? {
+    let newest = match view.resolve_block(params.parse_block_number(1)?)? {
         Some(ResolvedBlock::Block(index)) => view.chain.block_by_index(index).number,
         Some(ResolvedBlock::Pending) => view.head_block().number,
         None => return Err(RpcError::server_error("request beyond head block")),
     };
-    let percentiles = params.get(2).and_then(Value::as_array).map_or(0, Vec::len);
+    let percentiles = params
+        .optional_param(2)
+        .and_then(Value::as_array)
+        .map_or(0, Vec::len);
     if count == 0 {
         return Ok(json!({"oldestBlock": "0x0", "gasUsedRatio": null}));
     }

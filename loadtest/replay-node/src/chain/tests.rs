@@ -4,11 +4,11 @@ use std::collections::HashSet;
 
 use proptest::prelude::*;
 
-use super::driver::ChainGrowth;
-use super::model::{BlockIndex, Chain, ChainError, GenesisParameters};
+use super::driver::RandomChainGrowth;
+use super::model::{BlockIndex, ChainError, GenesisParameters, SimulatedChain};
 
-fn chain(seed: u64, length: u64) -> Chain {
-    Chain::new(GenesisParameters {
+fn chain(seed: u64, length: u64) -> SimulatedChain {
+    SimulatedChain::new(GenesisParameters {
         seed,
         chain_id: 1,
         time: 0,
@@ -18,7 +18,7 @@ fn chain(seed: u64, length: u64) -> Chain {
 }
 
 /// Checks the invariants of a chain.
-fn assert_sound(chain: &Chain) {
+fn assert_sound(chain: &SimulatedChain) {
     let mut included = HashSet::new();
     let mut below: Option<BlockIndex> = None;
     for number in 0..=chain.head_number() {
@@ -29,7 +29,7 @@ fn assert_sound(chain: &Chain) {
         assert_eq!((block.number, block.parent), (number, below));
         assert_eq!(chain.by_hash(&block.hash), Some(index));
         assert_eq!(chain.by_root(&block.root), Some(index));
-        assert_eq!(chain.at_slot(block.slot), Some(index));
+        assert_eq!(chain.block_at_slot(block.slot), Some(index));
         assert!(below.is_none_or(|below| chain.block_by_index(below).slot < block.slot));
         for (at, transaction) in block.transactions.iter().enumerate() {
             assert!(included.insert(*transaction), "included twice");
@@ -79,9 +79,9 @@ fn any_action() -> impl Strategy<Value = ChainAction> {
     ]
 }
 
-fn run_action(chain: &mut Chain, act: &ChainAction) -> Result<(), ChainError> {
+fn run_action(chain: &mut SimulatedChain, act: &ChainAction) -> Result<(), ChainError> {
     match *act {
-        ChainAction::Extend(blocks) => chain.extend(blocks),
+        ChainAction::Extend(blocks) => chain.add_blocks(blocks),
         ChainAction::Miss(slots) => chain.miss_slots(slots),
         ChainAction::Reorg(depth, length) => chain.reorg_blocks(depth, length)?,
         ChainAction::Rollback(depth) => chain.rollback_blocks(depth)?,
@@ -124,7 +124,7 @@ proptest! {
         length in 0..100u64,
     ) {
         let mut chain = chain(seed, length);
-        let mut driver = ChainGrowth::new(seed, reorgs, missed);
+        let mut driver = RandomChainGrowth::new(seed, reorgs, missed);
         for _ in 0..300 {
             let finalized = chain.finality_numbers().finalized;
             let last = chain.canonical_at_number(finalized);
@@ -140,7 +140,7 @@ proptest! {
 #[test]
 fn driver_produces_deep_reorgs_shorter_branches_and_missed_slots() {
     let mut chain = chain(1, 100);
-    let mut driver = ChainGrowth::new(1, 0.2, 0.1);
+    let mut driver = RandomChainGrowth::new(1, 0.2, 0.1);
     let start = chain.finality_numbers().finalized;
     let (mut deepest, mut shorter) = (0, false);
     for _ in 0..2000 {
@@ -161,7 +161,7 @@ fn driver_produces_deep_reorgs_shorter_branches_and_missed_slots() {
 #[test]
 fn extended_chain_equals_a_longer_initial_chain() {
     let (mut short, long) = (chain(7, 50), chain(7, 120));
-    short.extend(70);
+    short.add_blocks(70);
     assert_eq!(
         short.block_by_index(short.head_index()).hash,
         long.block_by_index(long.head_index()).hash
@@ -262,9 +262,9 @@ fn refused_command_leaves_the_chain_unchanged() {
 fn finality_is_remembered_for_lagging_nodes() {
     let mut chain = chain(1, 50);
     chain.finalize_block(Some(30)).unwrap();
-    chain.extend(10);
+    chain.add_blocks(10);
     chain.finalize_block(Some(40)).unwrap();
-    chain.extend(10);
+    chain.add_blocks(10);
     for (head, finalized) in [(70, 40), (60, 40), (59, 30), (50, 30), (49, 0)] {
         assert_eq!(chain.finality_at(head).finalized, finalized, "{head}");
     }

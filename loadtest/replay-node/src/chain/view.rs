@@ -7,7 +7,7 @@ use crate::sample::chain::Block;
 use crate::sample::values::Word;
 
 use super::contents::{self, BlockContents};
-use super::model::{self, BlockIndex, Chain, FinalityNumbers};
+use super::model::{self, BlockIndex, FinalityNumbers, SimulatedChain};
 use super::params::BlockParameter;
 
 /// The block to which a call's param resolves: a created one, or the pending one.
@@ -20,7 +20,7 @@ pub enum ResolvedBlock {
 /// The part of the simulated chain that a node knows: all of it, or less if the node lags.
 #[derive(Debug)]
 pub struct NodeView<'a> {
-    pub chain: &'a Chain,
+    pub chain: &'a SimulatedChain,
     pub contents: &'a BlockContents,
     /// Newest canonical block.
     pub head_block: BlockIndex,
@@ -35,7 +35,7 @@ impl<'a> NodeView<'a> {
     /// Creates the view of a node whose head is `lag` blocks behind. It contains no block that
     /// was created after its head, and the finality of that time.
     pub fn new(
-        chain: &'a Chain,
+        chain: &'a SimulatedChain,
         contents: &'a BlockContents,
         lag: u64,
         finality: bool,
@@ -100,7 +100,10 @@ impl<'a> NodeView<'a> {
 
     /// Resolves a block param, to `None` if there is no such block; a hash that has to be canonical
     /// and is not, and a tag without meaning here, are errors.
-    pub fn resolve(&self, reference: BlockParameter) -> Result<Option<ResolvedBlock>, RpcError> {
+    pub fn resolve_block(
+        &self,
+        reference: BlockParameter,
+    ) -> Result<Option<ResolvedBlock>, RpcError> {
         let found = match reference {
             BlockParameter::Number(number) => self.canonical_at_number(number),
             BlockParameter::Earliest => self.canonical_at_number(0),
@@ -128,7 +131,7 @@ impl<'a> NodeView<'a> {
 
     /// Returns the hash from which the state after a block derives; an unknown block is an error.
     pub fn state_hash(&self, reference: BlockParameter) -> Result<Word, RpcError> {
-        match self.resolve(reference)? {
+        match self.resolve_block(reference)? {
             Some(ResolvedBlock::Block(index)) => Ok(self.chain.block_by_index(index).hash),
             Some(ResolvedBlock::Pending) => Ok(contents::pending_hash(self.head_block())),
             None => Err(RpcError::server_error(match reference {

@@ -100,7 +100,7 @@ impl SszGenerator<'_> {
     /// Appends a value, which has `count` elements if it is a list.
     fn append_value(&mut self, ty: TypeId, count: usize, out: &mut Vec<u8>) {
         let schema = self.schema;
-        match &schema.get(ty).kind {
+        match &schema.type_by_id(ty).kind {
             TypeKind::Uint(8) | TypeKind::Quantity(8) => {
                 out.extend(self.dice.number_below(40_000_000_000).to_le_bytes());
             }
@@ -164,11 +164,11 @@ impl SszGenerator<'_> {
         parts: impl Iterator<Item = (TypeId, usize)> + Clone,
         out: &mut Vec<u8>,
     ) {
-        let sizes = parts.clone().map(|(ty, _)| self.schema.get(ty).size);
+        let sizes = parts.clone().map(|(ty, _)| self.schema.type_by_id(ty).size);
         let fixed_size: usize = sizes.map(|size| size.unwrap_or(4)).sum();
         let mut variable = Vec::new();
         for (ty, count) in parts {
-            if self.schema.get(ty).size.is_some() {
+            if self.schema.type_by_id(ty).size.is_some() {
                 self.append_value(ty, count, out);
             } else {
                 let offset = (fixed_size + variable.len()) as u32;

@@ -84,7 +84,7 @@ pub struct Withdrawal {
 /// The members of a generated block except its transactions and withdrawals.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Header {
+pub struct BlockHeader {
     pub base_fee_per_gas: Quantity<u64>,
     pub blob_gas_used: Quantity<u64>,
     pub difficulty: Quantity<u8>,
@@ -112,7 +112,7 @@ pub struct Header {
 #[serde(rename_all = "camelCase")]
 struct BlockView<'a, T> {
     #[serde(flatten)]
-    header: &'a Header,
+    header: &'a BlockHeader,
     transactions: T,
     transactions_root: Word,
     uncles: [(); 0],
@@ -123,7 +123,7 @@ struct BlockView<'a, T> {
 /// A generated block with its receipts.
 #[derive(Debug)]
 pub struct Block {
-    pub header: Header,
+    pub header: BlockHeader,
     pub transactions: Vec<Transaction>,
     pub receipts: Vec<Receipt>,
     pub withdrawals: Vec<Withdrawal>,
@@ -198,7 +198,7 @@ impl Block {
             .last()
             .map_or(0, |receipt| receipt.cumulative_gas_used.0);
         let withdrawals = generate_withdrawals(world, dice, place.withdrawal);
-        let header = Header {
+        let header = BlockHeader {
             base_fee_per_gas: Quantity(place.base_fee),
             blob_gas_used: Quantity(dice.number_below(7) * 131_072),
             difficulty: Quantity(0),

@@ -53,7 +53,7 @@ impl SampleBuilder {
         let answer = Arc::new(answer);
         for params in params {
             let params = serde_json::from_str::<&RawValue>(params).ok();
-            self.answers.insert(method, params, answer.clone());
+            self.answers.insert_response(method, params, answer.clone());
         }
     }
 }
@@ -155,7 +155,7 @@ fn add_block(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rpc::{CallResult, CallSource};
+    use crate::rpc::{CallLookupResult, CallSource};
 
     /// The compressed size at zlib's level 6 determines the meaning of a benchmark on this data.
     /// The bands were measured on recorded mainnet responses.
@@ -230,7 +230,8 @@ mod tests {
         ];
         for (method, params, size, low, high) in bands {
             let params: &RawValue = serde_json::from_str(&params).unwrap();
-            let CallResult::Answer(answer) = answers.find_response(method, Some(params)) else {
+            let CallLookupResult::Answer(answer) = answers.find_response(method, Some(params))
+            else {
                 panic!("{method} {params} has no answer");
             };
             let len = answer.body_with_id("1").len();

@@ -28,7 +28,7 @@ struct FeeHistory {
 /// The result of `eth_getProof`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Proof {
+struct AccountProof {
     address: Address,
     account_proof: Vec<HexData>,
     balance: Quantity<u128>,
@@ -130,7 +130,7 @@ fn fee_history(dice: &mut SeededGenerator, blocks: u64) -> FeeHistory {
 }
 
 /// Generates seven full branches of 16 hashes, a short one, and the leaf.
-fn account_proof(dice: &mut SeededGenerator, address: Address) -> Proof {
+fn account_proof(dice: &mut SeededGenerator, address: Address) -> AccountProof {
     let branch = |dice: &mut SeededGenerator, children: usize| {
         let mut node = vec![0xf9, 0x02, 0x11];
         for _ in 0..children {
@@ -143,7 +143,7 @@ fn account_proof(dice: &mut SeededGenerator, address: Address) -> Proof {
     let mut account_proof: Vec<HexData> = (0..7).map(|_| branch(dice, 16)).collect();
     account_proof.push(branch(dice, 4));
     account_proof.push(HexData(dice.random_bytes(110)));
-    Proof {
+    AccountProof {
         address,
         account_proof,
         balance: Quantity(dice.random_amount()),

@@ -68,7 +68,7 @@ fn trace_transaction(
     gas_used: u64,
 ) -> TracedCall {
     let to = transaction.to.unwrap_or_else(|| dice.decode_fixed());
-    let mut tracer = Tracer {
+    let mut tracer = CallTraceGenerator {
         world,
         dice,
         gas: transaction.gas.0,
@@ -107,13 +107,13 @@ fn trace_transaction(
 }
 
 /// The generator of the calls of one transaction.
-struct Tracer<'a> {
+struct CallTraceGenerator<'a> {
     world: &'a SampleParticipants,
     dice: &'a mut SeededGenerator,
     gas: u64,
 }
 
-impl Tracer<'_> {
+impl CallTraceGenerator<'_> {
     fn call(
         &mut self,
         kind: &'static str,

@@ -75,7 +75,7 @@ impl WitnessPieces {
 
     fn append_opening(&mut self, id: &str) {
         match self.shape {
-            WitnessFormat::Ssz => return self.begin_ssz(),
+            WitnessFormat::Ssz => return self.append_ssz_start(),
             WitnessFormat::Nested => {
                 let begin = format!(r#"{{"payloadStatus":{STATUS}{STATUS_END},"witness":{{"#);
                 return self.made.extend_from_slice(begin.as_bytes());
@@ -97,7 +97,7 @@ impl WitnessPieces {
 
     /// Appends the part of the SSZ before the lists: the status, and the offsets of the one
     /// witness.
-    fn begin_ssz(&mut self) {
+    fn append_ssz_start(&mut self) {
         const VALID: u8 = 0;
         const STATUS: u64 = 1 + 2 * OFFSET;
         let digits = STATUS_END.split("0x").nth(1).and_then(|it| it.get(..64));
@@ -273,7 +273,7 @@ impl Iterator for WitnessPieces {
 #[cfg(test)]
 mod tests {
     use serde_json::Value;
-    use sszip_core::ssz::{to_ssz, Fork, Preset, Schema};
+    use sszip_core::ssz::{json_to_ssz, Fork, Preset, Schema};
 
     use super::*;
     use crate::witness::WitnessSize;
@@ -393,7 +393,7 @@ mod tests {
                 assert_eq!(decoded["witness"][name], object["result"][name], "{name}");
             }
             let ssz = whole(&witness, WitnessFormat::Ssz);
-            assert!(to_ssz(schema, ty, &nested).unwrap() == ssz);
+            assert!(json_to_ssz(schema, ty, &nested).unwrap() == ssz);
         }
     }
 

@@ -129,9 +129,9 @@ fn page_that_cannot_be_converted_is_named_in_a_warning() {
         .unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
     for (path, why) in [
-        ("states/9", "nothing names"),
+        ("states/9", "names its fork"),
         ("states/1", "source_index"),
-        ("states/2", "phase0 has no"),
+        ("states/2", "fork phase0 has no value"),
     ] {
         let line = stderr.lines().find(|line| line.contains(path));
         assert!(

@@ -188,7 +188,7 @@ impl ChainState {
 
     /// Applies a change that the tracker has found, and begins an epoch if the change invalidates
     /// entries.
-    pub fn apply_change(&mut self, by: ChainChange) {
+    pub fn apply_chain_change(&mut self, by: ChainChange) {
         match by {
             ChainChange::Head(height) => {
                 // lower than before if the node has reported a lower head for a while
@@ -210,7 +210,7 @@ impl ChainState {
                 }
             }
             ChainChange::Reorg { from } => {
-                self.replace_blocks(from);
+                self.record_replaced_blocks(from);
                 // other blocks have these heights now
                 self.shown.clear();
             }
@@ -221,7 +221,7 @@ impl ChainState {
                 self.wrong = wrong;
                 if wrong {
                     // entries that were fetched before this was noticed may belong to either chain
-                    self.apply_change(ChainChange::Reorg { from: 0 });
+                    self.apply_chain_change(ChainChange::Reorg { from: 0 });
                 }
             }
         }
@@ -240,7 +240,7 @@ impl ChainState {
 
     /// Begins an epoch in which entries about the head, or about blocks from height `from` on, are
     /// invalid: other blocks have these heights, or none.
-    fn replace_blocks(&mut self, from: u64) {
+    fn record_replaced_blocks(&mut self, from: u64) {
         self.begin_epoch();
         if self.reorgs.len() == MAX_REORGS {
             let (epoch, _) = self.reorgs.remove(0);
@@ -256,8 +256,8 @@ impl ChainState {
             .reorgs
             .pop_if(|(epoch, since)| *epoch == self.epoch && *since <= from)
         {
-            Some((_, since)) => self.replace_blocks(since),
-            None => self.replace_blocks(from),
+            Some((_, since)) => self.record_replaced_blocks(since),
+            None => self.record_replaced_blocks(from),
         }
     }
 
@@ -296,7 +296,7 @@ impl ChainState {
 
     /// Drops the members of the state that only the owner knows for certain, until an owner reports
     /// a state again.
-    pub(super) fn drop_owner_state(&mut self) {
+    pub(super) fn discard_owner_state(&mut self) {
         self.begin_epoch();
         self.is_heard = false;
         self.since = self.epoch;
@@ -324,7 +324,7 @@ impl ChainState {
 
     /// Records the height of a head that a response has reported. Returns whether it is higher than
     /// all known heads, and near enough to be believed.
-    pub(super) fn record_head(&mut self, height: u64) -> bool {
+    pub(super) fn record_response_head(&mut self, height: u64) -> bool {
         if height == self.seen {
             self.unconfirmed = 0;
         }
@@ -345,7 +345,7 @@ impl ChainState {
     }
 
     /// Whether `news` differs from this state only by a newer head and by shown blocks.
-    pub(super) fn has_same_branch(&self, news: &Self) -> bool {
+    pub(super) fn is_on_same_branch(&self, news: &Self) -> bool {
         self.epoch <= news.epoch
             && self.epoch >= news.since
             && self.head <= news.head

@@ -1,21 +1,21 @@
 use proptest::prelude::*;
 
 use super::state::{MAX_BLOCKS_AHEAD, MAX_REORGS, MAX_SHOWN_BLOCKS};
-use super::{Chain, ChainChange, ChainDependency, ChainState, HeightKind, ShownBlock};
-use crate::cache::class::Class;
+use super::{ChainChange, ChainDependency, ChainState, HeightKind, NamespaceChain, ShownBlock};
+use crate::cache::class::LifetimeClass;
 
-fn chain() -> Chain {
-    let chain = Chain::new(ChainState::without_known_blocks(HeightKind::Blocks, 1_000));
-    chain.update_state(|state| state.apply_change(ChainChange::Head(100)));
+fn chain() -> NamespaceChain {
+    let chain = NamespaceChain::new(ChainState::without_known_blocks(HeightKind::Blocks, 1_000));
+    chain.update_chain_state(|state| state.apply_chain_change(ChainChange::Head(100)));
     chain
 }
 
-fn moved(chain: &Chain, by: ChainChange) {
-    chain.update_state(|state| state.apply_change(by));
+fn moved(chain: &NamespaceChain, by: ChainChange) {
+    chain.update_chain_state(|state| state.apply_chain_change(by));
 }
 
 /// Returns the dependency of an entry that is fetched now.
-fn stamp(chain: &Chain, class: Class, height: Option<u64>) -> ChainDependency<'_> {
+fn stamp(chain: &NamespaceChain, class: LifetimeClass, height: Option<u64>) -> ChainDependency<'_> {
     ChainDependency::new(chain, class, chain.dispatch_mark().epoch, height)
 }
 
@@ -23,43 +23,54 @@ fn stamp(chain: &Chain, class: Class, height: Option<u64>) -> ChainDependency<'_
 fn empty_result_is_invalid_after_a_new_head_or_a_reorganisation() {
     let chain = chain();
     for next in [ChainChange::Head(101), ChainChange::Reorg { from: 7 }] {
-        let nothing = stamp(&chain, Class::Nothing, Some(chain.dispatch_mark().seen));
-        assert!(nothing.is_valid());
+        let nothing = stamp(
+            &chain,
+            LifetimeClass::Nothing,
+            Some(chain.dispatch_mark().seen),
+        );
+        assert!(nothing.is_entry_valid());
         moved(&chain, next);
-        assert!(!nothing.is_valid());
+        assert!(!nothing.is_entry_valid());
     }
 }
 
 #[test]
 fn tip_entry_of_a_plausible_higher_head_invalidates_older_tip_entries() {
     let chain = chain();
-    let old = stamp(&chain, Class::Tip, Some(100));
-    let new = stamp(&chain, Class::Tip, Some(102));
-    assert!(new.observe_dependency() && !new.observe_dependency());
-    assert!(!old.is_valid() && new.is_valid());
+    let old = stamp(&chain, LifetimeClass::Tip, Some(100));
+    let new = stamp(&chain, LifetimeClass::Tip, Some(102));
+    assert!(new.record_entry_head() && !new.record_entry_head());
+    assert!(!old.is_entry_valid() && new.is_entry_valid());
     assert_eq!(chain.dispatch_mark().seen, 102);
     // the node reaches that head later, and does not revert it
     moved(&chain, ChainChange::Head(101));
-    assert!(new.is_valid());
+    assert!(new.is_entry_valid());
     // a head that is too far ahead is ignored
-    let mad = stamp(&chain, Class::Tip, Some(101 + MAX_BLOCKS_AHEAD + 1));
-    assert!(!mad.observe_dependency() && new.is_valid());
+    let mad = stamp(&chain, LifetimeClass::Tip, Some(101 + MAX_BLOCKS_AHEAD + 1));
+    assert!(!mad.record_entry_head() && new.is_entry_valid());
     // an entry of an epoch before a reorganisation is ignored too
     moved(&chain, ChainChange::Reorg { from: 101 });
-    assert!(!stamp_in(&chain, 0).observe_dependency());
+    assert!(!stamp_in(&chain, 0).record_entry_head());
 }
 
-fn stamp_in(chain: &Chain, epoch: u64) -> ChainDependency<'_> {
-    ChainDependency::new(chain, Class::Tip, epoch, Some(110))
+fn stamp_in(chain: &NamespaceChain, epoch: u64) -> ChainDependency<'_> {
+    ChainDependency::new(chain, LifetimeClass::Tip, epoch, Some(110))
 }
 
 #[test]
 fn entry_answers_requests_with_an_older_dispatch_mark() {
     let chain = chain();
     let dependency = |class| stamp(&chain, class, Some(100));
-    let all = [Class::Tip, Class::Unfinalized, Class::Immutable].map(dependency);
-    let answers =
-        |mark: &super::DispatchMark| all.each_ref().map(|stamp| stamp.is_valid_for_mark(mark));
+    let all = [
+        LifetimeClass::Tip,
+        LifetimeClass::Unfinalized,
+        LifetimeClass::Immutable,
+    ]
+    .map(dependency);
+    let answers = |mark: &super::DispatchMark| {
+        all.each_ref()
+            .map(|stamp| stamp.is_valid_for_dispatch(mark))
+    };
     let before = chain.dispatch_mark();
     moved(&chain, ChainChange::Head(101));
     assert_eq!(answers(&before), [true; 3]);
@@ -75,12 +86,18 @@ fn entry_answers_requests_with_an_older_dispatch_mark() {
 fn hash_of_another_branch_contradicts_the_recent_blocks() {
     let (owner, process) = (chain(), chain());
     let blocks = (0..20).map(|n| (100 - n, [n as u8; 32]));
-    owner.update_state(|state| state.set_recent_blocks(blocks));
-    process.set_state(owner.last_known_state());
-    assert!(!process.contradicts_block(100, &[0; 32]) && process.contradicts_block(100, &[1; 32]));
+    owner.update_chain_state(|state| state.set_recent_blocks(blocks));
+    process.apply_owner_state(owner.last_known_state());
+    assert!(
+        !process.contradicts_recent_block(100, &[0; 32])
+            && process.contradicts_recent_block(100, &[1; 32])
+    );
     // older and newer blocks are not known
-    assert!(process.contradicts_block(93, &[0; 32]));
-    assert!(!process.contradicts_block(92, &[0; 32]) && !process.contradicts_block(101, &[0; 32]));
+    assert!(process.contradicts_recent_block(93, &[0; 32]));
+    assert!(
+        !process.contradicts_recent_block(92, &[0; 32])
+            && !process.contradicts_recent_block(101, &[0; 32])
+    );
 }
 
 #[test]
@@ -88,81 +105,81 @@ fn lower_head_is_accepted_after_a_reorganisation() {
     let chain = chain();
     moved(&chain, ChainChange::Reorg { from: 91 });
     // other nodes may still have the higher head
-    assert!(!stamp(&chain, Class::Tip, Some(90)).is_valid());
+    assert!(!stamp(&chain, LifetimeClass::Tip, Some(90)).is_entry_valid());
     moved(&chain, ChainChange::Head(90));
-    assert!(stamp(&chain, Class::Tip, Some(90)).is_valid());
+    assert!(stamp(&chain, LifetimeClass::Tip, Some(90)).is_entry_valid());
 }
 
 #[test]
 fn tip_entry_of_a_reverted_head_is_invalid_at_later_heads() {
     let owner = chain();
-    let process = Chain::new(owner.last_known_state());
-    let publish = || process.set_state(owner.last_known_state());
+    let process = NamespaceChain::new(owner.last_known_state());
+    let publish = || process.apply_owner_state(owner.last_known_state());
     moved(&owner, ChainChange::Head(105));
     publish();
     // the node has gone back to 100, which the chain follower accepts after a while
     let taken = |class, height| stamp(&process, class, Some(height));
-    let tip = taken(Class::Tip, process.dispatch_mark().seen);
-    let above = taken(Class::Unfinalized, 105);
-    let below = taken(Class::Unfinalized, 100);
-    assert!(tip.is_valid() && above.is_valid() && below.is_valid());
+    let tip = taken(LifetimeClass::Tip, process.dispatch_mark().seen);
+    let above = taken(LifetimeClass::Unfinalized, 105);
+    let below = taken(LifetimeClass::Unfinalized, 100);
+    assert!(tip.is_entry_valid() && above.is_entry_valid() && below.is_entry_valid());
     for head in 100..107 {
         moved(&owner, ChainChange::Head(head));
         publish();
         assert!(
-            !tip.is_valid() && !above.is_valid() && below.is_valid(),
+            !tip.is_entry_valid() && !above.is_entry_valid() && below.is_entry_valid(),
             "{head}"
         );
-        let of_now = taken(Class::Tip, process.dispatch_mark().seen);
-        assert!(of_now.is_valid(), "{head}");
+        let of_now = taken(LifetimeClass::Tip, process.dispatch_mark().seen);
+        assert!(of_now.is_entry_valid(), "{head}");
     }
 }
 
 #[test]
 fn tip_entry_of_an_unconfirmed_height_is_invalid_once_the_height_is_dropped() {
     let chain = chain();
-    let tip = stamp(&chain, Class::Tip, Some(110));
-    assert!(tip.observe_dependency() && tip.is_valid());
+    let tip = stamp(&chain, LifetimeClass::Tip, Some(110));
+    assert!(tip.record_entry_head() && tip.is_entry_valid());
     let mut head = 100;
     while chain.dispatch_mark().seen == 110 {
         head += 1;
         moved(&chain, ChainChange::Head(head));
     }
-    assert!(head < 110 && !tip.is_valid());
+    assert!(head < 110 && !tip.is_entry_valid());
 }
 
 #[test]
 fn unfinalized_entry_is_invalid_after_more_reorganisations_than_are_recorded() {
     let chain = chain();
-    let old = stamp(&chain, Class::Unfinalized, Some(1));
+    let old = stamp(&chain, LifetimeClass::Unfinalized, Some(1));
     for n in 0..MAX_REORGS {
-        assert!(old.is_valid(), "{n}");
+        assert!(old.is_entry_valid(), "{n}");
         moved(&chain, ChainChange::Reorg { from: 50 });
     }
-    assert!(old.is_valid());
+    assert!(old.is_entry_valid());
     moved(&chain, ChainChange::Reorg { from: 50 });
-    assert!(!old.is_valid());
+    assert!(!old.is_entry_valid());
 }
 
 #[test]
 fn entries_are_invalid_while_the_chain_is_wrong() {
     let chain = chain();
     let classes = [
-        Class::Resource,
-        Class::Immutable,
-        Class::Unfinalized,
-        Class::Tip,
+        LifetimeClass::Resource,
+        LifetimeClass::Immutable,
+        LifetimeClass::Unfinalized,
+        LifetimeClass::Tip,
     ];
     let all = classes.map(|class| stamp(&chain, class, Some(100)));
     moved(&chain, ChainChange::Wrong(true));
     assert!(chain.dispatch_mark().is_wrong);
     assert!(all
         .iter()
-        .all(|stamp| !stamp.is_valid() && !stamp.is_unaffected_by_reorgs()));
+        .all(|stamp| !stamp.is_entry_valid() && !stamp.is_unaffected_by_reorgs()));
     moved(&chain, ChainChange::Wrong(false));
     // entries that were fetched before this was noticed may belong to either chain
     assert_eq!(
-        all.map(|stamp| stamp.is_valid()),
+        all.map(|stamp| stamp.is_entry_valid()),
         [true, true, false, false]
     );
 }
@@ -170,38 +187,38 @@ fn entries_are_invalid_while_the_chain_is_wrong() {
 #[test]
 fn seen_head_is_kept_until_the_owner_reports_a_reorganisation() {
     let (owner, process) = (chain(), chain());
-    let publish = || process.set_state(owner.last_known_state());
-    assert!(process.record_head(103));
+    let publish = || process.apply_owner_state(owner.last_known_state());
+    assert!(process.record_response_head(103));
     moved(&owner, ChainChange::Final(Some(60)));
     moved(&owner, ChainChange::Head(101));
     publish();
     let mark = process.dispatch_mark();
     assert_eq!((mark.seen, mark.head), (103, Some(101)));
-    assert!(mark.is_final(60) && !mark.is_final(61));
+    assert!(mark.is_height_final(60) && !mark.is_height_final(61));
     // until the owner reports a reorganisation
     moved(&owner, ChainChange::Reorg { from: 101 });
     publish();
     assert_eq!(process.dispatch_mark().seen, 101);
     moved(&owner, ChainChange::Final(None));
     publish();
-    assert!(!process.dispatch_mark().is_final(0));
+    assert!(!process.dispatch_mark().is_height_final(0));
 }
 
 #[test]
 fn unconfirmed_head_is_dropped_after_some_new_heads() {
     let chain = chain();
-    let seen = |chain: &Chain| chain.last_known_state().seen;
-    assert!(chain.record_head(150));
+    let seen = |chain: &NamespaceChain| chain.last_known_state().seen;
+    assert!(chain.record_response_head(150));
     for (head, expected) in [(101, 150), (102, 150), (102, 150), (103, 150), (104, 104)] {
         moved(&chain, ChainChange::Head(head));
         assert_eq!(seen(&chain), expected, "{head}");
     }
-    assert!(stamp(&chain, Class::Tip, Some(104)).is_valid());
+    assert!(stamp(&chain, LifetimeClass::Tip, Some(104)).is_entry_valid());
     // another response with that head confirms it
-    assert!(chain.record_head(150));
+    assert!(chain.record_response_head(150));
     for head in 105..125 {
         moved(&chain, ChainChange::Head(head));
-        assert!(!chain.record_head(150));
+        assert!(!chain.record_response_head(150));
         assert_eq!(seen(&chain), 150);
     }
 }
@@ -213,10 +230,10 @@ fn unconfirmed_head_is_dropped_after_some_heads_of_the_owner() {
         let mut news = chain.last_known_state();
         news.seen = head;
         news.head = Some(head);
-        chain.set_state(news);
+        chain.apply_owner_state(news);
         chain.last_known_state().seen
     };
-    assert!(chain.record_head(150));
+    assert!(chain.record_response_head(150));
     assert_eq!(
         [101, 101, 102, 103, 104].map(seen_after),
         [150, 150, 150, 150, 104]
@@ -227,29 +244,29 @@ fn unconfirmed_head_is_dropped_after_some_heads_of_the_owner() {
 fn unfinalized_entry_is_invalid_until_the_owner_reports_the_state_again() {
     let (owner, process) = (chain(), chain());
     moved(&owner, ChainChange::Final(Some(60)));
-    process.set_state(owner.last_known_state());
-    let dependency = stamp(&process, Class::Unfinalized, Some(1));
-    process.mark_outdated();
-    assert!(!dependency.is_valid() && !process.dispatch_mark().is_final(1));
+    process.apply_owner_state(owner.last_known_state());
+    let dependency = stamp(&process, LifetimeClass::Unfinalized, Some(1));
+    process.discard_owner_state();
+    assert!(!dependency.is_entry_valid() && !process.dispatch_mark().is_height_final(1));
     // the same owner, after its event stream was cut
-    process.set_state(owner.last_known_state());
-    assert!(dependency.is_valid());
+    process.apply_owner_state(owner.last_known_state());
+    assert!(dependency.is_entry_valid());
 }
 
 #[test]
 fn reorganisation_to_a_lower_head_takes_one_record() {
     let chain = chain();
-    let below = stamp(&chain, Class::Unfinalized, Some(50));
+    let below = stamp(&chain, LifetimeClass::Unfinalized, Some(50));
     for depth in 1..=MAX_REORGS as u64 {
         let head = 100 - depth;
         moved(&chain, ChainChange::Reorg { from: head + 1 });
-        let between = stamp(&chain, Class::Tip, Some(head + 1));
+        let between = stamp(&chain, LifetimeClass::Tip, Some(head + 1));
         moved(&chain, ChainChange::Head(head));
         assert!(!between.is_unaffected_by_reorgs(), "block {head}");
     }
-    assert!(below.is_valid());
+    assert!(below.is_entry_valid());
     moved(&chain, ChainChange::Reorg { from: 80 });
-    assert!(!below.is_valid());
+    assert!(!below.is_entry_valid());
 }
 
 #[derive(Clone, Debug)]
@@ -275,9 +292,9 @@ proptest! {
     /// nor its owner. The process receives each state before the next change.
     #[test]
     fn entry_is_valid_until_its_dependencies_change(steps in prop::collection::vec(step(), 1..80)) {
-        const CLASSES: [Class; 3] = [Class::Unfinalized, Class::Tip, Class::Immutable];
+        const CLASSES: [LifetimeClass; 3] = [LifetimeClass::Unfinalized, LifetimeClass::Tip, LifetimeClass::Immutable];
         let owner = chain();
-        let process = Chain::new(owner.last_known_state());
+        let process = NamespaceChain::new(owner.last_known_state());
         // blocks by height; each has its own number
         let mut blocks: Vec<u64> = (0..=100).collect();
         let mut made = 100;
@@ -302,7 +319,7 @@ proptest! {
                 }
                 Step::Fetch { up_to, class } => {
                     let height = match CLASSES[class] {
-                        Class::Tip => blocks.len() - 1,
+                        LifetimeClass::Tip => blocks.len() - 1,
                         _ => blocks.len().saturating_sub(1 + up_to as usize),
                     };
                     let seen = blocks[..=height].to_vec();
@@ -314,23 +331,23 @@ proptest! {
                     let mut state = ChainState::without_known_blocks(HeightKind::Blocks, 2_000 + made);
                     state.epoch = state.epoch.max(owner.dispatch_mark().epoch + 1_000);
                     state.since = state.epoch;
-                    state.apply_change(ChainChange::Head(blocks.len() as u64 - 1));
-                    owner.update_state(|old| *old = state);
+                    state.apply_chain_change(ChainChange::Head(blocks.len() as u64 - 1));
+                    owner.update_chain_state(|old| *old = state);
                     epoch += 1;
                     begun = epoch;
                 }
             }
-            process.set_state(owner.last_known_state());
+            process.apply_owner_state(owner.last_known_state());
             for (stamp, class, fetched_in, seen) in &entries {
                 let is_known = *fetched_in >= begun && epoch - fetched_in <= MAX_REORGS as u64;
                 let untouched = match CLASSES[*class] {
-                    Class::Unfinalized => is_known && blocks.starts_with(seen),
-                    Class::Tip => epoch == *fetched_in,
+                    LifetimeClass::Unfinalized => is_known && blocks.starts_with(seen),
+                    LifetimeClass::Tip => epoch == *fetched_in,
                     _ => true,
                 };
-                let is_head = CLASSES[*class] != Class::Tip || blocks == *seen;
+                let is_head = CLASSES[*class] != LifetimeClass::Tip || blocks == *seen;
                 prop_assert_eq!(stamp.is_unaffected_by_reorgs(), untouched);
-                prop_assert_eq!(stamp.is_valid(), untouched && is_head);
+                prop_assert_eq!(stamp.is_entry_valid(), untouched && is_head);
             }
         }
     }
@@ -351,32 +368,39 @@ fn block(height: u64) -> ShownBlock {
 }
 
 /// Returns the dependency of an entry about the head that a process fetches now.
-fn fetched(chain: &Chain) -> ChainDependency<'_> {
+fn fetched(chain: &NamespaceChain) -> ChainDependency<'_> {
     let mark = chain.dispatch_mark();
-    stamp(chain, Class::Tip, Some(mark.seen)).with_tip_ends(mark.tip_ends)
+    stamp(chain, LifetimeClass::Tip, Some(mark.seen)).with_tip_expiry_count(mark.tip_ends)
 }
 
 #[test]
 fn shown_block_above_the_head_invalidates_only_older_tip_entries() {
     let chain = chain();
-    let (old, by_number) = (fetched(&chain), stamp(&chain, Class::Unfinalized, Some(99)));
+    let (old, by_number) = (
+        fetched(&chain),
+        stamp(&chain, LifetimeClass::Unfinalized, Some(99)),
+    );
     for known in [part(99), block(100)] {
-        assert!(!chain.record_shown_block(known) && old.is_valid());
+        assert!(!chain.record_shown_block(known) && old.is_entry_valid());
     }
     assert!(chain.record_shown_block(part(101)));
-    assert!(!old.is_valid() && old.is_unaffected_by_reorgs() && by_number.is_valid());
+    assert!(!old.is_entry_valid() && old.is_unaffected_by_reorgs() && by_number.is_entry_valid());
     // the entry answers requests that were sent before, and no later ones
     let before = chain.dispatch_mark();
     let new = fetched(&chain);
-    assert!(new.is_valid() && new.is_valid_for_mark(&before) && !old.is_valid_for_mark(&before));
+    assert!(
+        new.is_entry_valid()
+            && new.is_valid_for_dispatch(&before)
+            && !old.is_valid_for_dispatch(&before)
+    );
     // the same block is shown repeatedly, as one that is not sealed yet
-    assert!(!chain.record_shown_block(part(101)) && new.is_valid());
-    assert!(chain.record_shown_block(block(101)) && !new.is_valid());
+    assert!(!chain.record_shown_block(part(101)) && new.is_entry_valid());
+    assert!(chain.record_shown_block(block(101)) && !new.is_entry_valid());
     assert!(!chain.record_shown_block(block(101)) && !chain.record_shown_block(part(101)));
     let newest = fetched(&chain);
-    assert!(newest.is_valid());
+    assert!(newest.is_entry_valid());
     moved(&chain, ChainChange::Head(101));
-    assert!(!newest.is_valid() && fetched(&chain).is_valid());
+    assert!(!newest.is_entry_valid() && fetched(&chain).is_entry_valid());
 }
 
 #[test]
@@ -391,14 +415,14 @@ fn absurd_height_ends_the_tip_once_and_later_blocks_end_it_again() {
         102,
     ] {
         let dependency = fetched(&chain);
-        assert!(dependency.is_valid(), "{height}");
+        assert!(dependency.is_entry_valid(), "{height}");
         assert!(
-            chain.record_shown_block(block(height)) && !dependency.is_valid(),
+            chain.record_shown_block(block(height)) && !dependency.is_entry_valid(),
             "{height}"
         );
         let dependency = fetched(&chain);
         assert!(
-            !chain.record_shown_block(block(height)) && dependency.is_valid(),
+            !chain.record_shown_block(block(height)) && dependency.is_entry_valid(),
             "{height}"
         );
     }
@@ -418,57 +442,75 @@ fn shown_height_invalidates_tip_entries_again_after_a_reorganisation() {
     moved(&chain, ChainChange::Head(100));
     let dependency = fetched(&chain);
     assert!(
-        dependency.is_valid() && chain.record_shown_block(block(101)) && !dependency.is_valid()
+        dependency.is_entry_valid()
+            && chain.record_shown_block(block(101))
+            && !dependency.is_entry_valid()
     );
 }
 
 #[test]
 fn shown_block_that_the_owner_publishes_invalidates_older_tip_entries_everywhere() {
     let owner = chain();
-    let [here, elsewhere] = [(); 2].map(|()| Chain::new(owner.last_known_state()));
-    let (there, old) = (fetched(&elsewhere), stamp(&owner, Class::Tip, Some(100)));
+    let [here, elsewhere] = [(); 2].map(|()| NamespaceChain::new(owner.last_known_state()));
+    let (there, old) = (
+        fetched(&elsewhere),
+        stamp(&owner, LifetimeClass::Tip, Some(100)),
+    );
     assert!(here.record_shown_block(part(101)));
     let epoch = owner.dispatch_mark().epoch;
-    assert!(here.is_below_floor(epoch, Some(100)) && !elsewhere.is_below_floor(epoch, Some(100)));
+    assert!(
+        here.is_below_tip_floor(epoch, Some(100))
+            && !elsewhere.is_below_tip_floor(epoch, Some(100))
+    );
     // fetched since then, before the owner has reported the block
     let new = fetched(&here);
-    assert!(owner.record_reported_block(part(101)) && !owner.record_reported_block(part(101)));
-    assert!(!old.is_valid());
+    assert!(
+        owner.record_block_from_process(part(101)) && !owner.record_block_from_process(part(101))
+    );
+    assert!(!old.is_entry_valid());
     for chain in [&here, &elsewhere] {
-        chain.set_state(owner.last_known_state());
-        assert!(!chain.is_below_floor(owner.dispatch_mark().epoch, Some(100)));
+        chain.apply_owner_state(owner.last_known_state());
+        assert!(!chain.is_below_tip_floor(owner.dispatch_mark().epoch, Some(100)));
         assert!(!chain.record_shown_block(part(101)));
     }
-    assert!(new.is_valid() && !there.is_valid() && fetched(&elsewhere).is_valid());
+    assert!(
+        new.is_entry_valid() && !there.is_entry_valid() && fetched(&elsewhere).is_entry_valid()
+    );
     // another block that another process has shown
-    assert!(owner.record_reported_block(part(102)));
-    here.set_state(owner.last_known_state());
-    assert!(!new.is_valid());
+    assert!(owner.record_block_from_process(part(102)));
+    here.apply_owner_state(owner.last_known_state());
+    assert!(!new.is_entry_valid());
 }
 
 #[test]
 fn tip_entry_with_the_head_number_survives_the_block_that_it_shows() {
     let owner = chain();
-    let here = Chain::new(owner.last_known_state());
+    let here = NamespaceChain::new(owner.last_known_state());
     let mark = here.dispatch_mark();
     let (number, balance) = (
-        stamp(&here, Class::Tip, Some(101)).with_tip_ends(mark.tip_ends),
+        stamp(&here, LifetimeClass::Tip, Some(101)).with_tip_expiry_count(mark.tip_ends),
         fetched(&here),
     );
-    assert!(here.record_shown_block(block(101)) && here.record_head(101));
-    assert!(number.is_valid() && !balance.is_valid());
-    let put = stamp(&owner, Class::Tip, Some(101));
-    assert!(owner.record_reported_block(block(101)) && put.is_valid() && put.observe_dependency());
-    here.set_state(owner.last_known_state());
-    assert!(number.is_valid() && here.record_shown_block(part(102)) && !number.is_valid());
+    assert!(here.record_shown_block(block(101)) && here.record_response_head(101));
+    assert!(number.is_entry_valid() && !balance.is_entry_valid());
+    let put = stamp(&owner, LifetimeClass::Tip, Some(101));
+    assert!(
+        owner.record_block_from_process(block(101))
+            && put.is_entry_valid()
+            && put.record_entry_head()
+    );
+    here.apply_owner_state(owner.last_known_state());
+    assert!(
+        number.is_entry_valid() && here.record_shown_block(part(102)) && !number.is_entry_valid()
+    );
 }
 
 #[test]
 fn owner_event_that_arrives_after_a_newer_entry_does_not_restore_older_entries() {
     let owner = chain();
-    let process = Chain::new(owner.last_known_state());
+    let process = NamespaceChain::new(owner.last_known_state());
     let shown = |height| {
-        let is_news = owner.record_reported_block(ShownBlock {
+        let is_news = owner.record_block_from_process(ShownBlock {
             height,
             is_block: false,
         });
@@ -476,13 +518,14 @@ fn owner_event_that_arrives_after_a_newer_entry_does_not_restore_older_entries()
         owner.last_known_state()
     };
     let (first, second) = (shown(101), shown(102));
-    let of =
-        |state: &ChainState| ChainDependency::new(&process, Class::Tip, state.epoch, Some(100));
+    let of = |state: &ChainState| {
+        ChainDependency::new(&process, LifetimeClass::Tip, state.epoch, Some(100))
+    };
     let (old, new) = (of(&first), of(&second));
-    new.observe_owner_dependency();
-    assert!(!old.is_valid() && new.is_valid());
-    process.set_state(first);
-    assert!(!old.is_valid() && new.is_valid());
-    process.set_state(second);
-    assert!(!old.is_valid() && new.is_valid());
+    new.record_owner_entry();
+    assert!(!old.is_entry_valid() && new.is_entry_valid());
+    process.apply_owner_state(first);
+    assert!(!old.is_entry_valid() && new.is_entry_valid());
+    process.apply_owner_state(second);
+    assert!(!old.is_entry_valid() && new.is_entry_valid());
 }

@@ -17,12 +17,12 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use serde::{Deserialize, Serialize};
 
-use super::chain::{Chain, ChainDependency, Chains, DispatchMark};
-use super::class::Class;
+use super::chain::{ChainDependency, DispatchMark, NamespaceChain, NamespaceChains};
+use super::class::LifetimeClass;
 use super::response_directives::StaleDirectives;
-use super::{use_stale, Key, Namespace};
+use super::{use_stale, CacheKey, CacheNamespace};
 use crate::bytes::SharedBytes;
-use crate::gzip::open_stream::{compress_open_reusing, OpenStream};
+use crate::gzip::open_stream::{compress_to_open_stream_reusing, OpenStream};
 use crate::gzip::splice::{GzipMember, SlicedBody};
 use crate::lock::lock_ignoring_poison;
 use crate::memory::{MemoryBudget, MemoryReservation};
@@ -30,7 +30,7 @@ use crate::memory::{MemoryBudget, MemoryReservation};
 /// The position of the id in a JSON-RPC response. Members may be in any order: Nethermind writes
 /// the id after the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub enum IdPosition {
+pub enum ResponseIdPosition {
     /// The id comes first.
     BeforeResult,
     /// The result comes first.
@@ -43,7 +43,7 @@ pub enum IdPosition {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnvelopeBytes {
     /// Position of the id.
-    pub id: IdPosition,
+    pub id: ResponseIdPosition,
     /// Bytes before the id and the result.
     pub before: Box<[u8]>,
     /// Bytes between the two.
@@ -54,9 +54,9 @@ pub struct EnvelopeBytes {
 
 impl EnvelopeBytes {
     /// Creates an envelope without bytes, for a body that is all payload: the response to a GET.
-    pub fn for_whole_body() -> Self {
+    pub fn empty_envelope() -> Self {
         Self {
-            id: IdPosition::None,
+            id: ResponseIdPosition::None,
             before: Box::default(),
             between: Box::default(),
             after: Box::default(),
@@ -64,23 +64,23 @@ impl EnvelopeBytes {
     }
 
     /// Returns the text before the result, with `id`.
-    fn before_result<'a>(&'a self, id: &'a [u8]) -> [&'a [u8]; 3] {
+    fn text_before_result<'a>(&'a self, id: &'a [u8]) -> [&'a [u8]; 3] {
         match self.id {
-            IdPosition::BeforeResult => [&self.before, id, &self.between],
-            IdPosition::AfterResult => [&self.before, b"", b""],
-            IdPosition::None => [&self.before, b"", &self.between],
+            ResponseIdPosition::BeforeResult => [&self.before, id, &self.between],
+            ResponseIdPosition::AfterResult => [&self.before, b"", b""],
+            ResponseIdPosition::None => [&self.before, b"", &self.between],
         }
     }
 
     /// Returns the text after the result, with `id`, ending with `after`.
-    fn after_result<'a>(&'a self, id: &'a [u8], after: &'a [u8]) -> [&'a [u8]; 3] {
+    fn text_after_result<'a>(&'a self, id: &'a [u8], after: &'a [u8]) -> [&'a [u8]; 3] {
         match self.id {
-            IdPosition::AfterResult => [&self.between, id, after],
+            ResponseIdPosition::AfterResult => [&self.between, id, after],
             _ => [b"", b"", after],
         }
     }
 
-    pub(super) fn length(&self) -> usize {
+    pub(super) fn envelope_length(&self) -> usize {
         self.before.len() + self.between.len() + self.after.len()
     }
 }
@@ -115,7 +115,7 @@ pub struct CompressionGate {
 /// The status, headers, class, times and chain dependency of an entry. Its times have no meaning in
 /// another process; its headers are serialized separately.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub struct EntryMeta {
+pub struct EntryMetadata {
     /// Status code.
     pub status: u16,
     /// Headers to send, in order: the content type and others that the caller allows, but never a
@@ -136,17 +136,17 @@ pub struct EntryMeta {
     #[serde(skip)]
     pub expires_at: u64,
     /// Class of the response.
-    pub class: Class,
+    pub class: LifetimeClass,
     /// Block that the response is about.
     pub block_number: Option<u64>,
     /// Namespace and epoch of the request, if its chain is followed
     /// ([`State::epoch`](super::chain::ChainState::epoch)).
-    pub follows: Option<(Namespace, u64)>,
+    pub follows: Option<(CacheNamespace, u64)>,
     /// The highest block on which the response depends, or the head that it reports.
     pub height: Option<u64>,
 }
 
-impl Default for EntryMeta {
+impl Default for EntryMetadata {
     /// Creates the properties of a response with status 200.
     fn default() -> Self {
         Self {
@@ -157,7 +157,7 @@ impl Default for EntryMeta {
             revalidates: false,
             stale: StaleDirectives::default(),
             expires_at: 0,
-            class: Class::default(),
+            class: LifetimeClass::default(),
             block_number: None,
             follows: None,
             height: None,
@@ -165,7 +165,7 @@ impl Default for EntryMeta {
     }
 }
 
-impl EntryMeta {
+impl EntryMetadata {
     fn headers_weight(&self) -> usize {
         let fields = self.fields.iter();
         fields
@@ -179,19 +179,19 @@ impl EntryMeta {
 pub struct CacheEntry {
     envelope_bytes: EnvelopeBytes,
     stored_payload: EntryPayload,
-    response_metadata: EntryMeta,
+    response_metadata: EntryMetadata,
     /// Weight without cached identity bytes.
     memory_weight: u64,
     plain: Mutex<IdentityBytes>,
     /// Chain on which the entry depends, if it is followed.
-    chain: Option<Arc<Chain>>,
+    chain: Option<Arc<NamespaceChain>>,
     /// Whether the entry has to be checked before it is sent, see `strict_check`.
     pub(super) unread: AtomicBool,
     /// Whether a route that uses the entry may serve it stale.
     is_stale_allowed: AtomicBool,
     /// Number of the last invalidation before the request was sent to the node.
     invalidation_number: u64,
-    /// [`Chain::tip_ends`] of its chain at that time.
+    /// [`NamespaceChain::tip_expiry_count`] of its chain at that time.
     tip_ends: u64,
     /// Whether the entry came from another process, and was not compared with its other format.
     uncompared: AtomicBool,
@@ -201,16 +201,16 @@ pub struct CacheEntry {
 /// sending it.
 #[derive(Debug)]
 struct IdentityBytes {
-    cache: IdentityCache,
+    cache: IdentityBytesCache,
     /// Identity bytes that are being sent.
-    borrowed: Weak<BorrowedIdentity>,
+    borrowed: Weak<BorrowedIdentityBytes>,
 }
 
 /// The decompressed payload of an entry while exchanges are sending it, with its reservation in a
 /// memory budget. They are reserved once for all their senders, whether a tier still has the entry
 /// or not.
 #[derive(Debug)]
-pub struct BorrowedIdentity {
+pub struct BorrowedIdentityBytes {
     bytes: OnceLock<SharedBytes>,
     _reservation: MemoryReservation,
 }
@@ -219,21 +219,21 @@ pub struct BorrowedIdentity {
 /// much.
 const MIN_RESERVED: u64 = 64 << 10;
 
-/// The result of [`CacheEntry::borrow_identity`]: whether identity bytes may be sent, and their
+/// The result of [`CacheEntry::reserve_identity_bytes`]: whether identity bytes may be sent, and their
 /// reservation.
 #[derive(Debug)]
 pub enum IdentityReservation {
     /// The bytes need no reservation.
     NotReserved,
     /// The reservation, which the caller keeps until the bytes are sent.
-    Reserved(Arc<BorrowedIdentity>),
+    Reserved(Arc<BorrowedIdentityBytes>),
     /// The memory budget is used up.
     Refused,
 }
 
 /// The decompressed payload that an entry keeps in memory from its second use on.
 #[derive(Debug)]
-enum IdentityCache {
+enum IdentityBytesCache {
     Unused,
     UsedOnce,
     Cached(SharedBytes),
@@ -262,29 +262,29 @@ impl BodySink for SlicedBody {
 impl CacheEntry {
     /// Creates an entry of a fetched `result`, which is compressed if the gate allows it and that
     /// makes it smaller. Returns `None` if memory is refused, or there is no such level.
-    pub fn compress_payload(
+    pub fn from_fetched_result(
         envelope: EnvelopeBytes,
         result: &[u8],
         gate: CompressionGate,
-        meta: EntryMeta,
+        meta: EntryMetadata,
     ) -> Option<Self> {
-        Self::compress_payload_in(envelope, result, gate, meta, &mut Vec::new())
+        Self::from_fetched_result_in(envelope, result, gate, meta, &mut Vec::new())
     }
 
-    /// Creates an entry like [`compress_payload`](Self::compress_payload), with `room` as working
+    /// Creates an entry like [`compress_payload`](Self::from_fetched_result), with `room` as working
     /// memory.
-    pub fn compress_payload_in(
+    pub fn from_fetched_result_in(
         envelope: EnvelopeBytes,
         result: &[u8],
         gate: CompressionGate,
-        meta: EntryMeta,
+        meta: EntryMetadata,
         room: &mut Vec<u8>,
     ) -> Option<Self> {
-        let length = (envelope.length() + result.len()) as u64;
+        let length = (envelope.envelope_length() + result.len()) as u64;
         let coded = if length < gate.min_length {
             None
         } else {
-            Some(compress_open_reusing(result, gate.level, room)?)
+            Some(compress_to_open_stream_reusing(result, gate.level, room)?)
                 .filter(|open| open.bytes.len() < result.len())
         };
         let payload = match coded {
@@ -295,17 +295,17 @@ impl CacheEntry {
     }
 
     /// Creates an entry of a payload that is compressed already.
-    pub fn new(envelope: EnvelopeBytes, payload: EntryPayload, meta: EntryMeta) -> Self {
+    pub fn new(envelope: EnvelopeBytes, payload: EntryPayload, meta: EntryMetadata) -> Self {
         Self {
             memory_weight: (OVERHEAD
-                + envelope.length()
+                + envelope.envelope_length()
                 + meta.headers_weight()
                 + payload.payload_weight()) as u64,
             envelope_bytes: envelope,
             stored_payload: payload,
             response_metadata: meta,
             plain: Mutex::new(IdentityBytes {
-                cache: IdentityCache::Unused,
+                cache: IdentityBytesCache::Unused,
                 borrowed: Weak::new(),
             }),
             chain: None,
@@ -328,13 +328,13 @@ impl CacheEntry {
     }
 
     /// Returns the status, headers, class and times of the response.
-    pub fn response_metadata(&self) -> &EntryMeta {
+    pub fn response_metadata(&self) -> &EntryMetadata {
         &self.response_metadata
     }
 
     /// Whether the entry is of class `nothing`: `null`, an empty list at the head, or a revert.
     pub fn is_empty_result(&self) -> bool {
-        self.response_metadata.class == Class::Nothing
+        self.response_metadata.class == LifetimeClass::Nothing
     }
 
     /// Sets the times of an entry that is stored at `now` and fresh for `valid`, both in
@@ -345,20 +345,20 @@ impl CacheEntry {
         self
     }
 
-    /// Sets the number of the last [invalidation](super::process::invalidations::Invalidations)
+    /// Sets the number of the last [invalidation](super::process::invalidations::TargetInvalidations)
     /// before the request.
-    pub fn with_invalidation(mut self, changes: u64) -> Self {
+    pub fn with_invalidation_number(mut self, changes: u64) -> Self {
         self.invalidation_number = changes;
         self
     }
 
-    /// Sets the [`Chain::tip_ends`] of its chain before the request.
-    pub fn with_tip_ends(mut self, tip_ends: u64) -> Self {
+    /// Sets the [`NamespaceChain::tip_expiry_count`] of its chain before the request.
+    pub fn with_tip_expiry_count(mut self, tip_ends: u64) -> Self {
         self.tip_ends = tip_ends;
         self
     }
 
-    /// Number of the last [invalidation](super::process::invalidations::Invalidations) before the
+    /// Number of the last [invalidation](super::process::invalidations::TargetInvalidations) before the
     /// request was sent to the node.
     pub fn invalidation_number(&self) -> u64 {
         self.invalidation_number
@@ -381,7 +381,7 @@ impl CacheEntry {
     }
 
     /// Connects the entry with its chain, if `chains` has it.
-    pub fn with_chain_dependency(mut self, chains: &Chains) -> Self {
+    pub fn with_chain_dependency(mut self, chains: &NamespaceChains) -> Self {
         let follows = self.response_metadata.follows;
         self.chain = follows.and_then(|(namespace, _)| chains.get(&namespace));
         self
@@ -390,14 +390,16 @@ impl CacheEntry {
     /// Connects an entry of the owner with its chain, like
     /// [`with_chain_dependency`](Self::with_chain_dependency). Returns `None` if the entry is about
     /// an older head than a block that was shown here before the owner was notified of it.
-    pub fn from_owner(self, chains: &Chains) -> Option<Self> {
+    pub fn with_owner_chain_dependency(self, chains: &NamespaceChains) -> Option<Self> {
         let mut entry = self.with_chain_dependency(chains);
         if let (Some(chain), Some((_, epoch))) = (&entry.chain, entry.response_metadata.follows) {
             // set first, so that an end meanwhile is not missed
-            entry.tip_ends = chain.tip_ends();
-            let is_about_head =
-                matches!(entry.response_metadata.class, Class::Tip | Class::Nothing);
-            if is_about_head && chain.is_below_floor(epoch, entry.response_metadata.height) {
+            entry.tip_ends = chain.tip_expiry_count();
+            let is_about_head = matches!(
+                entry.response_metadata.class,
+                LifetimeClass::Tip | LifetimeClass::Nothing
+            );
+            if is_about_head && chain.is_below_tip_floor(epoch, entry.response_metadata.height) {
                 return None;
             }
         }
@@ -413,19 +415,20 @@ impl CacheEntry {
             epoch,
             self.response_metadata.height,
         );
-        Some(stamp.with_tip_ends(self.tip_ends))
+        Some(stamp.with_tip_expiry_count(self.tip_ends))
     }
 
     /// Whether the entry is valid on its chain, regardless of its lifetime.
     pub fn is_valid_on_chain(&self) -> bool {
-        self.chain_dependency().is_none_or(|stamp| stamp.is_valid())
+        self.chain_dependency()
+            .is_none_or(|stamp| stamp.is_entry_valid())
     }
 
     /// Whether the entry may answer a request with this dispatch mark, though a newer response may
     /// exist.
-    pub fn answers_request(&self, mark: Option<&DispatchMark>) -> bool {
+    pub fn is_valid_for_dispatch(&self, mark: Option<&DispatchMark>) -> bool {
         let stamp = self.chain_dependency();
-        stamp.is_none_or(|stamp| mark.is_none_or(|mark| stamp.is_valid_for_mark(mark)))
+        stamp.is_none_or(|stamp| mark.is_none_or(|mark| stamp.is_valid_for_dispatch(mark)))
     }
 
     /// Whether no block that the entry depends on was replaced; there may be a newer head.
@@ -436,13 +439,15 @@ impl CacheEntry {
 
     /// Returns a copy of the entry with the same body and these properties, such as the times after
     /// a revalidation.
-    pub fn with_meta(&self, meta: EntryMeta) -> Self {
+    pub fn with_entry_metadata(&self, meta: EntryMetadata) -> Self {
         let mut other = Self::new(
             self.envelope_bytes.clone(),
             self.stored_payload.clone(),
             meta,
         );
-        other.unread.store(self.is_unchecked(), Ordering::Relaxed);
+        other
+            .unread
+            .store(self.needs_strict_check(), Ordering::Relaxed);
         other.chain.clone_from(&self.chain);
         other.tip_ends = self.tip_ends;
         other
@@ -450,7 +455,7 @@ impl CacheEntry {
 
     /// Records that a route permits serving the entry stale, so that it is kept after its expiry,
     /// see [`may_serve_stale`](Self::may_serve_stale).
-    pub fn allow_stale(&self) {
+    pub fn mark_stale_allowed(&self) {
         // an empty result is of no use when the node fails; and the flag is read first, so that a
         // hit changes no cache line that other threads read
         if !self.is_empty_result() && !self.is_stale_allowed.load(Ordering::Relaxed) {
@@ -486,7 +491,7 @@ impl CacheEntry {
     }
 
     /// Whether a stale entry may still be served or revalidated at `now`.
-    pub fn is_usable_stale(&self, now: u64) -> bool {
+    pub fn may_serve_or_revalidate(&self, now: u64) -> bool {
         let is_of_use = self.response_metadata.revalidates && self.is_unaffected_by_reorgs()
             || self.may_serve_stale_if_error(now)
             || self.may_serve_stale_while_revalidate(now)
@@ -507,10 +512,10 @@ impl CacheEntry {
     /// Exact length of the response under `id` in identity coding.
     pub fn response_length(&self, id: &[u8]) -> u64 {
         let id = match self.envelope_bytes.id {
-            IdPosition::None => 0,
+            ResponseIdPosition::None => 0,
             _ => id.len(),
         };
-        (self.envelope_bytes.length() + id) as u64 + self.payload_length()
+        (self.envelope_bytes.envelope_length() + id) as u64 + self.payload_length()
     }
 
     /// Length of the payload as it is stored.
@@ -536,7 +541,7 @@ impl CacheEntry {
     pub fn response_for_gzip_client(&self, id: &[u8]) -> Option<SlicedBody> {
         match &self.stored_payload {
             EntryPayload::Raw(bytes) => self.assemble_identity_response(id, bytes),
-            EntryPayload::Open(_) => self.gzip_always(id),
+            EntryPayload::Open(_) => self.response_for_gzip_only_client(id),
         }
     }
 
@@ -564,9 +569,13 @@ impl CacheEntry {
 
     /// Reserves the identity bytes in `budget`, which may have at most `limit` bytes in use. It is
     /// called before [`response_for_identity_client`](Self::response_for_identity_client) and
-    /// [`batch_identity`](self::batch::batch_identity), and the result is kept until the bytes are
+    /// [`batch_identity`](self::batch::assemble_identity_batch), and the result is kept until the bytes are
     /// sent.
-    pub fn borrow_identity(&self, budget: &MemoryBudget, limit: usize) -> IdentityReservation {
+    pub fn reserve_identity_bytes(
+        &self,
+        budget: &MemoryBudget,
+        limit: usize,
+    ) -> IdentityReservation {
         let length = self.payload_length();
         if !self.is_compressed() || length < MIN_RESERVED {
             return IdentityReservation::NotReserved;
@@ -578,7 +587,7 @@ impl CacheEntry {
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         match budget.reserve_bytes(length, limit) {
             Some(reservation) => {
-                let borrowed = Arc::new(BorrowedIdentity {
+                let borrowed = Arc::new(BorrowedIdentityBytes {
                     bytes: OnceLock::new(),
                     _reservation: reservation,
                 });
@@ -591,14 +600,14 @@ impl CacheEntry {
 
     /// Returns the response for a client that accepts gzip only. An uncompressed payload becomes a
     /// stored block of the gzip member.
-    pub fn gzip_always(&self, id: &[u8]) -> Option<SlicedBody> {
+    pub fn response_for_gzip_only_client(&self, id: &[u8]) -> Option<SlicedBody> {
         let copied = match &self.stored_payload {
             EntryPayload::Raw(bytes) => bytes.len(),
             EntryPayload::Open(open) => SlicedBody::copied_length(open.bytes.len()),
         };
-        let own = self.envelope_bytes.length() + id.len() + copied;
+        let own = self.envelope_bytes.envelope_length() + id.len() + copied;
         let mut member = GzipMember::with_capacity(2, own)?;
-        self.write(&mut member, id, false, |member| {
+        self.write_response(&mut member, id, false, |member| {
             match &self.stored_payload {
                 EntryPayload::Raw(bytes) => member.append_text(bytes),
                 EntryPayload::Open(open) => member.append_open_stream(open),
@@ -609,29 +618,29 @@ impl CacheEntry {
 
     /// Writes the response under `id`; `payload` writes its payload. With `trims` white space at
     /// the end is dropped.
-    fn write<S: BodySink>(
+    fn write_response<S: BodySink>(
         &self,
         to: &mut S,
         id: &[u8],
         trims: bool,
         payload: impl FnOnce(&mut S) -> Option<()>,
     ) -> Option<()> {
-        let mut head = self.envelope_bytes.before_result(id).into_iter();
+        let mut head = self.envelope_bytes.text_before_result(id).into_iter();
         head.try_for_each(|text| to.append_bytes(text))?;
         payload(to)?;
         let after = match trims {
             true => self.envelope_bytes.after.trim_ascii_end(),
             false => &self.envelope_bytes.after,
         };
-        let mut tail = self.envelope_bytes.after_result(id, after).into_iter();
+        let mut tail = self.envelope_bytes.text_after_result(id, after).into_iter();
         tail.try_for_each(|text| to.append_bytes(text))
     }
 
     fn assemble_identity_response(&self, id: &[u8], payload: &SharedBytes) -> Option<SlicedBody> {
         let mut body = SlicedBody::empty_identity();
         let copied = SlicedBody::copied_length(payload.len());
-        body.reserve_own(self.envelope_bytes.length() + id.len() + copied)?;
-        self.write(&mut body, id, false, |body| body.append_shared(payload))?;
+        body.reserve_own(self.envelope_bytes.envelope_length() + id.len() + copied)?;
+        self.write_response(&mut body, id, false, |body| body.append_shared(payload))?;
         Some(body)
     }
 
@@ -643,7 +652,7 @@ impl CacheEntry {
         };
         let there = {
             let decoded = lock_ignoring_poison(&self.plain);
-            if let IdentityCache::Cached(bytes) = &decoded.cache {
+            if let IdentityBytesCache::Cached(bytes) = &decoded.cache {
                 // the usual case
                 return Some(bytes.clone());
             }
@@ -662,18 +671,18 @@ impl CacheEntry {
             (None, None) => bytes,
         };
         decoded.cache = match decoded.cache {
-            IdentityCache::Unused => IdentityCache::UsedOnce,
-            IdentityCache::UsedOnce | IdentityCache::Cached(_) => {
-                IdentityCache::Cached(bytes.clone())
+            IdentityBytesCache::Unused => IdentityBytesCache::UsedOnce,
+            IdentityBytesCache::UsedOnce | IdentityBytesCache::Cached(_) => {
+                IdentityBytesCache::Cached(bytes.clone())
             }
-            IdentityCache::Disabled => IdentityCache::Disabled,
+            IdentityBytesCache::Disabled => IdentityBytesCache::Disabled,
         };
         Some(bytes)
     }
 
     /// Number of bytes that [`decode_payload`](Self::decode_payload) takes, with a copy of the
     /// stored payload.
-    pub fn decoded_memory(&self) -> usize {
+    pub fn decode_memory_bytes(&self) -> usize {
         let stored = match &self.stored_payload {
             EntryPayload::Raw(_) => 0,
             EntryPayload::Open(open) => open.bytes.len(),
@@ -683,7 +692,7 @@ impl CacheEntry {
     }
 
     /// Returns the payload in identity coding for one use, without caching it. Returns `None` if
-    /// memory is refused. The caller has [reserved](Self::decoded_memory) the memory.
+    /// memory is refused. The caller has [reserved](Self::decode_memory_bytes) the memory.
     pub fn decode_payload(&self) -> Option<SharedBytes> {
         match &self.stored_payload {
             EntryPayload::Raw(bytes) => Some(bytes.clone()),
@@ -692,14 +701,14 @@ impl CacheEntry {
     }
 
     /// Drops the cached identity bytes for good, for a tier that has no space for both codings.
-    pub(super) fn drop_identity(&self) {
-        lock_ignoring_poison(&self.plain).cache = IdentityCache::Disabled;
+    pub(super) fn disable_identity_cache(&self) {
+        lock_ignoring_poison(&self.plain).cache = IdentityBytesCache::Disabled;
     }
 
     /// Bytes of memory that the entry takes, with its share of a tier's tables.
     pub fn memory_weight(&self) -> u64 {
         match &lock_ignoring_poison(&self.plain).cache {
-            IdentityCache::Cached(bytes) => self.memory_weight + bytes.len() as u64,
+            IdentityBytesCache::Cached(bytes) => self.memory_weight + bytes.len() as u64,
             _ => self.memory_weight,
         }
     }
@@ -707,7 +716,7 @@ impl CacheEntry {
 
 /// Bytes of the entry itself, the headers of its allocations (at most nine, of 16 bytes), its key
 /// in the tier and about 64 bytes of the tier's own.
-const OVERHEAD: usize = size_of::<CacheEntry>() + 9 * 16 + size_of::<Key>() + 64;
+const OVERHEAD: usize = size_of::<CacheEntry>() + 9 * 16 + size_of::<CacheKey>() + 64;
 
 impl fmt::Debug for CacheEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -723,7 +732,7 @@ impl IdentityBytes {
     /// Returns the identity bytes if they are present.
     fn present_identity_bytes(&self) -> Option<SharedBytes> {
         match &self.cache {
-            IdentityCache::Cached(bytes) => Some(bytes.clone()),
+            IdentityBytesCache::Cached(bytes) => Some(bytes.clone()),
             _ => self.borrowed.upgrade()?.bytes.get().cloned(),
         }
     }

@@ -7,9 +7,9 @@
 //! behind and up to 1.8 times as fast. Levels 10 to 12 take 2 to 17 times as long, and 9 MB instead
 //! of 660 KB, for another 0.4 to 2.6 %.
 
-use super::wire::EntryHead;
+use super::wire::SerializedEntryHead;
 use crate::bytes::SharedBytes;
-use crate::gzip::open_stream::{compress_open, OpenStream};
+use crate::gzip::open_stream::{compress_to_open_stream, OpenStream};
 
 /// Level of libdeflate.
 const RECOMPRESSION_LEVEL: u8 = 9;
@@ -19,11 +19,12 @@ const MAX_LENGTH: u64 = 8 << 20;
 
 /// Whether [`recompress_entry`] may make an entry's bytes smaller. It takes no time.
 pub fn is_recompressible(bytes: &[u8]) -> bool {
-    EntryHead::parse(bytes).is_some_and(|(head, _)| recompressible_payload(&head).is_some())
+    SerializedEntryHead::parse_entry_head(bytes)
+        .is_some_and(|(head, _)| recompressible_payload(&head).is_some())
 }
 
 /// Returns checksum and length of a payload that may be recompressed.
-fn recompressible_payload(head: &EntryHead<'_>) -> Option<(u32, u64)> {
+fn recompressible_payload(head: &SerializedEntryHead<'_>) -> Option<(u32, u64)> {
     let (crc, length) = head.coded?;
     (!head.recompressed && length <= MAX_LENGTH).then_some((crc, length))
 }
@@ -34,21 +35,21 @@ fn recompressible_payload(head: &EntryHead<'_>) -> Option<(u32, u64)> {
 /// Returns `None` if the payload is not compressed, too long or recompressed already, if the bytes
 /// are no valid entry of this version, or if memory is refused.
 pub fn recompress_entry(bytes: &[u8]) -> Option<Vec<u8>> {
-    let (head, payload) = EntryHead::parse(bytes)?;
+    let (head, payload) = SerializedEntryHead::parse_entry_head(bytes)?;
     let (crc, length) = recompressible_payload(&head)?;
     let coded = recompress_stream(&OpenStream::new(
         SharedBytes::try_copy_from(payload)?,
         crc,
         length,
     ))?;
-    encode_with_payload(head, &coded)
+    encode_recompressed_entry(head, &coded)
 }
 
 /// Returns the shorter of a stream and its recompression.
 fn recompress_stream(before: &OpenStream) -> Option<OpenStream> {
     // checked against CRC and length
     let plain = before.inflate()?;
-    let after = compress_open(&plain, RECOMPRESSION_LEVEL)?;
+    let after = compress_to_open_stream(&plain, RECOMPRESSION_LEVEL)?;
     if after.bytes.len() >= before.bytes.len() {
         return Some(before.clone());
     }
@@ -57,7 +58,10 @@ fn recompress_stream(before: &OpenStream) -> Option<OpenStream> {
     is_same.then_some(after)
 }
 
-fn encode_with_payload(mut head: EntryHead<'_>, coded: &OpenStream) -> Option<Vec<u8>> {
+fn encode_recompressed_entry(
+    mut head: SerializedEntryHead<'_>,
+    coded: &OpenStream,
+) -> Option<Vec<u8>> {
     head.recompressed = true;
     let head = head.serialize_head()?;
     let mut bytes = Vec::new();
@@ -72,9 +76,9 @@ fn encode_with_payload(mut head: EntryHead<'_>, coded: &OpenStream) -> Option<Ve
 #[cfg(test)]
 mod tests {
     use super::{is_recompressible, recompress_entry, MAX_LENGTH};
-    use crate::cache::entry::wire::{decode_entry, EncodedEntry};
+    use crate::cache::entry::wire::{decode_cache_entry, EncodedEntry};
     use crate::cache::entry::{
-        CacheEntry, CompressionGate, EntryMeta, EntryPayload, EnvelopeBytes, IdPosition,
+        CacheEntry, CompressionGate, EntryMetadata, EntryPayload, EnvelopeBytes, ResponseIdPosition,
     };
 
     fn result(length: usize) -> Vec<u8> {
@@ -89,22 +93,22 @@ mod tests {
 
     fn entry(result: &[u8], level: u8) -> CacheEntry {
         let envelope = EnvelopeBytes {
-            id: IdPosition::BeforeResult,
+            id: ResponseIdPosition::BeforeResult,
             before: b"{\"id\":"[..].into(),
             between: b",\"result\":"[..].into(),
             after: b"}"[..].into(),
         };
-        let meta = EntryMeta {
+        let meta = EntryMetadata {
             status: 200,
             fields: vec![(b"content-type".to_vec(), b"application/json".to_vec())],
             block_number: Some(7),
-            ..EntryMeta::default()
+            ..EntryMetadata::default()
         };
         let gate = CompressionGate {
             min_length: 0,
             level,
         };
-        CacheEntry::compress_payload(envelope, result, gate, meta).unwrap()
+        CacheEntry::from_fetched_result(envelope, result, gate, meta).unwrap()
     }
 
     fn bytes_of(entry: &CacheEntry) -> Vec<u8> {
@@ -115,20 +119,20 @@ mod tests {
     fn recompressed_entry_is_smaller_and_equal_to_the_first() {
         for length in [2_000, 50_000, 1_000_000] {
             let result = result(length);
-            for entry in [entry(&result, 1), entry(&result, 1).mark_unchecked()] {
+            for entry in [entry(&result, 1), entry(&result, 1).mark_for_strict_check()] {
                 let bytes = bytes_of(&entry);
                 assert!(is_recompressible(&bytes));
                 let again = recompress_entry(&bytes).unwrap();
                 assert!(again.len() < bytes.len(), "{length}");
                 assert_eq!(again.len(), again.capacity());
-                let read = decode_entry(&again, 0, 0, 0).unwrap();
+                let read = decode_cache_entry(&again, 0, 0, 0).unwrap();
                 assert_eq!(read.envelope_bytes(), entry.envelope_bytes());
                 assert_eq!(
                     read.response_metadata().fields,
                     entry.response_metadata().fields
                 );
                 assert_eq!(read.response_metadata().block_number, Some(7));
-                assert_eq!(read.is_unchecked(), entry.is_unchecked());
+                assert_eq!(read.needs_strict_check(), entry.needs_strict_check());
                 assert_eq!(read.response_length(b"12"), entry.response_length(b"12"));
                 let EntryPayload::Open(open) = read.stored_payload() else {
                     panic!();
@@ -174,7 +178,7 @@ mod tests {
             other[at] ^= 0x10;
             // a changed bit that decodes to the same bytes is no damage
             if let Some(again) = recompress_entry(&other) {
-                let read = decode_entry(&again, 0, 0, 0).unwrap();
+                let read = decode_cache_entry(&again, 0, 0, 0).unwrap();
                 let EntryPayload::Open(open) = read.stored_payload() else {
                     panic!();
                 };

@@ -4,9 +4,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::CacheEntry;
-use crate::cache::class::Class;
+use crate::cache::class::LifetimeClass;
 use crate::cache::resource::other_format_key;
-use crate::cache::{Key, Namespace};
+use crate::cache::{CacheKey, CacheNamespace};
 
 /// Maximum length of a method name in bytes.
 pub const MAX_METHOD_LENGTH: usize = 255;
@@ -16,9 +16,9 @@ pub const MAX_METHOD_LENGTH: usize = 255;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct StoreAttributes {
     /// Class, which limits the lifetime and decides whether the entry may be on disk.
-    pub class: Class,
+    pub class: LifetimeClass,
     /// Namespace of the entry.
-    pub namespace: Namespace,
+    pub namespace: CacheNamespace,
     /// JSON-RPC method; `None` for other requests.
     pub method: Option<Box<str>>,
     /// Number of the block to which the entry belongs.
@@ -37,7 +37,7 @@ impl StoreAttributes {
     /// the owner protocol can't carry the method name, as it has spaces or is not printable ASCII.
     pub fn for_entry(
         entry: &CacheEntry,
-        namespace: Namespace,
+        namespace: CacheNamespace,
         method: Option<&[u8]>,
         generation: u64,
     ) -> Option<Self> {
@@ -50,7 +50,7 @@ impl StoreAttributes {
         Some(Self {
             class: match meta.class {
                 // an empty result expires as the tip does
-                Class::Nothing => Class::Tip,
+                LifetimeClass::Nothing => LifetimeClass::Tip,
                 class => class,
             },
             namespace,
@@ -70,11 +70,11 @@ pub enum PurgeScope {
     /// All entries.
     Everything,
     /// The entries of a namespace.
-    Namespace(Namespace),
+    Namespace(CacheNamespace),
     /// The entries of a method, in one namespace or in all.
     Method {
         /// Namespace; `None` for all.
-        namespace: Option<Namespace>,
+        namespace: Option<CacheNamespace>,
         /// Method name as in requests.
         method: Box<str>,
     },
@@ -82,19 +82,19 @@ pub enum PurgeScope {
     /// response about many blocks does not name them.
     Blocks {
         /// Namespace.
-        namespace: Namespace,
+        namespace: CacheNamespace,
         /// First block.
         from: u64,
         /// Last block.
         to: u64,
     },
     /// One entry, and the same resource in its [other format](other_format_key).
-    Key(Key),
+    Key(CacheKey),
 }
 
 impl PurgeScope {
     /// Whether the scope covers an entry.
-    pub fn covers_entry(&self, key: &Key, about: &StoreAttributes) -> bool {
+    pub fn covers_entry(&self, key: &CacheKey, about: &StoreAttributes) -> bool {
         match self {
             Self::Everything => true,
             Self::Namespace(namespace) => about.namespace == *namespace,
@@ -123,7 +123,7 @@ mod tests {
 
     fn about() -> StoreAttributes {
         StoreAttributes {
-            class: Class::Immutable,
+            class: LifetimeClass::Immutable,
             namespace: [1; 16],
             method: Some("eth_call".into()),
             block: Some(10),

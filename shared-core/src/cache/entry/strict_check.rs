@@ -9,10 +9,10 @@ use std::sync::atomic::Ordering;
 
 #[cfg(feature = "store")]
 use super::wire;
-use super::{CacheEntry, EntryPayload, IdPosition};
+use super::{CacheEntry, EntryPayload, ResponseIdPosition};
 use crate::cache::reason::Reason;
 use crate::gzip::inflate::{gunzip_reserved, InflateError};
-use crate::jsonrpc::response::{self, JsonRpcResponse, OutcomeSpan};
+use crate::jsonrpc::response::{self, CallOutcomeSpan, JsonRpcResponse};
 use crate::memory::MemoryBudget;
 
 /// Length in bytes below which no memory is reserved for the check: at most one entry per thread is
@@ -24,22 +24,22 @@ const ANY_ID: &[u8] = b"0";
 
 impl CacheEntry {
     /// Marks the entry as stored after a look at its ends only: it is parsed before it is sent.
-    pub fn mark_unchecked(self) -> Self {
+    pub fn mark_for_strict_check(self) -> Self {
         self.unread.store(true, Ordering::Relaxed);
         self
     }
 
-    /// Whether [`passes_check`](Self::passes_check) has to parse the entry first, which takes
+    /// Whether [`passes_check`](Self::passes_strict_check) has to parse the entry first, which takes
     /// milliseconds per megabyte.
-    pub fn is_unchecked(&self) -> bool {
+    pub fn needs_strict_check(&self) -> bool {
         self.unread.load(Ordering::Relaxed)
     }
 
     /// Whether the entry may be sent: it is one response, with id and result where the envelope has
     /// them. An entry that fails the check, or can't be checked for lack of memory, has to be
     /// removed.
-    pub fn passes_check(&self) -> bool {
-        self.check_if_unchecked().is_ok()
+    pub fn passes_strict_check(&self) -> bool {
+        self.check_strictly_once().is_ok()
     }
 
     /// Parses the entry strictly if it was stored unchecked and was not parsed before.
@@ -47,22 +47,22 @@ impl CacheEntry {
     /// # Errors
     /// Returns [`Reason::Memory`] if memory is refused, or the reason why the entry is no valid
     /// response.
-    pub fn check_if_unchecked(&self) -> Result<(), Reason> {
-        if self.is_unchecked() {
-            self.checked_bytes()?;
+    pub fn check_strictly_once(&self) -> Result<(), Reason> {
+        if self.needs_strict_check() {
+            self.check_response_bytes()?;
             self.unread.store(false, Ordering::Relaxed);
         }
         Ok(())
     }
 
-    /// Checks the entry like [`check_if_unchecked`](Self::check_if_unchecked), with its memory
+    /// Checks the entry like [`check_if_unchecked`](Self::check_strictly_once), with its memory
     /// reserved in `budget`, which may have at most `limit` bytes in use.
     ///
     /// # Errors
-    /// Returns the errors of [`check_if_unchecked`](Self::check_if_unchecked), and
+    /// Returns the errors of [`check_if_unchecked`](Self::check_strictly_once), and
     /// [`Reason::Memory`] if the budget is used up.
-    pub fn check_within(&self, budget: &MemoryBudget, limit: usize) -> Result<(), Reason> {
-        if !self.is_unchecked() {
+    pub fn check_strictly_within(&self, budget: &MemoryBudget, limit: usize) -> Result<(), Reason> {
+        if !self.needs_strict_check() {
             return Ok(());
         }
         let coded = match &self.stored_payload {
@@ -77,10 +77,10 @@ impl CacheEntry {
                 Some(budget.reserve_bytes(needed, limit).ok_or(Reason::Memory)?)
             }
         };
-        self.check_if_unchecked()
+        self.check_strictly_once()
     }
 
-    fn checked_bytes(&self) -> Result<(), Reason> {
+    fn check_response_bytes(&self) -> Result<(), Reason> {
         let body = if self.is_compressed() {
             let coded = self
                 .response_for_gzip_client(ANY_ID)
@@ -106,15 +106,15 @@ impl CacheEntry {
     }
 
     fn matches_envelope(&self, answer: &JsonRpcResponse, body: &[u8]) -> Option<bool> {
-        let OutcomeSpan::Result(result) = &answer.outcome else {
+        let CallOutcomeSpan::Result(result) = &answer.outcome else {
             return None;
         };
         let envelope = self.envelope_bytes();
         let before = envelope.before.len();
         let (id, other) = match envelope.id {
-            IdPosition::BeforeResult => (&answer.id, result),
-            IdPosition::AfterResult => (result, &answer.id),
-            IdPosition::None => return None,
+            ResponseIdPosition::BeforeResult => (&answer.id, result),
+            ResponseIdPosition::AfterResult => (result, &answer.id),
+            ResponseIdPosition::None => return None,
         };
         Some(
             id.start == before
@@ -126,13 +126,13 @@ impl CacheEntry {
 }
 
 /// Returns the bytes of an entry with the flag of a checked one, if it
-/// [passes](CacheEntry::passes_check) the check.
+/// [passes](CacheEntry::passes_strict_check) the check.
 #[cfg(feature = "store")]
 pub(crate) fn checked_bytes(bytes: &[u8]) -> Option<Vec<u8>> {
     // the times have no effect
-    let entry = wire::decode_entry(bytes, 0, 0, 0)?;
-    if !entry.passes_check() {
+    let entry = wire::decode_cache_entry(bytes, 0, 0, 0)?;
+    if !entry.passes_strict_check() {
         return None;
     }
-    wire::with_checked_flag(bytes)
+    wire::clear_unchecked_flag(bytes)
 }

@@ -8,9 +8,9 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CacheEntry, EntryMeta, EntryPayload, EnvelopeBytes, IdPosition};
-use crate::bytes::{try_copy, SharedBytes};
-use crate::cache::class::Class;
+use super::{CacheEntry, EntryMetadata, EntryPayload, EnvelopeBytes, ResponseIdPosition};
+use crate::bytes::{try_copy_bytes, SharedBytes};
+use crate::cache::class::LifetimeClass;
 use crate::cache::response_directives;
 use crate::gzip::open_stream::OpenStream;
 use crate::negotiate::media_type;
@@ -38,11 +38,11 @@ const MAX_FIXED_LENGTH: usize = 13 * MAX_NUMBER_LENGTH + 16 + 9;
 
 /// The properties and the envelope of a serialized entry, without its payload and its times.
 #[derive(Deserialize, Serialize)]
-pub(super) struct EntryHead<'a> {
-    meta: Cow<'a, EntryMeta>,
+pub(super) struct SerializedEntryHead<'a> {
+    meta: Cow<'a, EntryMetadata>,
     #[serde(borrow)]
     fields: Vec<(&'a [u8], &'a [u8])>,
-    id: IdPosition,
+    id: ResponseIdPosition,
     before: &'a [u8],
     between: &'a [u8],
     after: &'a [u8],
@@ -55,9 +55,9 @@ pub(super) struct EntryHead<'a> {
     pub(super) recompressed: bool,
 }
 
-impl<'a> EntryHead<'a> {
+impl<'a> SerializedEntryHead<'a> {
     /// Parses the head of an entry's bytes, and returns it with the payload.
-    pub(super) fn parse(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
+    pub(super) fn parse_entry_head(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (fixed, rest) = bytes.split_at_checked(HEAD_OFFSET)?;
         let (magic, length) = fixed[..FLAGS_OFFSET].split_at(MAGIC.len());
         let flags = fixed[FLAGS_OFFSET];
@@ -75,7 +75,7 @@ impl<'a> EntryHead<'a> {
     pub(super) fn serialize_head(&self) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         bytes
-            .try_reserve_exact(HEAD_OFFSET + self.max_length())
+            .try_reserve_exact(HEAD_OFFSET + self.max_serialized_length())
             .ok()?;
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&[0; HEAD_OFFSET - MAGIC.len()]);
@@ -87,10 +87,10 @@ impl<'a> EntryHead<'a> {
     }
 }
 
-impl EntryHead<'_> {
+impl SerializedEntryHead<'_> {
     /// Whether this may be sent as the head of a response with that payload: a final status,
     /// headers that a cache may store (RFC 9111, 3 and 3.1), and a possible length.
-    fn is_valid(&self, payload: &[u8]) -> bool {
+    fn is_valid_head(&self, payload: &[u8]) -> bool {
         let has_body = !payload.is_empty() || !self.before.is_empty();
         let can_have_body = !matches!(self.meta.status, 204 | 205);
         let is_field = |&(name, value): &(&[u8], &[u8])| {
@@ -110,7 +110,7 @@ impl EntryHead<'_> {
     }
 
     /// Upper bound of the serialized length.
-    fn max_length(&self) -> usize {
+    fn max_serialized_length(&self) -> usize {
         let fields = self.fields.iter();
         let fields: usize = fields
             .map(|(name, value)| name.len() + value.len() + 2 * MAX_NUMBER_LENGTH)
@@ -138,7 +138,7 @@ impl EncodedEntry {
             EntryPayload::Open(open) => (Some((open.crc, open.length)), &open.bytes),
         };
         let fields = meta.fields.iter();
-        let head = EntryHead {
+        let head = SerializedEntryHead {
             meta: Cow::Borrowed(meta),
             fields: fields
                 .map(|(name, value)| (&name[..], &value[..]))
@@ -148,7 +148,7 @@ impl EncodedEntry {
             between: &envelope.between,
             after: &envelope.after,
             coded,
-            unread: entry.is_unchecked(),
+            unread: entry.needs_strict_check(),
             recompressed: false,
         };
         Some(Self {
@@ -165,24 +165,24 @@ impl EncodedEntry {
 
 /// Decodes an entry that is `age` milliseconds old at `now` and fresh for `fresh` more, both of the
 /// caller's clock. Returns `None` if the bytes are no entry, or memory is refused.
-pub fn decode_entry(bytes: &[u8], now: u64, age: u64, fresh: u64) -> Option<CacheEntry> {
-    let (start, entry_with) = read_head(bytes, now, age, fresh)?;
+pub fn decode_cache_entry(bytes: &[u8], now: u64, age: u64, fresh: u64) -> Option<CacheEntry> {
+    let (start, entry_with) = read_entry_head(bytes, now, age, fresh)?;
     Some(entry_with(SharedBytes::try_copy_from(bytes.get(start..)?)?))
 }
 
-/// Decodes an entry like [`decode_entry`], without copying a long payload.
+/// Decodes an entry like [`decode_cache_entry`], without copying a long payload.
 pub fn decode_owned_entry(bytes: Vec<u8>, now: u64, age: u64, fresh: u64) -> Option<CacheEntry> {
-    let (start, entry_with) = read_head(&bytes, now, age, fresh)?;
+    let (start, entry_with) = read_entry_head(&bytes, now, age, fresh)?;
     Some(entry_with(SharedBytes::try_from_offset(bytes, start)?))
 }
 
 /// Returns the length of the identity payload in bytes, as the head specifies it, if the entry is
-/// [unchecked](CacheEntry::is_unchecked).
-pub fn unchecked_length(bytes: &[u8]) -> Option<u64> {
+/// [unchecked](CacheEntry::needs_strict_check).
+pub fn unchecked_payload_length(bytes: &[u8]) -> Option<u64> {
     if bytes.get(FLAGS_OFFSET)? & UNCHECKED_FLAG == 0 {
         return None;
     }
-    let (head, payload) = EntryHead::parse(bytes)?;
+    let (head, payload) = SerializedEntryHead::parse_entry_head(bytes)?;
     Some(
         head.coded
             .map_or(payload.len() as u64, |(_, length)| length),
@@ -191,8 +191,8 @@ pub fn unchecked_length(bytes: &[u8]) -> Option<u64> {
 
 /// Returns the bytes of the same entry without the flag of an unchecked one. Returns `None` if the
 /// bytes are no entry, or memory is refused.
-pub fn with_checked_flag(bytes: &[u8]) -> Option<Vec<u8>> {
-    let mut read = try_copy(bytes)?;
+pub fn clear_unchecked_flag(bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut read = try_copy_bytes(bytes)?;
     *read.get_mut(FLAGS_OFFSET)? &= !UNCHECKED_FLAG;
     Some(read)
 }
@@ -200,9 +200,9 @@ pub fn with_checked_flag(bytes: &[u8]) -> Option<Vec<u8>> {
 /// Returns the bytes of the same entry as an immutable one of `block`, which was finalized when the
 /// request was sent to the node. Returns `None` if the bytes are no entry, or memory is refused.
 pub fn as_immutable_entry(bytes: &[u8], block: u64) -> Option<Vec<u8>> {
-    let (mut head, payload) = EntryHead::parse(bytes)?;
+    let (mut head, payload) = SerializedEntryHead::parse_entry_head(bytes)?;
     let meta = head.meta.to_mut();
-    meta.class = Class::Immutable;
+    meta.class = LifetimeClass::Immutable;
     (meta.block_number, meta.height) = (Some(block), Some(block));
     let mut other = head.serialize_head()?;
     other.try_reserve_exact(payload.len()).ok()?;
@@ -212,26 +212,26 @@ pub fn as_immutable_entry(bytes: &[u8], block: u64) -> Option<Vec<u8>> {
 
 /// Parses a head. Returns the start of the payload, and a function that makes the entry of the
 /// payload.
-fn read_head(
+fn read_entry_head(
     bytes: &[u8],
     now: u64,
     age: u64,
     fresh: u64,
 ) -> Option<(usize, impl FnOnce(SharedBytes) -> CacheEntry)> {
-    let (head, payload) = EntryHead::parse(bytes)?;
-    if !head.is_valid(payload) {
+    let (head, payload) = SerializedEntryHead::parse_entry_head(bytes)?;
+    if !head.is_valid_head(payload) {
         return None;
     }
     let start = bytes.len() - payload.len();
     let envelope = EnvelopeBytes {
         id: head.id,
-        before: try_copy(head.before)?.into(),
-        between: try_copy(head.between)?.into(),
-        after: try_copy(head.after)?.into(),
+        before: try_copy_bytes(head.before)?.into(),
+        between: try_copy_bytes(head.between)?.into(),
+        after: try_copy_bytes(head.after)?.into(),
     };
     let fields = head.fields.iter();
-    let fields = fields.map(|(name, value)| Some((try_copy(name)?, try_copy(value)?)));
-    let meta = EntryMeta {
+    let fields = fields.map(|(name, value)| Some((try_copy_bytes(name)?, try_copy_bytes(value)?)));
+    let meta = EntryMetadata {
         fields: fields.collect::<Option<_>>()?,
         stored_at: now.saturating_sub(age),
         expires_at: now.saturating_add(fresh),
@@ -245,7 +245,7 @@ fn read_head(
         };
         let entry = CacheEntry::new(envelope, payload, meta);
         match unread {
-            true => entry.mark_unchecked(),
+            true => entry.mark_for_strict_check(),
             false => entry,
         }
     };
@@ -255,17 +255,18 @@ fn read_head(
 #[cfg(test)]
 mod tests {
     use super::{
-        decode_entry, decode_owned_entry, unchecked_length, with_checked_flag, EncodedEntry,
+        clear_unchecked_flag, decode_cache_entry, decode_owned_entry, unchecked_payload_length,
+        EncodedEntry,
     };
     use crate::bytes::SharedBytes;
-    use crate::cache::class::Class;
+    use crate::cache::class::LifetimeClass;
     use crate::cache::entry::{
-        CacheEntry, CompressionGate, EntryMeta, EntryPayload, EnvelopeBytes, IdPosition,
+        CacheEntry, CompressionGate, EntryMetadata, EntryPayload, EnvelopeBytes, ResponseIdPosition,
     };
     use crate::cache::response_directives::StaleDirectives;
     use crate::gzip::open_stream::OpenStream;
 
-    fn envelope(id: IdPosition) -> EnvelopeBytes {
+    fn envelope(id: ResponseIdPosition) -> EnvelopeBytes {
         EnvelopeBytes {
             id,
             before: b"{\"jsonrpc\":\"2.0\",\"id\":"[..].into(),
@@ -274,8 +275,8 @@ mod tests {
         }
     }
 
-    fn meta() -> EntryMeta {
-        EntryMeta {
+    fn meta() -> EntryMetadata {
+        EntryMetadata {
             status: 200,
             fields: vec![(b"content-type".to_vec(), b"application/json".to_vec())],
             stored_at: 1000,
@@ -287,17 +288,17 @@ mod tests {
                 never: true,
             },
             expires_at: 9000,
-            class: Class::Tip,
+            class: LifetimeClass::Tip,
             block_number: Some(20_000_000),
             follows: Some(([9; 16], u64::MAX)),
             height: Some(u64::MAX),
         }
     }
 
-    fn empty() -> EntryMeta {
-        EntryMeta {
+    fn empty() -> EntryMetadata {
+        EntryMetadata {
             status: 204,
-            ..EntryMeta::default()
+            ..EntryMetadata::default()
         }
     }
 
@@ -312,17 +313,17 @@ mod tests {
         };
         let long = [&b"\""[..], &b"00112233".repeat(500), b"\""].concat();
         [
-            IdPosition::BeforeResult,
-            IdPosition::AfterResult,
-            IdPosition::None,
+            ResponseIdPosition::BeforeResult,
+            ResponseIdPosition::AfterResult,
+            ResponseIdPosition::None,
         ]
         .into_iter()
         .flat_map(|id| {
             [
-                CacheEntry::compress_payload(envelope(id), b"null", gate(1000), meta()).unwrap(),
-                CacheEntry::compress_payload(envelope(id), &long, gate(0), meta()).unwrap(),
-                CacheEntry::compress_payload(
-                    EnvelopeBytes::for_whole_body(),
+                CacheEntry::from_fetched_result(envelope(id), b"null", gate(1000), meta()).unwrap(),
+                CacheEntry::from_fetched_result(envelope(id), &long, gate(0), meta()).unwrap(),
+                CacheEntry::from_fetched_result(
+                    EnvelopeBytes::empty_envelope(),
                     b"",
                     gate(1000),
                     empty(),
@@ -336,7 +337,7 @@ mod tests {
     #[test]
     fn serialized_entry_is_decoded_unchanged() {
         for entry in entries() {
-            let read = decode_entry(&bytes_of(&entry), 11_000, 500, 700).unwrap();
+            let read = decode_cache_entry(&bytes_of(&entry), 11_000, 500, 700).unwrap();
             let whole = decode_owned_entry(bytes_of(&entry), 11_000, 500, 700).unwrap();
             assert_eq!(bytes_of(&whole), bytes_of(&read));
             assert_eq!(
@@ -344,7 +345,7 @@ mod tests {
                 (read.envelope_bytes(), read.response_metadata())
             );
             assert_eq!(read.envelope_bytes(), entry.envelope_bytes());
-            let expected = EntryMeta {
+            let expected = EntryMetadata {
                 stored_at: 10_500,
                 expires_at: 11_700,
                 ..entry.response_metadata().clone()
@@ -359,15 +360,18 @@ mod tests {
     #[test]
     fn unchecked_flag_is_kept_by_serialization() {
         for entry in entries() {
-            let read = decode_entry(&bytes_of(&entry), 0, 0, 0).unwrap();
-            assert!(!read.is_unchecked());
-            assert_eq!(unchecked_length(&bytes_of(&entry)), None);
-            let (read, entry) = (bytes_of(&entry), entry.mark_unchecked());
+            let read = decode_cache_entry(&bytes_of(&entry), 0, 0, 0).unwrap();
+            assert!(!read.needs_strict_check());
+            assert_eq!(unchecked_payload_length(&bytes_of(&entry)), None);
+            let (read, entry) = (bytes_of(&entry), entry.mark_for_strict_check());
             let unread = bytes_of(&entry);
-            assert!(decode_entry(&unread, 0, 0, 0).unwrap().is_unchecked());
-            let length = entry.response_length(b"") - entry.envelope_bytes().length() as u64;
-            assert_eq!(unchecked_length(&unread), Some(length));
-            assert_eq!(with_checked_flag(&unread), Some(read));
+            assert!(decode_cache_entry(&unread, 0, 0, 0)
+                .unwrap()
+                .needs_strict_check());
+            let length =
+                entry.response_length(b"") - entry.envelope_bytes().envelope_length() as u64;
+            assert_eq!(unchecked_payload_length(&unread), Some(length));
+            assert_eq!(clear_unchecked_flag(&unread), Some(read));
         }
     }
 
@@ -377,29 +381,36 @@ mod tests {
             let bytes = bytes_of(&entry);
             let head = EncodedEntry::from_entry(&entry).unwrap().head.len();
             for cut in 0..head {
-                assert!(decode_entry(&bytes[..cut], 0, 0, 0).is_none(), "{cut}");
+                assert!(
+                    decode_cache_entry(&bytes[..cut], 0, 0, 0).is_none(),
+                    "{cut}"
+                );
             }
             for at in 0..9 {
                 let mut other = bytes.clone();
                 other[at] ^= 0x10;
-                assert!(decode_entry(&other, 0, 0, 0).is_none(), "{at}");
+                assert!(decode_cache_entry(&other, 0, 0, 0).is_none(), "{at}");
             }
         }
     }
 
     #[test]
     fn entry_with_an_invalid_status_or_header_is_not_decoded() {
-        let with = |change: &dyn Fn(&mut EntryMeta)| {
+        let with = |change: &dyn Fn(&mut EntryMetadata)| {
             let mut meta = meta();
             change(&mut meta);
             let gate = CompressionGate {
                 min_length: 1000,
                 level: 1,
             };
-            let entry =
-                CacheEntry::compress_payload(EnvelopeBytes::for_whole_body(), b"null", gate, meta)
-                    .unwrap();
-            decode_entry(&bytes_of(&entry), 0, 0, 0).is_some()
+            let entry = CacheEntry::from_fetched_result(
+                EnvelopeBytes::empty_envelope(),
+                b"null",
+                gate,
+                meta,
+            )
+            .unwrap();
+            decode_cache_entry(&bytes_of(&entry), 0, 0, 0).is_some()
         };
         for status in [
             0,
@@ -455,11 +466,11 @@ mod tests {
         for (length, is_valid) in [(4128, true), (4129, false), (u64::MAX, false)] {
             let open = OpenStream::new(SharedBytes::try_copy_from(b"abcd").unwrap(), 1, length);
             let entry = CacheEntry::new(
-                EnvelopeBytes::for_whole_body(),
+                EnvelopeBytes::empty_envelope(),
                 EntryPayload::Open(open),
                 meta(),
             );
-            let decoded = decode_entry(&bytes_of(&entry), 0, 0, 0);
+            let decoded = decode_cache_entry(&bytes_of(&entry), 0, 0, 0);
             assert_eq!(decoded.is_some(), is_valid, "{length}");
         }
     }
@@ -471,7 +482,7 @@ mod tests {
             for value in [0, 1, 0x7f, 0x80, 0xff] {
                 let mut other = bytes.clone();
                 other[at] = value;
-                if let Some(entry) = decode_entry(&other, 0, 0, 0) {
+                if let Some(entry) = decode_cache_entry(&other, 0, 0, 0) {
                     let _ = entry.response_length(b"1");
                     let _ = entry.memory_weight();
                 }

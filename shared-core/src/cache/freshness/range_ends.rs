@@ -1,8 +1,8 @@
 //! The blocks that a call names, and the class of the least final one.
 
-use super::super::class::Class;
-use crate::jsonrpc::block_reference::{self, BlockReference, BlockTag, RangeEnd};
-use crate::jsonrpc::methods::{MethodRow, ResultBlockPath};
+use super::super::class::LifetimeClass;
+use crate::jsonrpc::block_reference::{self, BlockRangeEnd, BlockReference, BlockTag};
+use crate::jsonrpc::methods::{MethodRow, ResultBlockPosition};
 
 /// The blocks on which the response to a call depends, by the block references that the call names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,12 +29,12 @@ pub(super) enum BlockDependency {
 }
 
 impl BlockDependency {
-    pub(super) fn for_call(method: &MethodRow, params: Option<&[u8]>) -> Self {
+    pub(super) fn dependency_for_call(method: &MethodRow, params: Option<&[u8]>) -> Self {
         match block_reference::call_block_reference(method, params) {
             BlockReference::InResult => {
                 Self::Transaction(block_reference::call_transaction_hash(params))
             }
-            BlockReference::None if method.in_result == ResultBlockPath::Itself => Self::Head,
+            BlockReference::None if method.in_result == ResultBlockPosition::Itself => Self::Head,
             reference => reference_dependency(reference).map_or(Self::None, |(_, named)| named),
         }
     }
@@ -42,51 +42,55 @@ impl BlockDependency {
 
 /// Returns the class that the finality of a block reference permits while the state of the chain is
 /// unknown, or `None` if the response is not stored.
-pub(super) fn class_by_finality(reference: BlockReference) -> Option<Class> {
+pub(super) fn class_by_finality(reference: BlockReference) -> Option<LifetimeClass> {
     match reference {
-        BlockReference::InResult => Some(Class::Unfinalized),
+        BlockReference::InResult => Some(LifetimeClass::Unfinalized),
         _ => reference_dependency(reference).map(|(class, _)| class),
     }
 }
 
 /// Returns the class and the dependency of a block reference. A range is as final as the less final
 /// of its ends.
-fn reference_dependency(reference: BlockReference) -> Option<(Class, BlockDependency)> {
+fn reference_dependency(reference: BlockReference) -> Option<(LifetimeClass, BlockDependency)> {
     Some(match reference {
         BlockReference::Hash {
             hash,
             require_canonical,
         } => match require_canonical {
-            false => (Class::Immutable, BlockDependency::Block(hash)),
-            true => (Class::Unfinalized, BlockDependency::Block(hash)),
+            false => (LifetimeClass::Immutable, BlockDependency::Block(hash)),
+            true => (LifetimeClass::Unfinalized, BlockDependency::Block(hash)),
         },
-        BlockReference::Number(number) => (Class::Unfinalized, BlockDependency::Number(number)),
-        BlockReference::Tag(BlockTag::Latest) => (Class::Tip, BlockDependency::Head),
-        BlockReference::Tag(tag) => range_dependency([RangeEnd::Tag(tag); 2])?,
+        BlockReference::Number(number) => {
+            (LifetimeClass::Unfinalized, BlockDependency::Number(number))
+        }
+        BlockReference::Tag(BlockTag::Latest) => (LifetimeClass::Tip, BlockDependency::Head),
+        BlockReference::Tag(tag) => range_dependency([BlockRangeEnd::Tag(tag); 2])?,
         BlockReference::Range { from, to } => range_dependency([from, to])?,
         // a method by finality that depends on no block
         BlockReference::InResult | BlockReference::None | BlockReference::Invalid => return None,
     })
 }
 
-fn range_dependency(ends: [RangeEnd; 2]) -> Option<(Class, BlockDependency)> {
-    let has = |tag| ends.contains(&RangeEnd::Tag(tag));
+fn range_dependency(ends: [BlockRangeEnd; 2]) -> Option<(LifetimeClass, BlockDependency)> {
+    let has = |tag| ends.contains(&BlockRangeEnd::Tag(tag));
     let numbers = ends.iter().filter_map(|end| match end {
-        RangeEnd::Number(number) => Some(*number),
-        RangeEnd::Tag(_) => None,
+        BlockRangeEnd::Number(number) => Some(*number),
+        BlockRangeEnd::Tag(_) => None,
     });
     let last = numbers.max();
     // the least final first
     Some(match last {
         _ if has(BlockTag::Pending) => return None,
         _ if has(BlockTag::Safe) || has(BlockTag::Finalized) => {
-            (Class::Tip, BlockDependency::MovingTag)
+            (LifetimeClass::Tip, BlockDependency::MovingTag)
         }
         _ if has(BlockTag::Latest) && has(BlockTag::Earliest) => {
-            (Class::Tip, BlockDependency::Earliest(last))
+            (LifetimeClass::Tip, BlockDependency::Earliest(last))
         }
-        _ if has(BlockTag::Latest) => (Class::Tip, BlockDependency::None),
-        _ if has(BlockTag::Earliest) => (Class::Unfinalized, BlockDependency::Earliest(last)),
-        last => (Class::Unfinalized, BlockDependency::UpTo(last?)),
+        _ if has(BlockTag::Latest) => (LifetimeClass::Tip, BlockDependency::None),
+        _ if has(BlockTag::Earliest) => {
+            (LifetimeClass::Unfinalized, BlockDependency::Earliest(last))
+        }
+        last => (LifetimeClass::Unfinalized, BlockDependency::UpTo(last?)),
     })
 }

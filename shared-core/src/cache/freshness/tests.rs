@@ -2,9 +2,12 @@ mod ends;
 
 use std::sync::{Arc, LazyLock};
 
-use super::{CallOutcome, CallProspect, Class, FinalUpgrade, Lifetimes, ResultFacts};
-use crate::cache::chain::{Chain, ChainChange, ChainState, DispatchMark, HeightKind};
-use crate::jsonrpc::method_spec::{format_row, MethodSpecs};
+use super::{
+    CacheLifetimes, CallLifetimeRules, ClassificationInput, FinalityUpgrade, LifetimeClass,
+    ResultOrError,
+};
+use crate::cache::chain::{ChainChange, ChainState, DispatchMark, HeightKind, NamespaceChain};
+use crate::jsonrpc::method_spec::{format_method_row, MethodSpecs};
 use crate::jsonrpc::methods;
 
 /// Abbreviations in the rows of tables.
@@ -38,23 +41,23 @@ fn expand(text: &str) -> String {
     words.fold(text.into(), |text, (word, whole)| text.replace(word, whole))
 }
 
-fn known(params: &str) -> ResultFacts<'_> {
-    static VALID: LazyLock<Lifetimes> = LazyLock::new(Lifetimes::default);
-    ResultFacts {
+fn known(params: &str) -> ClassificationInput<'_> {
+    static VALID: LazyLock<CacheLifetimes> = LazyLock::new(CacheLifetimes::default);
+    ClassificationInput {
         params: Some(params.as_bytes()),
         mark: None,
         valid: &VALID,
     }
 }
 
-fn prospect(method: &str, params: &str) -> Option<CallProspect> {
+fn prospect(method: &str, params: &str) -> Option<CallLifetimeRules> {
     let known = known(params);
-    CallProspect::for_call(method.as_bytes(), known.params, known.valid)
+    CallLifetimeRules::rules_for_call(method.as_bytes(), known.params, known.valid)
 }
 
 /// Formats a classification as in the rows: class with block or height, or `no` if it is not
 /// stored.
-fn text(classified: Option<(Class, Option<u64>)>) -> String {
+fn text(classified: Option<(LifetimeClass, Option<u64>)>) -> String {
     match classified {
         Some((class, Some(number))) => format!("{} {number}", class.name()),
         Some((class, None)) => class.name().into(),
@@ -123,26 +126,26 @@ fn block_of_a_response_is_read_from_the_call_or_the_result() {
 /// Returns a dispatch mark with head 160, finalized block 96, and a reported head 161.
 fn mark() -> DispatchMark {
     let mut state = ChainState::without_known_blocks(HeightKind::Blocks, 1_000);
-    state.apply_change(ChainChange::ChainVerified(true));
-    state.apply_change(ChainChange::Head(160));
-    state.apply_change(ChainChange::Final(Some(96)));
+    state.apply_chain_change(ChainChange::ChainVerified(true));
+    state.apply_chain_change(ChainChange::Head(160));
+    state.apply_chain_change(ChainChange::Final(Some(96)));
     state.seen = 161;
-    Chain::new(state).dispatch_mark()
+    NamespaceChain::new(state).dispatch_mark()
 }
 
 /// Returns the default lifetimes with a method row of an operator.
-fn with_method_row(method: &str, words: &str) -> Lifetimes {
+fn with_method_row(method: &str, words: &str) -> CacheLifetimes {
     let mut rows = MethodSpecs::default();
     let words: Vec<&[u8]> = words.split(' ').map(str::as_bytes).collect();
     rows.add_row(method.as_bytes(), &words).unwrap();
-    Lifetimes::default().with_method_rows(Arc::new(rows))
+    CacheLifetimes::default().with_method_rows(Arc::new(rows))
 }
 
 /// Classifies the result of each row, on a chain that is followed, and compares class and height.
 /// An operator's method with an equal method row is classified equally.
 fn judge_all(table: &str, mark: &DispatchMark) {
     for [method, params, result, expected] in rows(table) {
-        let known = ResultFacts {
+        let known = ClassificationInput {
             mark: Some(mark),
             ..known(&params)
         };
@@ -153,17 +156,18 @@ fn judge_all(table: &str, mark: &DispatchMark) {
             (judged.class, judged.height)
         });
         assert_eq!(text(classified), expected, "{method} {params} {result}");
-        let words = format_row(methods::method_row(method.as_bytes()));
+        let words = format_method_row(methods::method_row(method.as_bytes()));
         let theirs = method.replacen(method.split('_').next().unwrap(), "acme", 1);
         let valid = with_method_row(&theirs, &words);
-        let known = ResultFacts {
+        let known = ClassificationInput {
             valid: &valid,
             ..known
         };
-        let prospect = CallProspect::for_call(theirs.as_bytes(), known.params, known.valid);
+        let prospect =
+            CallLifetimeRules::rules_for_call(theirs.as_bytes(), known.params, known.valid);
         let again =
             prospect.and_then(|prospect| prospect.classify_result(result.as_bytes(), known));
-        let hashless = |judged: super::Classification| {
+        let hashless = |judged: super::CacheClassification| {
             (judged.class, judged.height, judged.block, judged.if_final)
         };
         assert_eq!(
@@ -315,12 +319,12 @@ fn operator_method_is_classified_by_its_method_row() {
     let mark = mark();
     for [words, params, result, expected] in rows(table) {
         let valid = with_method_row("acme_x", &words);
-        let known = ResultFacts {
+        let known = ClassificationInput {
             params: Some(params.as_bytes()),
             mark: Some(&mark),
             valid: &valid,
         };
-        let prospect = CallProspect::for_call(b"acme_x", known.params, known.valid);
+        let prospect = CallLifetimeRules::rules_for_call(b"acme_x", known.params, known.valid);
         let judged =
             prospect.and_then(|prospect| prospect.classify_result(result.as_bytes(), known));
         let classified = judged.map(|judged| (judged.class, judged.height));
@@ -337,52 +341,56 @@ fn null_result_is_not_cached_if_the_result_names_the_block() {
         ("class=tip", 500),
     ] {
         let valid = with_method_row("acme_x", words);
-        let known = ResultFacts {
+        let known = ClassificationInput {
             valid: &valid,
             ..known("[]")
         };
-        let prospect = CallProspect::for_call(b"acme_x", known.params, &valid).unwrap();
-        let nothing = prospect.classify_empty(CallOutcome::Result(b"null"), known);
+        let prospect = CallLifetimeRules::rules_for_call(b"acme_x", known.params, &valid).unwrap();
+        let nothing = prospect.classify_empty(ResultOrError::Result(b"null"), known);
         assert_eq!(nothing.valid, lifetime, "{words}");
     }
 }
 
 #[test]
 fn range_that_may_be_incomplete_is_immutable_after_a_confirmation() {
-    let judge = |range: &str, result: &str, valid: &Lifetimes| {
+    let judge = |range: &str, result: &str, valid: &CacheLifetimes| {
         let mark = mark();
-        let known = ResultFacts {
+        let known = ClassificationInput {
             params: Some(range.as_bytes()),
             mark: Some(&mark),
             valid,
         };
-        let prospect = CallProspect::for_call(b"trace_filter", known.params, valid)?;
+        let prospect = CallLifetimeRules::rules_for_call(b"trace_filter", known.params, valid)?;
         let judged = prospect.classify_result(result.as_bytes(), known)?;
         Some((judged.class, judged.valid, judged.if_repeated))
     };
-    let mut valid = Lifetimes::default();
+    let mut valid = CacheLifetimes::default();
     let (cut, whole) = ("[{\"blockNumber\":95}]", "[{},{\"blockNumber\":96}]");
     let range = "[{\"fromBlock\":\"0x1\",\"toBlock\":\"0x60\"}]";
     let young = "[{\"fromBlock\":\"0x1\",\"toBlock\":\"0x61\"}]";
-    let unfinalized = |valid, later| Some((Class::Unfinalized, valid, later));
+    let unfinalized = |valid, later| Some((LifetimeClass::Unfinalized, valid, later));
     let (short, long) = (2_000, 3_600_000);
     assert_eq!(judge(range, cut, &valid), unfinalized(short, Some(long)));
-    let immutable = Some((Class::Immutable, long, None));
+    let immutable = Some((LifetimeClass::Immutable, long, None));
     assert_eq!(judge(range, whole, &valid), immutable);
     // an empty result may be returned repeatedly
     assert_eq!(judge(range, "[]", &valid), unfinalized(short, None));
     assert_eq!(judge(young, cut, &valid), unfinalized(short, None));
     // a result that is not cached meanwhile is recorded all the same
-    valid.set_class(Class::Unfinalized, 0).unwrap();
+    valid
+        .set_class_lifetime(LifetimeClass::Unfinalized, 0)
+        .unwrap();
     assert_eq!(judge(range, cut, &valid), unfinalized(0, Some(long)));
-    valid.set_class(Class::Immutable, 0).unwrap();
+    valid
+        .set_class_lifetime(LifetimeClass::Immutable, 0)
+        .unwrap();
     assert_eq!(judge(range, cut, &valid), None);
 }
 
 #[test]
 fn trace_has_an_upgrade_for_a_finalized_transaction() {
     let if_final = |method: &str, params: &str, result: &str, mark: Option<&DispatchMark>| {
-        let known = ResultFacts {
+        let known = ClassificationInput {
             mark,
             ..known(params)
         };
@@ -390,7 +398,7 @@ fn trace_has_an_upgrade_for_a_finalized_transaction() {
         judged.unwrap().if_final
     };
     let (mark, params) = (mark(), expand("[HASH,{}]"));
-    let expected = FinalUpgrade {
+    let expected = FinalityUpgrade {
         transaction: *b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\xaa",
         last: 96,
         valid: 3_600_000,
@@ -419,47 +427,48 @@ fn response_is_immutable_only_below_a_known_finalized_block() {
         let row = "eth_getBalance | [ADDR,\"0x60\"] | \"0x0\" | ";
         judge_all(
             &format!("{row}{expected}"),
-            &Chain::new(state.clone()).dispatch_mark(),
+            &NamespaceChain::new(state.clone()).dispatch_mark(),
         );
     };
     judge(&state, "unfinalized 96");
-    state.apply_change(ChainChange::Final(Some(96)));
+    state.apply_chain_change(ChainChange::Final(Some(96)));
     // nor while the chain is not known
     judge(&state, "unfinalized 96");
-    state.apply_change(ChainChange::ChainVerified(true));
+    state.apply_chain_change(ChainChange::ChainVerified(true));
     judge(&state, "immutable 96");
     // slots are other numbers than blocks
     state.heights = HeightKind::Slots;
     judge(&state, "unfinalized 96");
-    state.apply_change(ChainChange::Wrong(true));
+    state.apply_chain_change(ChainChange::Wrong(true));
     judge(&state, "no");
 }
 
 #[test]
 fn lifetimes_of_an_operator_override_the_defaults() {
-    let mut valid = Lifetimes::default();
-    valid.set_class(Class::Tip, 0).unwrap();
-    valid.set_method(b"eth_gasPrice", 500).unwrap();
-    valid.set_method(b"my_method", 700).unwrap();
+    let mut valid = CacheLifetimes::default();
+    valid.set_class_lifetime(LifetimeClass::Tip, 0).unwrap();
+    valid.set_method_lifetime(b"eth_gasPrice", 500).unwrap();
+    valid.set_method_lifetime(b"my_method", 700).unwrap();
     let lifetime = |method: &str| {
-        let known = ResultFacts {
+        let known = ClassificationInput {
             valid: &valid,
             ..known("[]")
         };
-        let judged = CallProspect::for_call(method.as_bytes(), None, &valid)?
+        let judged = CallLifetimeRules::rules_for_call(method.as_bytes(), None, &valid)?
             .classify_result(b"1", known)?;
         Some(judged.valid)
     };
     assert_eq!(lifetime("eth_blockNumber"), None);
     assert_eq!(lifetime("eth_gasPrice"), Some(500));
     assert_eq!(lifetime("my_method"), Some(700));
-    assert!(valid.set_class(Class::Tip, 1).is_err());
-    assert!(valid.set_method(b"my_method", 1).is_err());
+    assert!(valid.set_class_lifetime(LifetimeClass::Tip, 1).is_err());
+    assert!(valid.set_method_lifetime(b"my_method", 1).is_err());
 }
 
 #[test]
 fn head_of_a_namespace_that_follows_the_beacon_api_is_not_stored() {
-    let mark = |heights| Chain::new(ChainState::without_known_blocks(heights, 0)).dispatch_mark();
+    let mark =
+        |heights| NamespaceChain::new(ChainState::without_known_blocks(heights, 0)).dispatch_mark();
     for (method, params, heights, is_other) in [
         ("eth_blockNumber", "[]", HeightKind::Slots, true),
         (
@@ -480,11 +489,11 @@ fn head_of_a_namespace_that_follows_the_beacon_api_is_not_stored() {
         let (params, mark) = (expand(params), mark(heights));
         let prospect = prospect(method, &params).unwrap();
         assert_eq!(
-            prospect.depends_on_other_api(Some(&mark)),
+            prospect.depends_on_unfollowed_api(Some(&mark)),
             is_other,
             "{method}"
         );
-        let known = ResultFacts {
+        let known = ClassificationInput {
             mark: Some(&mark),
             ..known(&params)
         };
@@ -493,6 +502,6 @@ fn head_of_a_namespace_that_follows_the_beacon_api_is_not_stored() {
             is_other,
             "{method}"
         );
-        assert!(!prospect.depends_on_other_api(None));
+        assert!(!prospect.depends_on_unfollowed_api(None));
     }
 }

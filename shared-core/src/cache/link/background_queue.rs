@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::owner_job::OwnerJob;
-use crate::cache::Key;
+use crate::cache::CacheKey;
 
 /// So many of them, and so many bytes of entries that they keep alive: beyond
 /// it the oldest are dropped.
@@ -18,7 +18,7 @@ pub(super) struct BackgroundQueue {
     most: u64,
     queue: VecDeque<OwnerJob>,
     /// To be given back. They go first: others may wait for them.
-    leases: VecDeque<Key>,
+    leases: VecDeque<CacheKey>,
 }
 
 impl Default for BackgroundQueue {
@@ -65,7 +65,7 @@ impl BackgroundQueue {
     }
 
     /// Without the room for it the lease ends by its time.
-    fn push_lease_release(&mut self, key: Key) {
+    fn push_lease_release(&mut self, key: CacheKey) {
         if self.leases.len() < MOST_LEASES && self.leases.try_reserve(1).is_ok() {
             self.leases.push_back(key);
         }
@@ -84,7 +84,7 @@ impl BackgroundQueue {
     }
 
     /// What was last given for that key, to be done by itself.
-    pub(super) fn take_for_key(&mut self, key: &Key) -> Option<OwnerJob> {
+    pub(super) fn take_for_key(&mut self, key: &CacheKey) -> Option<OwnerJob> {
         let is_of =
             |job: &OwnerJob| matches!(job, OwnerJob::Store { key: other, .. } if other == key);
         if let Some(at) = self.queue.iter().rposition(is_of) {
@@ -107,15 +107,15 @@ mod tests {
 
     use super::{BackgroundQueue, OwnerJob, MOST, MOST_BYTES, MOST_LEASES};
     use crate::cache::entry::store_attributes::StoreAttributes;
-    use crate::cache::entry::{CacheEntry, EntryMeta, EntryPayload, EnvelopeBytes};
+    use crate::cache::entry::{CacheEntry, EntryMetadata, EntryPayload, EnvelopeBytes};
 
     fn store(n: u8, length: u64) -> OwnerJob {
         let bytes = vec![b'1'; usize::try_from(length).unwrap()];
         let payload = EntryPayload::Raw(bytes.into());
         let entry = Arc::new(CacheEntry::new(
-            EnvelopeBytes::for_whole_body(),
+            EnvelopeBytes::empty_envelope(),
             payload,
-            EntryMeta::default(),
+            EntryMetadata::default(),
         ));
         OwnerJob::Store {
             key: [n; 32],

@@ -7,20 +7,20 @@ use super::message::OwnerReply;
 use super::owner_job::{LookupJob, OwnerJob};
 use super::unclaimed_replies::KeyedEntries;
 use crate::bytes::try_push;
-use crate::cache::chain::Chains;
+use crate::cache::chain::NamespaceChains;
 use crate::cache::entry::CacheEntry;
 use crate::cache::process::flights::FlightOutcome;
 use crate::cache::process::ProcessState;
 use crate::cache::resource::other_format_key;
-use crate::cache::Key;
+use crate::cache::CacheKey;
 use crate::memory;
 
 /// The entry of an answer; `None`: it is none, or does not hold any more, or
 /// memory is short.
 pub(super) fn decode_entry(
     shared: &ProcessState,
-    chains: &Chains,
-    key: &Key,
+    chains: &NamespaceChains,
+    key: &CacheKey,
     answer: OwnerReply,
     now: u64,
 ) -> Option<Arc<CacheEntry>> {
@@ -50,7 +50,7 @@ pub(super) fn decode_entry(
 /// The entries of an answer to several look-ups.
 pub(super) fn decode_entries(
     shared: &ProcessState,
-    chains: &Chains,
+    chains: &NamespaceChains,
     answer: &OwnerReply,
     now: u64,
 ) -> KeyedEntries {
@@ -77,10 +77,10 @@ pub(super) fn decode_entries(
 
 /// An entry of the owner's may tell of a head that is news here. `None`: it is about a head
 /// that is known here to be over.
-fn observe_entry(entry: CacheEntry, chains: &Chains) -> Option<CacheEntry> {
-    let entry = entry.from_owner(chains)?;
+fn observe_entry(entry: CacheEntry, chains: &NamespaceChains) -> Option<CacheEntry> {
+    let entry = entry.with_owner_chain_dependency(chains)?;
     if let Some(stamp) = entry.chain_dependency() {
-        stamp.observe_owner_dependency();
+        stamp.record_owner_entry();
     }
     Some(entry)
 }
@@ -92,7 +92,7 @@ pub(super) fn report_miss(
     look_up: LookupJob,
 ) {
     if look_up.leases {
-        shared.wake_waiters(shared.flights.hand_over(look_up.token));
+        shared.wake_waiters(shared.flights.hand_over_leadership(look_up.token));
         shared.wake_waiters(shared.flights.take_released_batches());
     } else {
         shared.wake_waiters(
@@ -108,9 +108,13 @@ pub(super) fn report_miss(
 }
 
 /// A lease came after whoever asked for it had gone on.
-pub(super) fn release_late_lease(favours: &mut BackgroundQueue, shared: &ProcessState, key: Key) {
+pub(super) fn release_late_lease(
+    favours: &mut BackgroundQueue,
+    shared: &ProcessState,
+    key: CacheKey,
+) {
     // perhaps to fetch it
-    if !shared.flights.record_lease(&key) {
+    if !shared.flights.record_flight_lease(&key) {
         favours.push(OwnerJob::ReleaseLease(key));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::owner_job::{LookupJob, OwnerJob};
 use super::{
-    ConnectionAction, ConnectionState, Link, LinkState, OpenConnection, OwnerConnection,
+    ConnectionState, LinkConnectionAction, LinkState, OpenConnection, OwnerConnection, OwnerLink,
     RequestBatch, EVENTS, PURGE,
 };
 use crate::cache::process::ProcessState;
@@ -13,7 +13,7 @@ use crate::time_constants::link_silence;
 /// requests do.
 pub(super) const TOGETHER: usize = 8;
 
-impl Link {
+impl OwnerLink {
     /// Puts jobs on connections that have none.
     pub(super) fn assign_jobs(&self, state: &mut LinkState, shared: &ProcessState, now: u64) {
         if !state.up {
@@ -123,7 +123,7 @@ impl LinkState {
         if let Some(place) = self.slots.get_mut(slot) {
             place.stage = ConnectionState::Connecting;
             place.jobs.push_back(job);
-            self.needs.push_back(ConnectionAction::Connect(slot));
+            self.needs.push_back(LinkConnectionAction::Connect(slot));
         }
     }
 
@@ -138,7 +138,7 @@ impl LinkState {
             open.out = out;
             open.since = now;
             self.slots[slot].jobs = jobs;
-            self.needs.push_back(ConnectionAction::Write(slot));
+            self.needs.push_back(LinkConnectionAction::Write(slot));
         }
     }
 

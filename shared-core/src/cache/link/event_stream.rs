@@ -17,7 +17,7 @@ impl EventStreamParser {
     /// More of the stream.
     ///
     /// # Errors
-    /// [`EventError`]: the rest is not to be trusted either.
+    /// [`InvalidOwnerEvent`]: the rest is not to be trusted either.
     pub(super) fn push(
         &mut self,
         bytes: &[u8],
@@ -46,7 +46,7 @@ impl EventStreamParser {
             );
             return match name.is_empty() {
                 true => Ok(None),
-                false => OwnerEvent::parse_event(&name, &data),
+                false => OwnerEvent::parse_owner_event(&name, &data),
             };
         }
         let mut parts = line.splitn(2, |byte| *byte == b':');
@@ -90,7 +90,7 @@ mod tests {
         ];
         let mut text = String::new();
         for event in &expected {
-            event.append_to_stream(&mut text);
+            event.append_event_text(&mut text);
         }
         // also in another notation
         let more = text.replace(": ", ":").replace('\n', "\r\n");

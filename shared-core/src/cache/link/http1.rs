@@ -1,7 +1,7 @@
 //! HTTP/1.1 over one connection to the owner, without the connection: requests that are sent
 //! together (RFC 9112, 9.3.2), and their responses.
 
-use super::message::{parse_decimal, OwnerReply, OwnerRequest, ProtocolError};
+use super::message::{parse_decimal, OwnerProtocolError, OwnerReply, OwnerRequest};
 use crate::bytes::{try_push, SharedBytes};
 
 /// What is between a target and the fields. Who wants an answer without an end
@@ -83,7 +83,7 @@ impl RequestWriter {
         Some(())
     }
 
-    /// Whether more may be [added](Self::add).
+    /// Whether more may be [added](Self::add_message).
     pub(super) fn has_room(&self) -> bool {
         self.length < BURST
     }
@@ -110,7 +110,7 @@ impl RequestWriter {
 
 /// Reads responses.
 #[derive(Debug)]
-pub(super) struct ResponseReader {
+pub(super) struct OwnerResponseReader {
     buffer: Vec<u8>,
     state: ReaderState,
     /// Longer bodies are refused. Bytes.
@@ -139,7 +139,7 @@ pub(super) enum ReceivedMessage {
     Events(Vec<u8>),
 }
 
-impl ResponseReader {
+impl OwnerResponseReader {
     pub(super) fn new(max_body: usize) -> Self {
         Self {
             buffer: Vec::new(),
@@ -176,7 +176,7 @@ impl ResponseReader {
     /// `bytes` came into [`read_buffer`](Self::read_buffer).
     ///
     /// # Errors
-    /// [`ProtocolError`].
+    /// [`OwnerProtocolError`].
     ///
     /// # Safety
     /// So many bytes of it are written.
@@ -184,7 +184,7 @@ impl ResponseReader {
     pub(super) unsafe fn bytes_read(
         &mut self,
         bytes: usize,
-    ) -> Result<ReceivedMessage, ProtocolError> {
+    ) -> Result<ReceivedMessage, OwnerProtocolError> {
         let buffer = match &mut self.state {
             ReaderState::Body { response, .. } => &mut response.body,
             _ => &mut self.buffer,
@@ -199,8 +199,8 @@ impl ResponseReader {
     /// was complete.
     ///
     /// # Errors
-    /// [`ProtocolError`].
-    pub(super) fn next(&mut self) -> Result<ReceivedMessage, ProtocolError> {
+    /// [`OwnerProtocolError`].
+    pub(super) fn next(&mut self) -> Result<ReceivedMessage, OwnerProtocolError> {
         if matches!(self.state, ReaderState::Head) && !self.read_head()? {
             return Ok(ReceivedMessage::More);
         }
@@ -218,14 +218,14 @@ impl ResponseReader {
     }
 
     /// Whether it is complete.
-    fn read_head(&mut self) -> Result<bool, ProtocolError> {
-        let Some(head) = ReplyHead::parse(&self.buffer)? else {
+    fn read_head(&mut self) -> Result<bool, OwnerProtocolError> {
+        let Some(head) = OwnerReplyHead::parse(&self.buffer)? else {
             return match self.buffer.len() < MAX_HEAD {
                 true => Ok(false),
-                false => Err(ProtocolError),
+                false => Err(OwnerProtocolError),
             };
         };
-        let ReplyHead {
+        let OwnerReplyHead {
             end,
             mut response,
             length,
@@ -236,12 +236,13 @@ impl ResponseReader {
             return Ok(true);
         };
         if length > self.max_body {
-            return Err(ProtocolError);
+            return Err(OwnerProtocolError);
         }
         // what follows is of the next one
         let begun = length.min(self.buffer.len() - end);
         let mut body = Vec::new();
-        body.try_reserve_exact(length).map_err(|_| ProtocolError)?;
+        body.try_reserve_exact(length)
+            .map_err(|_| OwnerProtocolError)?;
         body.extend_from_slice(&self.buffer[end..end + begun]);
         self.buffer.drain(..end + begun);
         response.body = body;
@@ -252,7 +253,7 @@ impl ResponseReader {
 
 /// Serializes a request as HTTP/1.1 text, in one piece, for a host that sends it by itself. Returns
 /// `None` if memory is refused.
-pub fn serialize_request(message: OwnerRequest) -> Option<Vec<u8>> {
+pub fn serialize_owner_request(message: OwnerRequest) -> Option<Vec<u8>> {
     let mut out = RequestWriter::default();
     out.add_message(message)?;
     let mut text = Vec::new();
@@ -264,7 +265,7 @@ pub fn serialize_request(message: OwnerRequest) -> Option<Vec<u8>> {
 
 /// The head of an owner's HTTP/1.1 response, parsed.
 #[derive(Debug)]
-pub struct ReplyHead {
+pub struct OwnerReplyHead {
     /// Where it ends.
     end: usize,
     /// Parsed response without its body.
@@ -273,22 +274,22 @@ pub struct ReplyHead {
     pub length: Option<usize>,
 }
 
-impl ReplyHead {
+impl OwnerReplyHead {
     /// Parses the head of an owner's response at the start of `text`. Returns `None` if it is
     /// incomplete.
     ///
     /// # Errors
-    /// Returns [`ProtocolError`] if no owner sends such a head.
-    pub fn parse(text: &[u8]) -> Result<Option<Self>, ProtocolError> {
+    /// Returns [`OwnerProtocolError`] if no owner sends such a head.
+    pub fn parse(text: &[u8]) -> Result<Option<Self>, OwnerProtocolError> {
         let mut fields = [httparse::EMPTY_HEADER; 32];
         let mut head = httparse::Response::new(&mut fields);
         let end = match head.parse(text) {
             Ok(httparse::Status::Complete(end)) => end,
             Ok(httparse::Status::Partial) => return Ok(None),
-            Err(_) => return Err(ProtocolError),
+            Err(_) => return Err(OwnerProtocolError),
         };
         let mut response = OwnerReply {
-            status: head.code.ok_or(ProtocolError)?,
+            status: head.code.ok_or(OwnerProtocolError)?,
             ..OwnerReply::default()
         };
         let mut length = None;
@@ -301,8 +302,8 @@ impl ReplyHead {
         let length = match (response.status, length) {
             (204, _) => Some(0),
             (200, None) => None,
-            (_, None) => return Err(ProtocolError),
-            (_, Some(length)) => Some(usize::try_from(length).map_err(|_| ProtocolError)?),
+            (_, None) => return Err(OwnerProtocolError),
+            (_, Some(length)) => Some(usize::try_from(length).map_err(|_| OwnerProtocolError)?),
         };
         Ok(Some(Self {
             end,
@@ -315,13 +316,13 @@ impl ReplyHead {
 #[cfg(test)]
 mod tests {
     use super::{
-        OwnerReply, OwnerRequest, ProtocolError, ReceivedMessage, RequestWriter, ResponseReader,
-        LITTLE,
+        OwnerProtocolError, OwnerReply, OwnerRequest, OwnerResponseReader, ReceivedMessage,
+        RequestWriter, LITTLE,
     };
 
     #[allow(unsafe_code)]
-    fn read(pieces: &[&[u8]]) -> Result<Vec<ReceivedMessage>, ProtocolError> {
-        let mut reader = ResponseReader::new(1000);
+    fn read(pieces: &[&[u8]]) -> Result<Vec<ReceivedMessage>, OwnerProtocolError> {
+        let mut reader = OwnerResponseReader::new(1000);
         let mut all = Vec::new();
         for mut piece in pieces.iter().copied() {
             while !piece.is_empty() {
@@ -426,13 +427,13 @@ mod tests {
         ] {
             assert_eq!(
                 read(&[bytes]),
-                Err(ProtocolError),
+                Err(OwnerProtocolError),
                 "{}",
                 bytes.escape_ascii()
             );
         }
         let long = [b"HTTP/1.1 200 OK\r\nx: ".to_vec(), vec![b'x'; 9000]].concat();
-        assert_eq!(read(&[&long]), Err(ProtocolError));
+        assert_eq!(read(&[&long]), Err(OwnerProtocolError));
     }
 
     #[test]

@@ -1,22 +1,22 @@
-//! The messages between a process and the owner (docs/owner-protocol.md). A [`Link`](super::Link)
+//! The messages between a process and the owner (docs/owner-protocol.md). A [`Link`](super::OwnerLink)
 //! writes them as HTTP/1.1; a host that makes callouts receives method, target, headers and body.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use crate::bytes::{try_copy, SharedBytes};
+use crate::bytes::{try_copy_bytes, SharedBytes};
 use crate::cache::chain::{ChainState, ShownBlock};
 use crate::cache::entry::store_attributes::StoreAttributes;
 use crate::cache::entry::wire::{self, EncodedEntry};
 use crate::cache::entry::CacheEntry;
-use crate::cache::freshness::FinalUpgrade;
+use crate::cache::freshness::FinalityUpgrade;
 use crate::cache::owner_event::OwnerEvent;
-use crate::cache::{Key, Namespace};
+use crate::cache::{CacheKey, CacheNamespace};
 
 /// The lease that a lookup requests from the owner if the entry does not exist: for whom, and how
 /// long.
 #[derive(Clone, Copy, Debug)]
-pub struct LeaseTerms<'a> {
+pub struct LeaseRequestTerms<'a> {
     /// Name of the process.
     pub process: &'a str,
     /// Maximum duration in milliseconds.
@@ -55,7 +55,7 @@ impl OwnerRequest {
     }
 
     /// Creates a lookup of a key, with a request for its lease.
-    pub fn lookup_request(key: &Key, lease: Option<LeaseTerms<'_>>) -> Self {
+    pub fn lookup_request(key: &CacheKey, lease: Option<LeaseRequestTerms<'_>>) -> Self {
         let mut target = path_of("/v1/entries/", key, 96);
         if let Some(lease) = lease {
             let (process, milliseconds) = (lease.process, lease.milliseconds);
@@ -71,7 +71,7 @@ impl OwnerRequest {
     /// Requests the state of the chain behind that namespace in the reply, unless its number is
     /// `known`.
     #[must_use]
-    pub fn with_chain_query(mut self, namespace: &Namespace, known: Option<u64>) -> Self {
+    pub fn with_chain_query(mut self, namespace: &CacheNamespace, known: Option<u64>) -> Self {
         let has = |fields: &[(&str, String)], name| fields.iter().any(|(other, _)| *other == name);
         if !has(&self.fields, "sszip-namespace") {
             let namespace = const_hex::encode(namespace);
@@ -83,9 +83,9 @@ impl OwnerRequest {
     }
 
     /// Creates a lookup of several keys. Returns `None` if memory is refused.
-    pub fn batch_lookup_request(keys: &[Key]) -> Option<Self> {
+    pub fn batch_lookup_request(keys: &[CacheKey]) -> Option<Self> {
         let mut message = Self::new("POST", "/v1/lookups".into());
-        let length = keys.len() * (2 * size_of::<Key>() + 1);
+        let length = keys.len() * (2 * size_of::<CacheKey>() + 1);
         message.body.try_reserve_exact(length).ok()?;
         for key in keys {
             let hex = blake3::Hash::from_bytes(*key).to_hex();
@@ -98,10 +98,10 @@ impl OwnerRequest {
     /// Creates a request that stores an entry. Returns `None` if the entry has expired at `now`, or
     /// memory is refused.
     pub fn store_request(
-        key: &Key,
+        key: &CacheKey,
         entry: &CacheEntry,
         about: &StoreAttributes,
-        if_final: Option<&FinalUpgrade>,
+        if_final: Option<&FinalityUpgrade>,
         process: &str,
         now: u64,
     ) -> Option<Self> {
@@ -126,7 +126,7 @@ impl OwnerRequest {
                 fields.push((name, number.to_string()));
             }
         }
-        if let Some(FinalUpgrade {
+        if let Some(FinalityUpgrade {
             transaction,
             last,
             valid,
@@ -142,7 +142,7 @@ impl OwnerRequest {
     }
 
     /// Creates a request that returns a lease.
-    pub fn release_lease_request(key: &Key, process: &str) -> Self {
+    pub fn release_lease_request(key: &CacheKey, process: &str) -> Self {
         let mut target = path_of("/v1/leases/", key, 80);
         let _ = write!(target, "?process={process}");
         Self::new("DELETE", target)
@@ -158,7 +158,7 @@ impl OwnerRequest {
     }
 
     /// Creates a report of a block of the chain behind that namespace that was shown to a client.
-    pub fn show_block_request(namespace: &Namespace, sighting: ShownBlock) -> Self {
+    pub fn show_block_request(namespace: &CacheNamespace, sighting: ShownBlock) -> Self {
         let (namespace, height) = (const_hex::encode(namespace), sighting.height);
         let kind = if sighting.is_block { "block" } else { "part" };
         let target = format!("/v1/heads?namespace={namespace}&height={height}&shown={kind}");
@@ -169,7 +169,7 @@ impl OwnerRequest {
     /// memory is refused.
     pub fn purge_request(body: &str) -> Option<Self> {
         Some(Self {
-            body: try_copy(body.as_bytes())?,
+            body: try_copy_bytes(body.as_bytes())?,
             ..Self::new("POST", "/v1/purges".into())
         })
     }
@@ -224,9 +224,9 @@ pub struct OwnerReply {
     /// Purge generation when the reply was made.
     pub generation: Option<u64>,
     /// State of the chain that the request was [about](OwnerRequest::with_chain_query).
-    pub chain: Option<ChainAnnouncement>,
+    pub chain: Option<ChainStateAnnouncement>,
     /// Full state of that chain, if the request did not have its number.
-    pub state: Option<(Namespace, Box<ChainState>)>,
+    pub state: Option<(CacheNamespace, Box<ChainState>)>,
     /// Body of the reply.
     pub body: Vec<u8>,
 }
@@ -234,7 +234,7 @@ pub struct OwnerReply {
 /// The number of a chain's present state as a reply reports it, so that the process notices that
 /// its own is outdated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChainAnnouncement {
+pub enum ChainStateAnnouncement {
     /// The owner does not follow the chain.
     NotFollowed,
     /// Number of the chain's state. It grows with each change, beyond the numbers of an earlier
@@ -244,14 +244,14 @@ pub enum ChainAnnouncement {
 
 /// The error of a response that no owner of this protocol version sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ProtocolError;
+pub struct OwnerProtocolError;
 
 impl OwnerReply {
     /// Parses a header of the owner's response; unknown headers have no effect.
     ///
     /// # Errors
-    /// Returns [`ProtocolError`] if the value is invalid.
-    pub fn read_header(&mut self, name: &str, value: &[u8]) -> Result<(), ProtocolError> {
+    /// Returns [`OwnerProtocolError`] if the value is invalid.
+    pub fn read_header(&mut self, name: &str, value: &[u8]) -> Result<(), OwnerProtocolError> {
         let is = |known: &str| name.eq_ignore_ascii_case(known);
         if is("sszip-fresh") {
             self.fresh = parse_decimal(value)?;
@@ -263,15 +263,15 @@ impl OwnerReply {
             self.generation = Some(parse_decimal(value)?);
         } else if is("sszip-chain") {
             self.chain = Some(match value {
-                b"none" => ChainAnnouncement::NotFollowed,
-                _ => ChainAnnouncement::Number(parse_decimal(value)?),
+                b"none" => ChainStateAnnouncement::NotFollowed,
+                _ => ChainStateAnnouncement::Number(parse_decimal(value)?),
             });
         } else if is("sszip-chain-state") {
-            match OwnerEvent::parse_event(b"chain", value) {
+            match OwnerEvent::parse_owner_event(b"chain", value) {
                 Ok(Some(OwnerEvent::Chain { namespace, state })) => {
                     self.state = Some((namespace, state));
                 }
-                _ => return Err(ProtocolError),
+                _ => return Err(OwnerProtocolError),
             }
         }
         Ok(())
@@ -288,13 +288,13 @@ impl OwnerReply {
     pub fn decode_entry_list(
         &self,
         now: u64,
-    ) -> impl Iterator<Item = (Key, Option<CacheEntry>)> + '_ {
+    ) -> impl Iterator<Item = (CacheKey, Option<CacheEntry>)> + '_ {
         let mut rest = &self.body[..];
         std::iter::from_fn(move || {
             let (key, fresh, entry, after) = take_one(rest)?;
             rest = after;
             // no answer to a call says how old it is
-            Some((key, wire::decode_entry(entry, now, 0, fresh)))
+            Some((key, wire::decode_cache_entry(entry, now, 0, fresh)))
         })
     }
 }
@@ -302,13 +302,13 @@ impl OwnerReply {
 /// A decimal number in a field.
 ///
 /// # Errors
-/// [`ProtocolError`].
-pub(super) fn parse_decimal(value: &[u8]) -> Result<u64, ProtocolError> {
-    let text = std::str::from_utf8(value).map_err(|_| ProtocolError)?;
-    text.parse().map_err(|_| ProtocolError)
+/// [`OwnerProtocolError`].
+pub(super) fn parse_decimal(value: &[u8]) -> Result<u64, OwnerProtocolError> {
+    let text = std::str::from_utf8(value).map_err(|_| OwnerProtocolError)?;
+    text.parse().map_err(|_| OwnerProtocolError)
 }
 
-fn take_one(bytes: &[u8]) -> Option<(Key, u64, &[u8], &[u8])> {
+fn take_one(bytes: &[u8]) -> Option<(CacheKey, u64, &[u8], &[u8])> {
     let (key, rest) = bytes.split_first_chunk::<32>()?;
     let (fresh, rest) = rest.split_first_chunk::<8>()?;
     let (length, rest) = rest.split_first_chunk::<8>()?;
@@ -318,7 +318,7 @@ fn take_one(bytes: &[u8]) -> Option<(Key, u64, &[u8], &[u8])> {
 }
 
 /// A path that ends with a key, and room for so many bytes after it.
-fn path_of(path: &str, key: &Key, room: usize) -> String {
+fn path_of(path: &str, key: &CacheKey, room: usize) -> String {
     let hex = blake3::Hash::from_bytes(*key).to_hex();
     let mut target = String::with_capacity(path.len() + hex.len() + room);
     target.push_str(path);
@@ -329,20 +329,20 @@ fn path_of(path: &str, key: &Key, room: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::{OwnerReply, OwnerRequest};
-    use crate::cache::class::Class;
+    use crate::cache::class::LifetimeClass;
     use crate::cache::entry::store_attributes::StoreAttributes;
-    use crate::cache::entry::{CacheEntry, EntryMeta, EntryPayload, EnvelopeBytes};
+    use crate::cache::entry::{CacheEntry, EntryMetadata, EntryPayload, EnvelopeBytes};
 
     fn entry(expires_at: u64) -> CacheEntry {
-        let meta = EntryMeta {
+        let meta = EntryMetadata {
             status: 200,
             expires_at,
             block_number: Some(7),
-            class: Class::Immutable,
-            ..EntryMeta::default()
+            class: LifetimeClass::Immutable,
+            ..EntryMetadata::default()
         };
         CacheEntry::new(
-            EnvelopeBytes::for_whole_body(),
+            EnvelopeBytes::empty_envelope(),
             EntryPayload::Raw(b"true".to_vec().into()),
             meta,
         )

@@ -31,18 +31,22 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use self::background_queue::BackgroundQueue;
 use self::decode_response::report_miss;
 use self::event_stream::EventStreamParser;
-pub use self::http1::{serialize_request as request_text, ReplyHead};
-use self::http1::{ReceivedMessage, RequestWriter, ResponseReader};
-pub use self::message::{ChainAnnouncement, LeaseTerms, OwnerReply, OwnerRequest, ProtocolError};
+pub use self::http1::{serialize_owner_request as request_text, OwnerReplyHead};
+use self::http1::{OwnerResponseReader, ReceivedMessage, RequestWriter};
+pub use self::message::{
+    ChainStateAnnouncement, LeaseRequestTerms, OwnerProtocolError, OwnerReply, OwnerRequest,
+};
 pub use self::owner_health::OwnerHealthChange;
 use self::owner_job::{LookupJob, OwnerJob};
-pub use self::purge::{problem_document, purge_body as purge_request, AdminReply, PurgeError};
+pub use self::purge::{
+    problem_document, purge_request_body as purge_request, OwnerAdminReply, PurgeQueryError,
+};
 use self::unclaimed_replies::UnclaimedReplies;
-use super::chain::Chains;
+use super::chain::NamespaceChains;
 use super::process::owner_client::OwnerClient;
-use super::process::wake::{Waiter, Wake};
+use super::process::wake::{EventLoopWaker, RequestWaiter};
 use super::process::ProcessState;
-use super::{Key, Namespace};
+use super::{CacheKey, CacheNamespace};
 use crate::lock::lock_ignoring_poison;
 use crate::time_constants::{link_silence, lookup_timeout, memory_lease};
 
@@ -78,7 +82,7 @@ const MIN_UNOWNED_GENERATION: u64 = 1 << 63;
 
 /// The number of connections, the lookup timeout and the body length of a link.
 #[derive(Clone, Copy, Debug)]
-pub struct LinkLimits {
+pub struct OwnerLinkLimits {
     /// Number of connections besides the event stream.
     pub connections: usize,
     /// Timeout of a lookup in milliseconds. For a reply that has begun it is the timeout of the
@@ -88,7 +92,7 @@ pub struct LinkLimits {
     pub max_body: usize,
 }
 
-impl Default for LinkLimits {
+impl Default for OwnerLinkLimits {
     fn default() -> Self {
         Self {
             connections: 8,
@@ -100,29 +104,29 @@ impl Default for LinkLimits {
 
 /// The next action that the host has to carry out on one of the link's connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConnectionAction {
-    /// Open the connection, then call [`Link::connection_opened`].
+pub enum LinkConnectionAction {
+    /// Open the connection, then call [`OwnerLink::connection_opened`].
     Connect(usize),
-    /// Call [`Link::write`] until nothing is left.
+    /// Call [`OwnerLink::write_pieces`] until nothing is left.
     Write(usize),
     /// Close the connection.
     Close(usize),
-    /// Call [`Link::send_and_expire`].
+    /// Call [`OwnerLink::send_and_expire_requests`].
     Tick,
 }
 
 /// The owner client over connections that the host opens and drives. Any thread may send requests;
 /// one thread drives the connections.
 #[derive(Debug)]
-pub struct Link {
-    bounds: LinkLimits,
+pub struct OwnerLink {
+    bounds: OwnerLinkLimits,
     /// Timeout of lookups in milliseconds: the value in the limits, or a later one.
     lookup_deadline: AtomicU64,
     /// Name of the process for the owner.
     process: String,
     state: Mutex<LinkState>,
     /// The chains that the owner follows, as far as it has reported them.
-    pub chains: Chains,
+    pub chains: NamespaceChains,
     /// Time until which entries in memory may be sent, in milliseconds of the machine's monotonic
     /// clock.
     until: AtomicU64,
@@ -131,7 +135,7 @@ pub struct Link {
     /// Whether requests were queued since the last tick.
     stirred: AtomicBool,
     /// Waker of the thread that drives the connections, if it waits for one.
-    driver: Option<(Arc<dyn Wake>, usize)>,
+    driver: Option<(Arc<dyn EventLoopWaker>, usize)>,
 }
 
 #[derive(Debug, Default)]
@@ -141,9 +145,9 @@ struct LinkState {
     requests: VecDeque<OwnerJob>,
     /// Requests that no exchange waits for.
     favours: BackgroundQueue,
-    needs: VecDeque<ConnectionAction>,
+    needs: VecDeque<LinkConnectionAction>,
     /// Lookups of keys that another process fetches.
-    pending: HashMap<Key, LookupJob>,
+    pending: HashMap<CacheKey, LookupJob>,
     claims: UnclaimedReplies,
     events: EventStreamParser,
     /// Whether the owner has sent `hello`.
@@ -153,7 +157,7 @@ struct LinkState {
     /// Whether no owner exists, as far as is known.
     is_alone: bool,
     /// Chains that the owner has reported since its `hello`, until it has reported all.
-    reported_chains: Option<Vec<Namespace>>,
+    reported_chains: Option<Vec<CacheNamespace>>,
     /// Number of times that the event stream has ended since then.
     failures: u32,
     /// Health of the owner, as reported to the host.
@@ -181,7 +185,7 @@ enum ConnectionState {
 #[derive(Debug)]
 struct OpenConnection {
     out: RequestWriter,
-    reader: ResponseReader,
+    reader: OwnerResponseReader,
     /// Time of the last received bytes, or of the last request.
     since: u64,
 }
@@ -193,10 +197,10 @@ struct RequestBatch {
     jobs: VecDeque<OwnerJob>,
 }
 
-impl Link {
+impl OwnerLink {
     /// Creates the link of the process that the owner knows as `process`: at most 64 letters,
     /// digits, `-`, `.` and `_`, and a new name for each process.
-    pub fn new(process: String, bounds: LinkLimits) -> Self {
+    pub fn new(process: String, bounds: OwnerLinkLimits) -> Self {
         let slots = (0..=bounds.connections).map(|_| OwnerConnection {
             stage: ConnectionState::Closed { retry_at: 0 },
             jobs: VecDeque::new(),
@@ -209,7 +213,7 @@ impl Link {
                 slots: slots.collect(),
                 ..LinkState::default()
             }),
-            chains: Chains::default(),
+            chains: NamespaceChains::default(),
             until: AtomicU64::new(0),
             generation: AtomicU64::new(0),
             // the first tick opens the event stream
@@ -223,16 +227,16 @@ impl Link {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let started = since.unwrap_or_default().as_nanos();
         let name = format!("{}-{started:x}", std::process::id());
-        let bounds = LinkLimits {
+        let bounds = OwnerLinkLimits {
             // the entry, and its head
             max_body: usize::try_from(max_entry).map_or(usize::MAX, |most| most + (64 << 10)),
-            ..LinkLimits::default()
+            ..OwnerLinkLimits::default()
         };
         Self::new(name, bounds)
     }
 
     /// Sets the timeout of later lookups in milliseconds.
-    pub fn set_deadline(&self, deadline: u64) {
+    pub fn set_lookup_deadline(&self, deadline: u64) {
         self.lookup_deadline.store(deadline, Ordering::Relaxed);
     }
 
@@ -246,7 +250,7 @@ impl Link {
     /// that calls
     /// [`next_action`](Self::next_action) after each call of its only thread needs no waker.
     #[must_use]
-    pub fn with_driver(self, waker: Arc<dyn Wake>, id: usize) -> Self {
+    pub fn with_driver_waker(self, waker: Arc<dyn EventLoopWaker>, id: usize) -> Self {
         Self {
             driver: Some((waker, id)),
             ..self
@@ -254,7 +258,7 @@ impl Link {
     }
 
     /// Returns a change of the owner's health for the log. The host calls it after each
-    /// [`send_and_expire`](Self::send_and_expire).
+    /// [`send_and_expire`](Self::send_and_expire_requests).
     pub fn take_health_change(&self, now: u64) -> Option<OwnerHealthChange> {
         let mut state = lock_ignoring_poison(&self.state);
         let is_up = state.up;
@@ -270,16 +274,16 @@ impl Link {
 
     /// Removes a waiter of [`queue_purge`](Self::queue_purge) that no longer waits and must not be
     /// woken.
-    pub fn forget_waiter(&self, gone: Waiter) {
+    pub fn forget_waiter(&self, gone: RequestWaiter) {
         let mut state = lock_ignoring_poison(&self.state);
         state.claims.take_admin_reply(gone);
         state.forget_waiter(gone);
     }
 
     /// Sends a purge, with a body of [`purge_request`]. `waiter` is woken when the purge is in
-    /// effect everywhere or has failed, and [`take_reply`](Self::take_reply)s the reply. Returns
+    /// effect everywhere or has failed, and [`take_reply`](Self::take_admin_reply)s the reply. Returns
     /// `false` if memory is refused.
-    pub fn queue_purge(&self, body: String, waiter: Waiter, now: u64) -> bool {
+    pub fn queue_purge(&self, body: String, waiter: RequestWaiter, now: u64) -> bool {
         let mut state = lock_ignoring_poison(&self.state);
         if state.requests.try_reserve(1).is_err() {
             return false;
@@ -295,9 +299,9 @@ impl Link {
         true
     }
 
-    /// Queries the owner's status, which `waiter` [`take_reply`](Self::take_reply)s. Returns
+    /// Queries the owner's status, which `waiter` [`take_reply`](Self::take_admin_reply)s. Returns
     /// `false` if the owner is not connected.
-    pub fn send_status_query(&self, waiter: Waiter, now: u64) -> bool {
+    pub fn send_status_query(&self, waiter: RequestWaiter, now: u64) -> bool {
         let mut state = lock_ignoring_poison(&self.state);
         if !state.up || state.requests.try_reserve(1).is_err() {
             return false;
@@ -309,7 +313,7 @@ impl Link {
     }
 
     /// Returns the reply to a purge or a status query, or `None` if there is none.
-    pub fn take_reply(&self, waiter: Waiter) -> Option<AdminReply> {
+    pub fn take_admin_reply(&self, waiter: RequestWaiter) -> Option<OwnerAdminReply> {
         lock_ignoring_poison(&self.state)
             .claims
             .take_admin_reply(waiter)
@@ -317,9 +321,9 @@ impl Link {
 
     /// Returns the next action of the host, which calls it until `None` after each other call.
     /// `now` is in milliseconds of the host's clock, here and everywhere.
-    pub fn next_action(&self) -> Option<ConnectionAction> {
+    pub fn next_action(&self) -> Option<LinkConnectionAction> {
         if self.stirred.load(Ordering::Acquire) {
-            return Some(ConnectionAction::Tick);
+            return Some(LinkConnectionAction::Tick);
         }
         lock_ignoring_poison(&self.state).needs.pop_front()
     }
@@ -340,7 +344,7 @@ impl Link {
         let first = place.jobs.pop_front();
         place.stage = ConnectionState::Open(Box::new(OpenConnection {
             out: RequestWriter::default(),
-            reader: ResponseReader::new(self.bounds.max_body),
+            reader: OwnerResponseReader::new(self.bounds.max_body),
             since: now,
         }));
         if slot == EVENTS {
@@ -367,14 +371,14 @@ impl Link {
             state.is_alone = true;
             // no owner reports their changes
             for (_, chain) in self.chains.all_chains() {
-                chain.mark_outdated();
+                chain.discard_owner_state();
             }
         }
-        if !self.permits_sending(monotonic) {
+        if !self.permits_sending_from_memory(monotonic) {
             // an owner may have existed meanwhile, and purged
             let generation = self.purge_generation().max(MIN_UNOWNED_GENERATION) + 1;
             self.generation.store(generation, Ordering::Release);
-            shared.purge_memory(None);
+            shared.purge_hot_tier(None);
         }
         // an owner that has just begun to listen reports a purge as done only after that time
         let until = monotonic.saturating_add(memory_lease());
@@ -433,7 +437,7 @@ impl Link {
         state: &mut LinkState,
         shared: &ProcessState,
         slot: usize,
-        read: Result<ReceivedMessage, ProtocolError>,
+        read: Result<ReceivedMessage, OwnerProtocolError>,
         now: u64,
     ) -> bool {
         let Some(OwnerConnection {
@@ -463,7 +467,7 @@ impl Link {
                 // the host closes it
                 None => false,
             },
-            Ok(_) | Err(ProtocolError) => {
+            Ok(_) | Err(OwnerProtocolError) => {
                 self.close_connection(state, shared, slot, now);
                 false
             }
@@ -479,7 +483,7 @@ impl Link {
 
     /// Sends queued requests, and ends those that have timed out. Returns the milliseconds until
     /// the next call if nothing else happens.
-    pub fn send_and_expire(&self, shared: &ProcessState, now: u64) -> u64 {
+    pub fn send_and_expire_requests(&self, shared: &ProcessState, now: u64) -> u64 {
         self.stirred.store(false, Ordering::Release);
         let mut state = lock_ignoring_poison(&self.state);
         self.expire_late_jobs(&mut state, shared, now);
@@ -518,7 +522,7 @@ impl Link {
         slot: usize,
         now: u64,
     ) {
-        state.needs.push_back(ConnectionAction::Close(slot));
+        state.needs.push_back(LinkConnectionAction::Close(slot));
         self.handle_closed(state, shared, slot, now);
     }
 

@@ -20,7 +20,7 @@ impl OwnerHealthChange {
     }
 
     /// Returns the text for the log, which follows the owner's name.
-    pub fn log_text(self) -> &'static str {
+    pub fn health_log_text(self) -> &'static str {
         match self {
             Self::Down => "does not respond; requests are sent to the node until it does",
             Self::Replaced => {

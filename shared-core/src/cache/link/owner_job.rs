@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::message::{LeaseTerms, OwnerRequest};
+use super::message::{LeaseRequestTerms, OwnerRequest};
 use crate::cache::chain::ShownBlock;
 use crate::cache::entry::store_attributes::StoreAttributes;
 use crate::cache::entry::CacheEntry;
-use crate::cache::freshness::FinalUpgrade;
-use crate::cache::process::flights::Leadership;
-use crate::cache::process::wake::Waiter;
-use crate::cache::{Key, Namespace};
+use crate::cache::freshness::FinalityUpgrade;
+use crate::cache::process::flights::FlightLeadership;
+use crate::cache::process::wake::RequestWaiter;
+use crate::cache::{CacheKey, CacheNamespace};
 
 /// For how long a lease is asked for, in milliseconds: some calls take a node
 /// that long. It ends with the process.
@@ -20,45 +20,45 @@ const LEASE: u64 = 60_000;
 pub(super) enum OwnerJob {
     LookUp(LookupJob),
     LookUps {
-        keys: Vec<Key>,
-        waiter: Waiter,
+        keys: Vec<CacheKey>,
+        waiter: RequestWaiter,
         due: u64,
         generation: u64,
     },
     Store {
-        key: Key,
+        key: CacheKey,
         entry: Arc<CacheEntry>,
         about: Box<StoreAttributes>,
-        if_final: Option<FinalUpgrade>,
+        if_final: Option<FinalityUpgrade>,
     },
-    ReleaseLease(Key),
+    ReleaseLease(CacheKey),
     Acknowledge(u64),
     /// A block above the head was shown to a client.
-    ShowBlock(Namespace, ShownBlock),
+    ShowBlock(CacheNamespace, ShownBlock),
     /// What an operator wants to be purged.
     Purge {
         body: String,
         /// `None`: it has gone, and the purge is done all the same.
-        waiter: Option<Waiter>,
+        waiter: Option<RequestWaiter>,
         due: u64,
         /// How often it was sent.
         sent: u8,
     },
     /// What it knows of itself.
     Status {
-        waiter: Waiter,
+        waiter: RequestWaiter,
         due: u64,
     },
     /// The event stream.
     Listen,
     /// Whoever asked has gone on, perhaps for this key to the node.
-    Expired(Option<Key>),
+    Expired(Option<CacheKey>),
 }
 
 #[derive(Debug)]
 pub(super) struct LookupJob {
-    pub(super) key: Key,
-    pub(super) token: Leadership,
+    pub(super) key: CacheKey,
+    pub(super) token: FlightLeadership,
     /// Only one is to ask the node, so the owner is asked for its lease.
     pub(super) leases: bool,
     /// When its time is over, in milliseconds of the host's clock.
@@ -81,7 +81,7 @@ impl LookupJob {
 
 impl OwnerJob {
     /// Nobody waits for it under that name any more.
-    pub(super) fn forget_waiter(&mut self, gone: Waiter) {
+    pub(super) fn forget_waiter(&mut self, gone: RequestWaiter) {
         match self {
             Self::LookUps { waiter, .. } | Self::Status { waiter, .. } if *waiter == gone => {
                 *self = Self::Expired(None);
@@ -97,7 +97,7 @@ impl OwnerJob {
     pub(super) fn to_owner_request(&self, process: &str, now: u64) -> Option<OwnerRequest> {
         Some(match self {
             Self::LookUp(look_up) => {
-                let lease = LeaseTerms {
+                let lease = LeaseRequestTerms {
                     process,
                     milliseconds: LEASE,
                     wait: 0,

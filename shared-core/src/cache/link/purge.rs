@@ -4,15 +4,15 @@ use serde_json::{json, Map};
 
 use crate::cache::vary_key::namespace_for_name;
 
-pub use crate::cache::process::owner_client::AdminReply;
+pub use crate::cache::process::owner_client::OwnerAdminReply;
 
 /// The reason why an operator's purge query is invalid; its text is the detail of the response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct PurgeError(String);
+pub struct PurgeQueryError(String);
 
 /// What comes of a purge that no owner could be asked for.
-pub(super) fn unreachable_reply() -> AdminReply {
+pub(super) fn unreachable_reply() -> OwnerAdminReply {
     let detail = "nothing was purged: the cache's owner does not respond; repeat the request";
     (503, problem_document(503, detail).into())
 }
@@ -28,9 +28,9 @@ pub(super) fn send_purge(
     query: &[u8],
     own: Option<&[u8]>,
     send: impl FnOnce(String) -> bool,
-) -> Option<AdminReply> {
+) -> Option<OwnerAdminReply> {
     let refused = |status, detail: &str| Some((status, problem_document(status, detail).into()));
-    match purge_body(query, own) {
+    match purge_request_body(query, own) {
         Err(bad) => refused(400, &bad.to_string()),
         Ok(body) => match send(body) {
             true => None,
@@ -59,11 +59,11 @@ pub(super) fn send_purge(
 /// `own` is the name of the namespace if the query names none.
 ///
 /// # Errors
-/// Returns [`PurgeError`] with the reason if the query is invalid.
-pub fn purge_body(query: &[u8], own: Option<&[u8]>) -> Result<String, PurgeError> {
+/// Returns [`PurgeQueryError`] with the reason if the query is invalid.
+pub fn purge_request_body(query: &[u8], own: Option<&[u8]>) -> Result<String, PurgeQueryError> {
     let mut request = Map::new();
     for (name, value) in form_urlencoded::parse(query) {
-        let bad = |allowed: &str| PurgeError(format!("{name} must be {allowed}"));
+        let bad = |allowed: &str| PurgeQueryError(format!("{name} must be {allowed}"));
         let parsed = match &*name {
             "everything" if value.is_empty() => json!(true),
             "everything" => return Err(bad("without a value")),
@@ -88,35 +88,37 @@ pub fn purge_body(query: &[u8], own: Option<&[u8]>) -> Result<String, PurgeError
                 json!(key.to_hex().as_str())
             }
             _ => {
-                return Err(PurgeError(format!(
+                return Err(PurgeQueryError(format!(
                     "unknown parameter {name:?}; allowed are everything, namespace=, method=, \
                      blocks= and key="
                 )))
             }
         };
         if request.insert(name.to_string(), parsed).is_some() {
-            return Err(PurgeError(format!("{name} occurs twice")));
+            return Err(PurgeQueryError(format!("{name} occurs twice")));
         }
     }
     let has = |name: &str| request.contains_key(name);
     if request.is_empty() {
-        return Err(PurgeError(
+        return Err(PurgeQueryError(
             "the query must select entries: everything, namespace=NAME, method=METHOD, \
              blocks=FROM-TO or key=HEX"
                 .into(),
         ));
     }
     if request.len() > 1 && (has("everything") || has("key") || has("wrong-chain")) {
-        return Err(PurgeError(
+        return Err(PurgeQueryError(
             "everything, key= and wrong-chain= can't be combined with other parameters".into(),
         ));
     }
     if has("blocks") && has("method") {
-        return Err(PurgeError("blocks= and method= can't be combined".into()));
+        return Err(PurgeQueryError(
+            "blocks= and method= can't be combined".into(),
+        ));
     }
     if has("blocks") && !has("namespace") {
         let own = own.ok_or_else(|| {
-            PurgeError(
+            PurgeQueryError(
                 "blocks= needs namespace=, because blocks of two chains have equal numbers".into(),
             )
         })?;
@@ -125,7 +127,7 @@ pub fn purge_body(query: &[u8], own: Option<&[u8]>) -> Result<String, PurgeError
             json!(const_hex::encode(namespace_for_name(own))),
         );
     }
-    serde_json::to_string(&request).map_err(|error| PurgeError(error.to_string()))
+    serde_json::to_string(&request).map_err(|error| PurgeQueryError(error.to_string()))
 }
 
 fn is_method(text: &str) -> bool {
@@ -144,11 +146,11 @@ fn parse_block_range(text: &str) -> Option<[u64; 2]> {
 
 #[cfg(test)]
 mod tests {
-    use super::purge_body;
+    use super::purge_request_body;
 
     #[test]
     fn queries_are_translated_to_purge_requests() {
-        let translate = |query: &str| purge_body(query.as_bytes(), None).unwrap();
+        let translate = |query: &str| purge_request_body(query.as_bytes(), None).unwrap();
         assert_eq!(translate("everything"), "{\"everything\":true}");
         assert_eq!(translate("everything="), "{\"everything\":true}");
         assert_eq!(translate("method=eth_call"), "{\"method\":\"eth_call\"}");
@@ -157,7 +159,7 @@ mod tests {
         assert_eq!(translate(&format!("key={key}")), expected);
         let one = translate("namespace=main&method=eth_call");
         assert!(one.contains("\"namespace\":\"") && one.contains("\"method\":\"eth_call\""));
-        let own = purge_body(b"blocks=5-9", Some(b"main")).unwrap();
+        let own = purge_request_body(b"blocks=5-9", Some(b"main")).unwrap();
         assert_eq!(own, translate("namespace=main&blocks=5-9"));
         assert!(
             own.starts_with("{\"blocks\":[5,9],\"namespace\":\""),
@@ -183,7 +185,9 @@ mod tests {
             ("namespace=a&blocks=%2B5-9", "FROM-TO"),
             ("namespace=a&blocks=5&method=a", "combined"),
         ] {
-            let error = purge_body(query.as_bytes(), None).unwrap_err().to_string();
+            let error = purge_request_body(query.as_bytes(), None)
+                .unwrap_err()
+                .to_string();
             assert!(error.contains(why), "{query}: {error}");
         }
     }

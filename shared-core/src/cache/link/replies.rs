@@ -5,14 +5,14 @@ use std::sync::atomic::Ordering;
 use super::decode_response::{decode_entries, decode_entry, release_late_lease, report_miss};
 use super::message::OwnerReply;
 use super::owner_job::{LookupJob, OwnerJob};
-use super::{Link, LinkState, EVENTS};
+use super::{LinkState, OwnerLink, EVENTS};
 use crate::cache::chain::ChainState;
 use crate::cache::owner_event::OwnerEvent;
 use crate::cache::process::flights::FlightOutcome;
 use crate::cache::process::owner_client::OwnerClient;
 use crate::cache::process::ProcessState;
 
-impl Link {
+impl OwnerLink {
     /// The answer to a request.
     pub(super) fn handle_reply(
         &self,
@@ -81,7 +81,7 @@ impl Link {
                 None => report_miss(&mut state.favours, shared, look_up),
             },
             (404, Some(true)) => {
-                shared.flights.record_lease(&look_up.key);
+                shared.flights.record_flight_lease(&look_up.key);
                 report_miss(&mut state.favours, shared, look_up);
             }
             (404, Some(false)) if look_up.missed_event => {
@@ -128,10 +128,10 @@ impl Link {
         match event {
             OwnerEvent::Hello { generation, until } => {
                 if !state.was_up || generation != self.purge_generation() {
-                    shared.purge_memory(None);
+                    shared.purge_hot_tier(None);
                 }
                 for (_, chain) in self.chains.all_chains() {
-                    chain.mark_outdated();
+                    chain.discard_owner_state();
                 }
                 state.was_up = true;
                 state.is_alone = false;
@@ -151,7 +151,7 @@ impl Link {
             OwnerEvent::Purge { generation, key } => {
                 // what is on its way is of before, from here on
                 self.generation.store(generation, Ordering::Release);
-                shared.purge_memory(key);
+                shared.purge_hot_tier(key);
                 if state.requests.try_reserve(1).is_ok() {
                     state.requests.push_front(OwnerJob::Acknowledge(generation));
                 } else {
@@ -180,7 +180,9 @@ impl Link {
                 state: news,
             } => {
                 let unknown = || ChainState::without_known_blocks(news.heights, 0);
-                self.chains.get_or_add(namespace, unknown).set_state(*news);
+                self.chains
+                    .get_or_add_chain(namespace, unknown)
+                    .apply_owner_state(*news);
                 if let Some(reported) = &mut state.reported_chains {
                     reported.push(namespace);
                 }

@@ -4,31 +4,31 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use super::owner_job::{LookupJob, OwnerJob};
-use super::{purge, AdminReply, Link, LinkState};
-use crate::cache::chain::{Chains, ShownBlock};
+use super::{purge, LinkState, OwnerAdminReply, OwnerLink};
+use crate::cache::chain::{NamespaceChains, ShownBlock};
 use crate::cache::entry::store_attributes::StoreAttributes;
 use crate::cache::entry::CacheEntry;
-use crate::cache::freshness::FinalUpgrade;
-use crate::cache::process::flights::Leadership;
+use crate::cache::freshness::FinalityUpgrade;
+use crate::cache::process::flights::FlightLeadership;
 use crate::cache::process::owner_client::OwnerClient;
-use crate::cache::process::wake::Waiter;
-use crate::cache::{Key, Namespace};
+use crate::cache::process::wake::RequestWaiter;
+use crate::cache::{CacheKey, CacheNamespace};
 use crate::lock::lock_ignoring_poison;
 
-impl OwnerClient for Link {
-    fn is_up(&self) -> bool {
+impl OwnerClient for OwnerLink {
+    fn is_owner_reachable(&self) -> bool {
         lock_ignoring_poison(&self.state).up
     }
 
     fn lookup_at_owner(
         &self,
-        key: Key,
-        token: Leadership,
-        _namespace: &Namespace,
+        key: CacheKey,
+        token: FlightLeadership,
+        _namespace: &CacheNamespace,
         leases: bool,
         in_vain: bool,
         now: u64,
-    ) -> Result<(), Leadership> {
+    ) -> Result<(), FlightLeadership> {
         let mut state = lock_ignoring_poison(&self.state);
         if !state.up || state.requests.try_reserve(1).is_err() {
             return Err(token);
@@ -47,7 +47,13 @@ impl OwnerClient for Link {
         Ok(())
     }
 
-    fn lookup_all(&self, keys: Vec<Key>, _: &Namespace, waiter: Waiter, now: u64) -> bool {
+    fn lookup_batch_at_owner(
+        &self,
+        keys: Vec<CacheKey>,
+        _: &CacheNamespace,
+        waiter: RequestWaiter,
+        now: u64,
+    ) -> bool {
         let mut state = lock_ignoring_poison(&self.state);
         if !state.up || state.requests.try_reserve(1).is_err() {
             return false;
@@ -62,7 +68,7 @@ impl OwnerClient for Link {
         true
     }
 
-    fn claim_entries(&self, waiter: Waiter) -> Vec<(Key, Arc<CacheEntry>)> {
+    fn claim_batch_entries(&self, waiter: RequestWaiter) -> Vec<(CacheKey, Arc<CacheEntry>)> {
         let mut state = lock_ignoring_poison(&self.state);
         let found = state.claims.take_entries(waiter, self.purge_generation());
         found.unwrap_or_else(|| {
@@ -71,12 +77,12 @@ impl OwnerClient for Link {
         })
     }
 
-    fn store_entry(
+    fn store_at_owner(
         &self,
-        key: Key,
+        key: CacheKey,
         entry: Arc<CacheEntry>,
         about: StoreAttributes,
-        if_final: Option<FinalUpgrade>,
+        if_final: Option<FinalityUpgrade>,
     ) {
         let about = Box::new(about);
         self.do_favour(OwnerJob::Store {
@@ -87,11 +93,11 @@ impl OwnerClient for Link {
         });
     }
 
-    fn release_lease(&self, key: Key) {
+    fn release_lease(&self, key: CacheKey) {
         self.do_favour(OwnerJob::ReleaseLease(key));
     }
 
-    fn report_shown_block(&self, namespace: &Namespace, sighting: ShownBlock) {
+    fn report_shown_block(&self, namespace: &CacheNamespace, sighting: ShownBlock) {
         let mut state = lock_ignoring_poison(&self.state);
         if state.up && state.requests.try_reserve(1).is_ok() {
             // before look-ups: none is to find what is over
@@ -102,7 +108,7 @@ impl OwnerClient for Link {
         }
     }
 
-    fn permits_sending(&self, monotonic: u64) -> bool {
+    fn permits_sending_from_memory(&self, monotonic: u64) -> bool {
         monotonic < self.until.load(Ordering::Acquire)
     }
 
@@ -110,7 +116,7 @@ impl OwnerClient for Link {
         self.generation.load(Ordering::Acquire)
     }
 
-    fn followed_chains(&self) -> &Chains {
+    fn followed_chains(&self) -> &NamespaceChains {
         &self.chains
     }
 
@@ -118,18 +124,18 @@ impl OwnerClient for Link {
         &self,
         query: &[u8],
         own: Option<&[u8]>,
-        waiter: Waiter,
+        waiter: RequestWaiter,
         now: u64,
-    ) -> Option<AdminReply> {
+    ) -> Option<OwnerAdminReply> {
         purge::send_purge(query, own, |body| self.queue_purge(body, waiter, now))
     }
 
-    fn query_status(&self, waiter: Waiter, now: u64) -> bool {
+    fn query_owner_status(&self, waiter: RequestWaiter, now: u64) -> bool {
         self.send_status_query(waiter, now)
     }
 
-    fn claim_admin_reply(&self, waiter: Waiter) -> Option<AdminReply> {
-        let reply = self.take_reply(waiter);
+    fn claim_admin_reply(&self, waiter: RequestWaiter) -> Option<OwnerAdminReply> {
+        let reply = self.take_admin_reply(waiter);
         if reply.is_none() {
             self.forget_waiter(waiter);
         }
@@ -137,7 +143,7 @@ impl OwnerClient for Link {
     }
 }
 
-impl Link {
+impl OwnerLink {
     fn do_favour(&self, job: OwnerJob) {
         let mut state = lock_ignoring_poison(&self.state);
         if !state.up {
@@ -150,7 +156,7 @@ impl Link {
 
 impl LinkState {
     /// Nobody waits under that name any more.
-    pub(super) fn forget_waiter(&mut self, gone: Waiter) {
+    pub(super) fn forget_waiter(&mut self, gone: RequestWaiter) {
         let Self {
             slots, requests, ..
         } = self;

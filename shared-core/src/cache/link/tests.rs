@@ -1,15 +1,17 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{ConnectionAction, Link, LinkLimits, RETRY};
+use super::{LinkConnectionAction, OwnerLink, OwnerLinkLimits, RETRY};
 use crate::cache::entry::store_attributes::StoreAttributes;
 use crate::cache::entry::wire::EncodedEntry;
-use crate::cache::entry::{CacheEntry, EntryMeta, EntryPayload, EnvelopeBytes};
-use crate::cache::process::flights::{CoalescingRole, FlightOutcome, FollowerWakeup, Leadership};
+use crate::cache::entry::{CacheEntry, EntryMetadata, EntryPayload, EnvelopeBytes};
+use crate::cache::process::flights::{
+    CoalescingRole, FlightFollowerWakeup, FlightLeadership, FlightOutcome,
+};
 use crate::cache::process::owner_client::OwnerClient;
-use crate::cache::process::wake::{EventLoop, Waiter, WakeQueue};
+use crate::cache::process::wake::{EventLoopId, RequestWaiter, WokenRequestQueue};
 use crate::cache::process::ProcessState;
-use crate::cache::Key;
+use crate::cache::CacheKey;
 
 use self::chains::SPACE;
 
@@ -22,18 +24,18 @@ mod refused;
 mod sequences;
 mod together;
 
-const KEY: Key = [7; 32];
+const KEY: CacheKey = [7; 32];
 
 /// Returns a waiter of the only event loop.
-fn at(id: usize) -> Waiter {
-    EventLoop::default().waiter_with_id(id)
+fn at(id: usize) -> RequestWaiter {
+    EventLoopId::default().waiter_with_id(id)
 }
 
 /// A host that carries bytes between a link and a script.
 struct Host {
     shared: ProcessState,
-    queue: Arc<WakeQueue>,
-    link: Arc<Link>,
+    queue: Arc<WokenRequestQueue>,
+    link: Arc<OwnerLink>,
     now: u64,
     open: BTreeSet<usize>,
     /// Requests that were written, and their connections.
@@ -54,15 +56,15 @@ impl Host {
 
     fn with_connections(connections: usize) -> Self {
         let shared = ProcessState::default();
-        let queue = Arc::new(WakeQueue::default());
+        let queue = Arc::new(WokenRequestQueue::default());
         shared.add_event_loop(queue.clone());
-        let bounds = LinkLimits {
+        let bounds = OwnerLinkLimits {
             connections,
             deadline: 20,
             max_body: 10_000,
         };
-        let link = Arc::new(Link::new("w-1".into(), bounds));
-        shared.join_owner(link.clone());
+        let link = Arc::new(OwnerLink::new("w-1".into(), bounds));
+        shared.connect_owner(link.clone());
         Self {
             shared,
             queue,
@@ -101,11 +103,11 @@ impl Host {
     }
 
     /// Stores an entry in the memory of the process.
-    fn keep(&self, key: Key, entry: CacheEntry) {
+    fn keep(&self, key: CacheKey, entry: CacheEntry) {
         self.shared.hot_tier().unwrap().insert(key, Arc::new(entry));
     }
 
-    fn is_hot(&self, key: Key) -> bool {
+    fn is_hot(&self, key: CacheKey) -> bool {
         self.shared
             .hot_tier()
             .unwrap()
@@ -118,12 +120,12 @@ impl Host {
         for key in keys {
             let entry = Arc::new(entry().with_lifetime(self.now, 10_000));
             let about = StoreAttributes::for_entry(&entry, [0; 16], None, 0).unwrap();
-            self.link().store_entry([key; 32], entry, about, None);
+            self.link().store_at_owner([key; 32], entry, about, None);
         }
         self.run();
     }
 
-    fn link(&self) -> &Link {
+    fn link(&self) -> &OwnerLink {
         &self.link
     }
 
@@ -131,20 +133,20 @@ impl Host {
         for _ in 0..1000 {
             match self.link().next_action() {
                 None => return,
-                Some(ConnectionAction::Tick) => {
-                    self.link().send_and_expire(&self.shared, self.now);
+                Some(LinkConnectionAction::Tick) => {
+                    self.link().send_and_expire_requests(&self.shared, self.now);
                 }
-                Some(ConnectionAction::Close(slot)) => {
+                Some(LinkConnectionAction::Close(slot)) => {
                     self.open.remove(&slot);
                 }
-                Some(ConnectionAction::Connect(slot)) => {
+                Some(LinkConnectionAction::Connect(slot)) => {
                     if !self.refuses {
                         assert!(self.open.insert(slot), "{slot} is open");
                     }
                     self.link()
                         .connection_opened(&self.shared, slot, !self.refuses, self.now);
                 }
-                Some(ConnectionAction::Write(slot)) => {
+                Some(LinkConnectionAction::Write(slot)) => {
                     let mut bytes = Vec::new();
                     let mut more = true;
                     while more {
@@ -192,7 +194,7 @@ impl Host {
 
     fn pass(&mut self, milliseconds: u64) {
         self.now += milliseconds;
-        self.link().send_and_expire(&self.shared, self.now);
+        self.link().send_and_expire_requests(&self.shared, self.now);
         self.run();
     }
 
@@ -216,20 +218,20 @@ impl Host {
         self.run();
     }
 
-    fn lead(&self, waiter: usize) -> Option<Leadership> {
+    fn lead(&self, waiter: usize) -> Option<FlightLeadership> {
         match self.shared.flights.claim_wakeup(at(waiter)) {
-            Some(FollowerWakeup::Lead(token)) => Some(token),
+            Some(FlightFollowerWakeup::Lead(token)) => Some(token),
             _ => None,
         }
     }
 
     fn woken(&self) -> Vec<usize> {
-        std::iter::from_fn(|| self.queue.next_woken()).collect()
+        std::iter::from_fn(|| self.queue.next_woken_id()).collect()
     }
 
     fn answer(&self, waiter: usize) -> Option<Arc<CacheEntry>> {
         match self.shared.flights.claim_wakeup(at(waiter)) {
-            Some(FollowerWakeup::Response(FlightOutcome::Answer(entry))) => Some(entry),
+            Some(FlightFollowerWakeup::Response(FlightOutcome::Answer(entry))) => Some(entry),
             _ => None,
         }
     }
@@ -249,9 +251,9 @@ impl Host {
 
 fn entry() -> CacheEntry {
     CacheEntry::new(
-        EnvelopeBytes::for_whole_body(),
+        EnvelopeBytes::empty_envelope(),
         EntryPayload::Raw(b"true".to_vec().into()),
-        EntryMeta::default(),
+        EntryMetadata::default(),
     )
 }
 
@@ -269,7 +271,7 @@ fn found() -> Vec<u8> {
 }
 
 /// Returns the owner's reply to a lookup of several keys, with an entry of one key.
-fn found_of_all(key: Key) -> Vec<u8> {
+fn found_of_all(key: CacheKey) -> Vec<u8> {
     let one = bytes_of(&entry());
     let mut body = key.to_vec();
     body.extend_from_slice(&500u64.to_be_bytes());

@@ -3,24 +3,24 @@
 use crate::hash_keys::HashMap;
 use std::sync::Arc;
 
-use super::purge::AdminReply;
+use super::purge::OwnerAdminReply;
 use crate::cache::entry::CacheEntry;
-use crate::cache::process::wake::Waiter;
-use crate::cache::Key;
+use crate::cache::process::wake::RequestWaiter;
+use crate::cache::CacheKey;
 
 /// Entries, and what they are under.
-pub(super) type KeyedEntries = Vec<(Key, Arc<CacheEntry>)>;
+pub(super) type KeyedEntries = Vec<(CacheKey, Arc<CacheEntry>)>;
 
 #[derive(Debug, Default)]
 pub(super) struct UnclaimedReplies {
-    admin_replies: HashMap<Waiter, AdminReply>,
+    admin_replies: HashMap<RequestWaiter, OwnerAdminReply>,
     /// And purges up to which one were known then.
-    found: HashMap<Waiter, (KeyedEntries, u64)>,
+    found: HashMap<RequestWaiter, (KeyedEntries, u64)>,
 }
 
 impl UnclaimedReplies {
     /// What came of a purge, say; where memory is refused nothing is known of it.
-    pub(super) fn insert_admin_reply(&mut self, waiter: Waiter, reply: AdminReply) {
+    pub(super) fn insert_admin_reply(&mut self, waiter: RequestWaiter, reply: OwnerAdminReply) {
         if self.admin_replies.try_reserve(1).is_ok() {
             self.admin_replies.insert(waiter, reply);
         }
@@ -29,7 +29,7 @@ impl UnclaimedReplies {
     /// What a look-up of several keys has found when that was the last purge.
     pub(super) fn insert_entries(
         &mut self,
-        waiter: Waiter,
+        waiter: RequestWaiter,
         entries: KeyedEntries,
         generation: u64,
     ) {
@@ -38,12 +38,16 @@ impl UnclaimedReplies {
         }
     }
 
-    pub(super) fn take_admin_reply(&mut self, waiter: Waiter) -> Option<AdminReply> {
+    pub(super) fn take_admin_reply(&mut self, waiter: RequestWaiter) -> Option<OwnerAdminReply> {
         self.admin_replies.remove(&waiter)
     }
 
     /// As long as that is the last purge still. `None`: nothing has come yet.
-    pub(super) fn take_entries(&mut self, waiter: Waiter, generation: u64) -> Option<KeyedEntries> {
+    pub(super) fn take_entries(
+        &mut self,
+        waiter: RequestWaiter,
+        generation: u64,
+    ) -> Option<KeyedEntries> {
         let (entries, known) = self.found.remove(&waiter)?;
         let is_current = known == generation;
         Some(if is_current { entries } else { Vec::new() })

@@ -1,67 +1,71 @@
 //! Publication of the states of followed chains to the processes; they decide which entries are
 //! valid.
 
-use super::clock::CallTime;
+use super::clock::ClockReading;
 use super::state::Owner;
 use super::state::OwnerTables;
 use super::tracker::ChainIdentity;
 use crate::cache::chain::{ChainChange, ChainState, HeightKind, ShownBlock};
 use crate::cache::entry::store_attributes::PurgeScope;
 use crate::cache::owner_event::OwnerEvent;
-use crate::cache::Namespace;
+use crate::cache::CacheNamespace;
 use crate::lock::lock_ignoring_poison;
 
 impl Owner {
     /// Starts following the chain of a namespace: none of its blocks counts as final, and no entry
-    /// outlives a reorganisation, except as [`apply_change`](Self::apply_change) reports.
-    pub fn follow_chain(&self, namespace: Namespace, heights: HeightKind, now: CallTime) {
+    /// outlives a reorganisation, except as [`apply_change`](Self::apply_chain_change) reports.
+    pub fn follow_chain(&self, namespace: CacheNamespace, heights: HeightKind, now: ClockReading) {
         let unknown = || ChainState::without_known_blocks(heights, now.unix);
-        self.chains.get_or_add(namespace, unknown);
-        self.publish_chain(&mut lock_ignoring_poison(&self.shared), &namespace);
+        self.chains.get_or_add_chain(namespace, unknown);
+        self.publish_chain_state(&mut lock_ignoring_poison(&self.shared), &namespace);
     }
 
     /// Sets whether the stored entries of a followed chain wait for a check of its node, which may
     /// have another chain than under the last owner.
-    pub fn set_awaiting_identity(&self, namespace: &Namespace, is_unchecked: bool) {
+    pub fn set_identity_unchecked(&self, namespace: &CacheNamespace, is_unchecked: bool) {
         if let Some(chain) = self.chains.get(namespace) {
-            chain.set_unchecked(is_unchecked);
+            chain.set_identity_unchecked(is_unchecked);
         }
     }
 
     /// Applies a change that the chain's tracker has found to the published state of the chain, and
     /// notifies all processes.
-    pub fn apply_change(&self, namespace: &Namespace, by: ChainChange) {
-        self.update_state(namespace, |state| state.apply_change(by));
+    pub fn apply_chain_change(&self, namespace: &CacheNamespace, by: ChainChange) {
+        self.update_published_state(namespace, |state| state.apply_chain_change(by));
     }
 
     /// Changes the state of a chain, and notifies all processes if it differs.
-    fn update_state(&self, namespace: &Namespace, change: impl FnOnce(&mut ChainState)) {
+    fn update_published_state(
+        &self,
+        namespace: &CacheNamespace,
+        change: impl FnOnce(&mut ChainState),
+    ) {
         let Some(chain) = self.chains.get(namespace) else {
             return;
         };
         // serialized: no process receives the older state last
         let mut shared = lock_ignoring_poison(&self.shared);
-        let is_news = chain.update_state(|state| {
+        let is_news = chain.update_chain_state(|state| {
             let before = state.clone();
             change(state);
             *state != before
         });
         if is_news {
-            self.publish_chain(&mut shared, namespace);
+            self.publish_chain_state(&mut shared, namespace);
         }
     }
 
     /// Suspends a namespace because a response was of another chain: nothing of it is stored or
     /// sent until it is [resumed](Self::resume_namespaces). Notifies all processes.
-    pub fn suspend_namespace(&self, namespace: Namespace, now: CallTime) {
+    pub fn suspend_namespace(&self, namespace: CacheNamespace, now: ClockReading) {
         let is_followed = self.chains.get(&namespace).is_some();
         if lock_ignoring_poison(&self.suspended)
             .insert(namespace, is_followed)
             .is_none()
         {
             let unknown = || ChainState::without_known_blocks(HeightKind::Blocks, now.unix);
-            self.chains.get_or_add(namespace, unknown);
-            self.apply_change(&namespace, ChainChange::Wrong(true));
+            self.chains.get_or_add_chain(namespace, unknown);
+            self.apply_chain_change(&namespace, ChainChange::Wrong(true));
         }
     }
 
@@ -79,40 +83,40 @@ impl Owner {
         for (namespace, is_followed) in covered {
             if let (Some(chain), false) = (self.chains.get(&namespace), is_followed) {
                 // as before: nothing reports another chain
-                chain.update_state(|state| state.known = true);
+                chain.update_chain_state(|state| state.known = true);
             }
-            self.apply_change(&namespace, ChainChange::Wrong(false));
+            self.apply_chain_change(&namespace, ChainChange::Wrong(false));
         }
     }
 
     /// Records that a process has shown a block to a client. If it is above the head, responses
     /// about older heads expire, and all processes are notified.
-    pub fn record_shown_block(&self, namespace: &Namespace, sighting: ShownBlock) {
+    pub fn record_shown_block(&self, namespace: &CacheNamespace, sighting: ShownBlock) {
         let Some(chain) = self.chains.get(namespace) else {
             return;
         };
         let mut shared = lock_ignoring_poison(&self.shared);
-        if chain.record_reported_block(sighting) {
-            self.publish_chain(&mut shared, namespace);
+        if chain.record_block_from_process(sighting) {
+            self.publish_chain_state(&mut shared, namespace);
         }
     }
 
     /// Sets the newest blocks of a chain, the newest first; they are published with the next
-    /// [change](Self::apply_change).
+    /// [change](Self::apply_chain_change).
     pub fn set_recent_blocks(
         &self,
-        namespace: &Namespace,
+        namespace: &CacheNamespace,
         blocks: impl Iterator<Item = (u64, [u8; 32])>,
     ) {
         if let Some(chain) = self.chains.get(namespace) {
-            chain.update_state(|state| state.set_recent_blocks(blocks));
+            chain.update_chain_state(|state| state.set_recent_blocks(blocks));
         }
     }
 
     /// Records that the node of a chain has the chain of the namespace, with this identity;
     /// `None` if that is unknown. Notifies all processes.
-    pub fn set_chain_id(&self, namespace: &Namespace, identity: Option<ChainIdentity>) {
-        self.update_state(namespace, |state| {
+    pub fn set_chain_identity(&self, namespace: &CacheNamespace, identity: Option<ChainIdentity>) {
+        self.update_published_state(namespace, |state| {
             state.known = identity.is_some();
             state.chain_id = identity.and_then(|identity| identity.chain_id);
             state.genesis = identity.map(|identity| identity.genesis);
@@ -122,7 +126,7 @@ impl Owner {
     /// Clears the chain identities that a purge of `scope` covers, when it begins: the namespaces
     /// may have other chains after it, and processes must not compare responses with the old
     /// identities.
-    pub fn clear_identities(&self, scope: &PurgeScope) {
+    pub fn clear_chain_identities(&self, scope: &PurgeScope) {
         let namespaces = match scope {
             PurgeScope::Everything => self
                 .chains
@@ -134,7 +138,7 @@ impl Owner {
             _ => Vec::new(),
         };
         for namespace in namespaces {
-            self.update_state(&namespace, |state| {
+            self.update_published_state(&namespace, |state| {
                 state.chain_id = None;
                 state.genesis = None;
             });
@@ -144,7 +148,7 @@ impl Owner {
     /// The state of a chain as it was last published to all processes, and its number, which grows
     /// with each publication and beyond the numbers of an earlier owner. `None` if the chain is not
     /// followed.
-    pub fn published_state(&self, namespace: &Namespace) -> Option<(u64, ChainState)> {
+    pub fn published_chain_state(&self, namespace: &CacheNamespace) -> Option<(u64, ChainState)> {
         let chain = self.chains.get(namespace)?;
         // first: a change in the meantime has another number
         let number = lock_ignoring_poison(&self.shared)
@@ -156,13 +160,13 @@ impl Owner {
 
     /// The highest head that the node of a chain, or a response to a client, has shown; `None` if
     /// the chain is not followed.
-    pub fn highest_head(&self, namespace: &Namespace) -> Option<u64> {
+    pub fn highest_head(&self, namespace: &CacheNamespace) -> Option<u64> {
         Some(self.chains.get(namespace)?.last_known_state().seen)
     }
 
     /// Queues the present state of a chain for the event streams of all processes, under a new
     /// number.
-    pub(super) fn publish_chain(&self, shared: &mut OwnerTables, namespace: &Namespace) {
+    pub(super) fn publish_chain_state(&self, shared: &mut OwnerTables, namespace: &CacheNamespace) {
         if let Some(chain) = self.chains.get(namespace) {
             let state = Box::new(chain.last_known_state());
             // epochs of owners differ, and count microseconds
@@ -171,7 +175,7 @@ impl Owner {
                 .entry(*namespace)
                 .or_insert(state.epoch);
             *number += 1;
-            shared.processes.publish_event(&OwnerEvent::Chain {
+            shared.processes.publish_event_to_all(&OwnerEvent::Chain {
                 namespace: *namespace,
                 state,
             });

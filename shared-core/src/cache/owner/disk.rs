@@ -3,18 +3,18 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::clock::CallTime;
+use super::clock::ClockReading;
 use super::tracker::{ChainIdentity, ChainRecord, FinalityMark};
-use crate::bytes::try_copy;
+use crate::bytes::try_copy_bytes;
 use crate::cache::entry::store_attributes::{PurgeScope, StoreAttributes};
-pub use crate::cache::store::{RecordHeader, StoreError, StoreStatus, WouldBlock};
-use crate::cache::{Key, Namespace};
+pub use crate::cache::store::{EntryRecordAttributes, ReadWouldBlock, StoreError, StoreStatus};
+use crate::cache::{CacheKey, CacheNamespace};
 
 /// An entry that a lookup in the store has found, with its times and its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskEntry {
     /// The attributes and times of the entry.
-    pub header: RecordHeader,
+    pub header: EntryRecordAttributes,
     /// The bytes of the entry, opaque to the owner.
     pub body: EntryBytes,
     /// Whether the entry will be dropped soon, so that a request should write it again.
@@ -36,7 +36,7 @@ impl EntryBytes {
     pub fn into_owned(self) -> Self {
         match &self {
             Self::Owned(_) => self,
-            Self::Pinned(pinned) => try_copy((**pinned).as_ref()).map_or(self, Self::Owned),
+            Self::Pinned(pinned) => try_copy_bytes((**pinned).as_ref()).map_or(self, Self::Owned),
         }
     }
 }
@@ -76,26 +76,35 @@ pub trait OwnerStore: Send + Sync {
 
     /// The entry under `key`, fresh or not, unless it was purged. An entry that cannot be read
     /// is absent.
-    fn get(&self, key: &Key, now: CallTime) -> Option<DiskEntry>;
+    fn read_entry(&self, key: &CacheKey, now: ClockReading) -> Option<DiskEntry>;
 
     /// The entry under `key`, if the store can read it without a disk. Never waits.
     ///
     /// # Errors
-    /// [`WouldBlock`]: only [`get`](Self::get) can determine it.
-    fn get_ready(&self, key: &Key, now: CallTime) -> Result<Option<DiskEntry>, WouldBlock>;
+    /// [`ReadWouldBlock`]: only [`get`](Self::read_entry) can determine it.
+    fn read_entry_nonblocking(
+        &self,
+        key: &CacheKey,
+        now: ClockReading,
+    ) -> Result<Option<DiskEntry>, ReadWouldBlock>;
 
-    /// Whether [`get`](Self::get) may find an entry. Never waits.
-    fn may_have(&self, key: &Key) -> bool;
+    /// Whether [`get`](Self::read_entry) may find an entry. Never waits.
+    fn may_contain_key(&self, key: &CacheKey) -> bool;
 
     /// Writes the serialized bytes of an entry under `key`, in place of the former entry. It need
     /// not survive a crash.
     ///
     /// # Errors
     /// [`StoreError`].
-    fn put_entry(&self, key: &Key, header: &RecordHeader, body: &[u8]) -> Result<(), StoreError>;
+    fn put_entry(
+        &self,
+        key: &CacheKey,
+        header: &EntryRecordAttributes,
+        body: &[u8],
+    ) -> Result<(), StoreError>;
 
-    /// Purges entries, and returns the new generation. [`get`](Self::get) and
-    /// [`is_purged`](Self::is_purged) apply the purge afterwards, also after a crash or a power
+    /// Purges entries, and returns the new generation. [`get`](Self::read_entry) and
+    /// [`is_purged`](Self::is_entry_purged) apply the purge afterwards, also after a crash or a power
     /// loss. A purge of a namespace, or of everything, also removes the
     /// [record](Self::read_chain_record) of its chain.
     ///
@@ -107,16 +116,16 @@ pub trait OwnerStore: Send + Sync {
     ///
     /// # Errors
     /// [`StoreError`]: the record cannot be read.
-    fn read_chain_record(&self, namespace: &Namespace) -> Result<ChainRecord, StoreError>;
+    fn read_chain_record(&self, namespace: &CacheNamespace) -> Result<ChainRecord, StoreError>;
 
     /// Records the chain identity of a namespace, and that none of its blocks is final, as durably
     /// as a purge.
     ///
     /// # Errors
     /// [`StoreError`].
-    fn record_identity(
+    fn record_chain_identity(
         &self,
-        namespace: &Namespace,
+        namespace: &CacheNamespace,
         identity: &ChainIdentity,
     ) -> Result<(), StoreError>;
 
@@ -125,30 +134,30 @@ pub trait OwnerStore: Send + Sync {
     ///
     /// # Errors
     /// [`StoreError`].
-    fn record_mark(
+    fn record_finality_mark(
         &self,
-        namespace: &Namespace,
+        namespace: &CacheNamespace,
         mark: Option<&FinalityMark>,
     ) -> Result<(), StoreError>;
 
     /// Whether a purge covers an entry whose request was sent to the node under the generation in
     /// `about`. Never waits.
-    fn is_purged(&self, key: &Key, about: &StoreAttributes) -> bool;
+    fn is_entry_purged(&self, key: &CacheKey, about: &StoreAttributes) -> bool;
 
     /// Records a fill of `key`, and returns whether it was filled before: the entry is then worth
     /// a write to disk. Never waits.
-    fn record_fill(&self, key: &Key, now: CallTime) -> bool;
+    fn record_fill(&self, key: &CacheKey, now: ClockReading) -> bool;
 
     /// Writes the memtables to disk, so that a crash does not lose them.
     ///
     /// # Errors
     /// [`StoreError`].
-    fn flush(&self) -> Result<(), StoreError>;
+    fn flush_memtables(&self) -> Result<(), StoreError>;
 
     /// Drops entries that were written more than `goes` milliseconds ago, in large units and hence
     /// some of them later. From then on entries that were written more than `renews` milliseconds
     /// ago [are old](DiskEntry::is_old).
-    fn drop_older_than(&self, goes: u64, renews: u64, now: CallTime);
+    fn drop_entries_older_than(&self, goes: u64, renews: u64, now: ClockReading);
 
     /// Takes the next line about the health of the store for the log, or returns `None` if there is
     /// none.

@@ -4,54 +4,58 @@
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use super::clock::CallTime;
-use super::memory_tier::MemoryEntry;
+use super::clock::ClockReading;
+use super::memory_tier::OwnerMemoryEntry;
 use super::state::Owner;
-use crate::cache::class::Class;
+use crate::cache::class::LifetimeClass;
 use crate::cache::entry::store_attributes::StoreAttributes;
 use crate::cache::entry::strict_check;
 use crate::cache::entry::wire::as_immutable_entry;
-use crate::cache::Key;
+use crate::cache::CacheKey;
 use crate::lock::write_ignoring_poison;
 
 impl Owner {
-    /// Reads an [unchecked](MemoryEntry::unchecked_length) entry strictly (see
+    /// Reads an [unchecked](OwnerMemoryEntry::unchecked_length) entry strictly (see
     /// `cache::entry::strict_check`), which must happen before any client receives it. The owner
     /// does so at the first hit, once for all processes. Returns `None` if the entry is no
     /// response, which removes it from memory, or if the allocation fails. Takes milliseconds per
     /// megabyte.
-    pub fn check_entry(&self, key: &Key, entry: &Arc<MemoryEntry>) -> Option<Arc<MemoryEntry>> {
+    pub fn check_entry_strictly(
+        &self,
+        key: &CacheKey,
+        entry: &Arc<OwnerMemoryEntry>,
+    ) -> Option<Arc<OwnerMemoryEntry>> {
         let Some(body) = strict_check::checked_bytes(entry.encoded_bytes()) else {
-            self.memory.remove_if_same(key, entry);
+            self.memory.remove_same_entry(key, entry);
             return None;
         };
-        let read = Arc::new(entry.with_body(body));
+        let read = Arc::new(entry.with_encoded_bytes(body));
         if self.replace_in_memory(key, entry, &read) {
             return Some(read);
         }
         // another thread has read it already; an entry that was purged or filled again is read too
-        Some(self.memory.checked_form_of(key, entry).unwrap_or(read))
+        Some(self.memory.find_checked_form(key, entry).unwrap_or(read))
     }
 
     /// Makes an entry final whose block was final when the node was queried: it is fresh for
     /// `fresh` milliseconds more. Returns `None` if it was purged or filled again, if it cannot be
     /// made final, or if the allocation fails.
-    pub fn make_final(
+    pub fn make_entry_immutable(
         &self,
-        key: &Key,
-        entry: &Arc<MemoryEntry>,
+        key: &CacheKey,
+        entry: &Arc<OwnerMemoryEntry>,
         block: u64,
         fresh: u64,
-        now: CallTime,
-    ) -> Option<Arc<MemoryEntry>> {
+        now: ClockReading,
+    ) -> Option<Arc<OwnerMemoryEntry>> {
         let about = StoreAttributes {
-            class: Class::Immutable,
+            class: LifetimeClass::Immutable,
             block: Some(block),
             height: Some(block),
             ..entry.store_attributes().clone()
         };
         let body = as_immutable_entry(entry.encoded_bytes(), block)?;
-        let made = Arc::new(self.prepare_entry(about, body, fresh, now));
+        let made = Arc::new(self.new_memory_entry(about, body, fresh, now));
         self.replace_in_memory(key, entry, &made).then_some(made)
     }
 
@@ -61,23 +65,25 @@ impl Owner {
     /// stored.
     pub fn replace_by_recompressed(
         &self,
-        key: &Key,
-        entry: &Arc<MemoryEntry>,
+        key: &CacheKey,
+        entry: &Arc<OwnerMemoryEntry>,
         body: Vec<u8>,
-    ) -> Option<Arc<MemoryEntry>> {
+    ) -> Option<Arc<OwnerMemoryEntry>> {
         let saved = entry.encoded_bytes().len().saturating_sub(body.len()) as u64;
-        let other = Arc::new(entry.with_body(body));
+        let other = Arc::new(entry.with_encoded_bytes(body));
         {
             // exclusive, as in `replace`
             let _effect = write_ignoring_poison(&self.effect);
-            if self.owner_store.is_purged(key, entry.store_attributes())
-                || self.memory.has_other(key, entry)
+            if self
+                .owner_store
+                .is_entry_purged(key, entry.store_attributes())
+                || self.memory.has_other_fetch(key, entry)
             {
                 return None;
             }
             // another thread may have read it; an entry that has left memory is stored as well
             self.memory
-                .replace_if(key, |there| there.is_form_of(entry), &other);
+                .replace_entry_if(key, |there| there.is_same_response(entry), &other);
         }
         if saved > 0 {
             let counters = &self.counters;
@@ -91,14 +97,14 @@ impl Owner {
     /// was.
     fn replace_in_memory(
         &self,
-        key: &Key,
-        entry: &Arc<MemoryEntry>,
-        by: &Arc<MemoryEntry>,
+        key: &CacheKey,
+        entry: &Arc<OwnerMemoryEntry>,
+        by: &Arc<OwnerMemoryEntry>,
     ) -> bool {
         // exclusive: no fill comes in between; purges compare the generation, which does not change
         let _effect = write_ignoring_poison(&self.effect);
-        let is_it = |there: &Arc<MemoryEntry>| Arc::ptr_eq(there, entry);
-        !self.owner_store.is_purged(key, by.store_attributes())
-            && self.memory.replace_if(key, is_it, by)
+        let is_it = |there: &Arc<OwnerMemoryEntry>| Arc::ptr_eq(there, entry);
+        !self.owner_store.is_entry_purged(key, by.store_attributes())
+            && self.memory.replace_entry_if(key, is_it, by)
     }
 }

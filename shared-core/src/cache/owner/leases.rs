@@ -15,7 +15,7 @@ use std::collections::hash_map::Entry;
 use std::collections::BTreeSet;
 
 use super::processes::ProcessName;
-use crate::cache::Key;
+use crate::cache::CacheKey;
 
 /// The owner's decision about a process that missed a key: it fetches the key with a lease, waits
 /// for the holder of the lease, or fetches without one.
@@ -33,7 +33,7 @@ pub enum LeaseDecision {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndedLease {
     /// The key of the lease.
-    pub key: Key,
+    pub key: CacheKey,
     /// Processes that received "pending", in that order.
     pub waiters: Vec<ProcessName>,
 }
@@ -41,22 +41,22 @@ pub struct EndedLease {
 /// The table of the leases that the owner has granted and that have not ended, by key, with the
 /// processes that wait for them.
 #[derive(Debug)]
-pub struct Leases {
-    leases: HashMap<Key, HeldLease>,
+pub struct LeaseTable {
+    leases: HashMap<CacheKey, GrantedLease>,
     /// End of each lease in milliseconds.
-    ends: BTreeSet<(u64, Key)>,
+    ends: BTreeSet<(u64, CacheKey)>,
     most: usize,
 }
 
 /// The lease of one key, with its holder and the processes that wait for it.
 #[derive(Debug)]
-struct HeldLease {
+struct GrantedLease {
     holder: ProcessName,
     ends: u64,
     waiters: Vec<ProcessName>,
 }
 
-impl Leases {
+impl LeaseTable {
     /// Creates a table that grants at most `most` leases at a time.
     pub fn new(most: usize) -> Self {
         Self {
@@ -69,13 +69,18 @@ impl Leases {
     /// Grants the lease of `key` to `process`, or adds `process` to those that wait for the present
     /// holder. A granted lease lasts until `ends` at most; its holder may request it again, and
     /// then has it until the new `ends`. Call [`expire_leases`](Self::expire_leases) first.
-    pub fn acquire_lease(&mut self, key: Key, process: &ProcessName, ends: u64) -> LeaseDecision {
+    pub fn acquire_lease(
+        &mut self,
+        key: CacheKey,
+        process: &ProcessName,
+        ends: u64,
+    ) -> LeaseDecision {
         let most = self.most;
         let count = self.leases.len();
         match self.leases.entry(key) {
             Entry::Vacant(_) if count >= most => return LeaseDecision::Full,
             Entry::Vacant(vacant) => {
-                vacant.insert(HeldLease {
+                vacant.insert(GrantedLease {
                     holder: process.clone(),
                     ends,
                     waiters: Vec::new(),
@@ -98,7 +103,11 @@ impl Leases {
     }
 
     /// Ends the lease of `key` if `process` has it, and returns the processes to notify.
-    pub fn release_key_lease(&mut self, key: &Key, process: &ProcessName) -> Option<EndedLease> {
+    pub fn release_key_lease(
+        &mut self,
+        key: &CacheKey,
+        process: &ProcessName,
+    ) -> Option<EndedLease> {
         (self.leases.get(key)?.holder == *process)
             .then(|| self.end_lease(key))
             .flatten()
@@ -120,8 +129,8 @@ impl Leases {
     }
 
     /// Ends the leases of `process`, which has disconnected.
-    pub fn release_all_of(&mut self, process: &ProcessName) -> Vec<EndedLease> {
-        let keys: Vec<Key> = self
+    pub fn release_process_leases(&mut self, process: &ProcessName) -> Vec<EndedLease> {
+        let keys: Vec<CacheKey> = self
             .leases
             .iter()
             .filter(|(_, lease)| lease.holder == *process)
@@ -131,7 +140,7 @@ impl Leases {
     }
 
     /// End of the lease that ends next, in milliseconds.
-    pub fn next_end(&self) -> Option<u64> {
+    pub fn next_lease_end(&self) -> Option<u64> {
         self.ends.first().map(|(ends, _)| *ends)
     }
 
@@ -141,7 +150,7 @@ impl Leases {
     }
 
     /// Ends the lease of `key`, regardless of its holder, because the entry is present.
-    pub fn end_lease(&mut self, key: &Key) -> Option<EndedLease> {
+    pub fn end_lease(&mut self, key: &CacheKey) -> Option<EndedLease> {
         let lease = self.leases.remove(key)?;
         self.ends.remove(&(lease.ends, *key));
         Some(EndedLease {
@@ -155,7 +164,7 @@ impl Leases {
 mod tests {
     use super::*;
 
-    const KEY: Key = [7; 32];
+    const KEY: CacheKey = [7; 32];
 
     fn name(name: &str) -> ProcessName {
         ProcessName::new(name).unwrap()
@@ -163,7 +172,7 @@ mod tests {
 
     #[test]
     fn number_of_leases_is_limited() {
-        let mut leases = Leases::new(1);
+        let mut leases = LeaseTable::new(1);
         assert_eq!(
             leases.acquire_lease(KEY, &name("a"), 100),
             LeaseDecision::Granted
@@ -212,7 +221,7 @@ mod tests {
             /// once; and no key has two holders.
             #[test]
             fn waiters_are_notified_once_of_the_end_of_their_lease(steps in prop::collection::vec(step(), 0..80)) {
-                let mut leases = Leases::new(100);
+                let mut leases = LeaseTable::new(100);
                 let mut now = 0;
                 // key -> (holder, end, waiters), the slow way
                 let mut model: BTreeMap<u8, (u8, u64, Vec<u8>)> = BTreeMap::new();
@@ -255,7 +264,7 @@ mod tests {
                             )
                         }
                         LeaseStep::Disconnect(index) => (
-                            leases.release_all_of(&process(index)),
+                            leases.release_process_leases(&process(index)),
                             model.iter().filter(|(_, entry)| entry.0 == index).map(|(key, _)| *key).collect(),
                         ),
                     };
@@ -270,7 +279,7 @@ mod tests {
                     }
                     prop_assert_eq!(notified, wanted);
                     prop_assert_eq!(leases.lease_count(), model.len());
-                    prop_assert_eq!(leases.next_end(), model.values().map(|entry| entry.1).min());
+                    prop_assert_eq!(leases.next_lease_end(), model.values().map(|entry| entry.1).min());
                 }
             }
         }

@@ -11,22 +11,22 @@ use foldhash::fast::RandomState;
 use quick_cache::sync::Cache;
 use quick_cache::Weighter;
 
-use super::clock::CallTime;
-use super::disk::{DiskEntry, EntryBytes, RecordHeader};
-use crate::cache::chain::{Chain, ChainDependency, Chains};
+use super::clock::ClockReading;
+use super::disk::{DiskEntry, EntryBytes, EntryRecordAttributes};
+use crate::cache::chain::{ChainDependency, NamespaceChain, NamespaceChains};
 use crate::cache::entry::store_attributes::StoreAttributes;
 use crate::cache::entry::wire;
 use crate::cache::process::hot::{new_bounded_cache, EvictionCounter};
-use crate::cache::Key;
+use crate::cache::CacheKey;
 
 /// An entry in the owner's memory, with the state that decides whether it is fresh, purged, and on
 /// disk.
 #[derive(Debug)]
-pub struct MemoryEntry {
+pub struct OwnerMemoryEntry {
     about: StoreAttributes,
     encoded_bytes: EntryBytes,
     /// The followed chain on which the entry depends.
-    chain: Option<Arc<Chain>>,
+    chain: Option<Arc<NamespaceChain>>,
     /// Age at `since`, and remaining lifetime from then on, in milliseconds.
     age_ms: u64,
     fresh: u64,
@@ -46,9 +46,9 @@ pub struct MemoryEntry {
 /// Number of entries created so far.
 static ENTRY_NUMBER: AtomicU64 = AtomicU64::new(0);
 
-impl MemoryEntry {
+impl OwnerMemoryEntry {
     /// An entry that is fresh for `fresh` milliseconds from `now` on.
-    pub fn new(about: StoreAttributes, body: Vec<u8>, fresh: u64, now: CallTime) -> Self {
+    pub fn new(about: StoreAttributes, body: Vec<u8>, fresh: u64, now: ClockReading) -> Self {
         Self::with_body_and_lifetime(about, EntryBytes::Owned(body), fresh, now)
     }
 
@@ -56,7 +56,7 @@ impl MemoryEntry {
         about: StoreAttributes,
         body: EntryBytes,
         fresh: u64,
-        now: CallTime,
+        now: ClockReading,
     ) -> Self {
         Self {
             outlived: AtomicU64::new(about.generation),
@@ -75,8 +75,8 @@ impl MemoryEntry {
 
     /// An entry that was read from the store. A wall clock that was set back does not make it
     /// fresher than it was at first.
-    pub fn from_store(stored: DiskEntry, now: CallTime) -> Self {
-        let RecordHeader {
+    pub fn from_disk_entry(stored: DiskEntry, now: ClockReading) -> Self {
+        let EntryRecordAttributes {
             about,
             stored_at,
             expires_at,
@@ -91,7 +91,7 @@ impl MemoryEntry {
 
     /// The entry in another form, with the state of the present form: changes to the form that is
     /// in memory count.
-    pub fn with_body(&self, body: Vec<u8>) -> Self {
+    pub fn with_encoded_bytes(&self, body: Vec<u8>) -> Self {
         let same = |number: &AtomicU64| number.load(Ordering::Relaxed).into();
         Self {
             about: self.about.clone(),
@@ -107,13 +107,13 @@ impl MemoryEntry {
 
     /// Whether this entry and `other` are the same response in two forms: unchecked, checked or
     /// recompressed.
-    pub fn is_form_of(&self, other: &Self) -> bool {
+    pub fn is_same_response(&self, other: &Self) -> bool {
         self.number == other.number
     }
 
     /// The entry, made dependent on its chain if that is one of `chains`.
     #[must_use]
-    pub fn with_chain_dependency(mut self, chains: &Chains) -> Self {
+    pub fn with_chain_dependency(mut self, chains: &NamespaceChains) -> Self {
         self.chain = chains.get(&self.about.namespace);
         self
     }
@@ -134,21 +134,22 @@ impl MemoryEntry {
     }
 
     /// Whether the entry is still valid on its chain, regardless of its lifetime.
-    pub fn is_valid(&self) -> bool {
-        self.chain_dependency().is_none_or(|stamp| stamp.is_valid())
+    pub fn is_valid_on_chain(&self) -> bool {
+        self.chain_dependency()
+            .is_none_or(|stamp| stamp.is_entry_valid())
     }
 
     /// Whether its chain is known to be the chain that it was stored under, or cannot be compared.
-    pub fn is_checked(&self) -> bool {
+    pub fn is_chain_identity_checked(&self) -> bool {
         self.chain_dependency()
-            .is_none_or(|stamp| stamp.is_chain_checked())
+            .is_none_or(|stamp| stamp.is_chain_identity_checked())
     }
 
     /// Expires the responses about older heads, if the entry depends on the head. Returns whether
     /// the entry shows a newer head.
-    pub fn observe_dependency(&self) -> bool {
+    pub fn record_entry_head(&self) -> bool {
         self.chain_dependency()
-            .is_some_and(|stamp| stamp.observe_dependency())
+            .is_some_and(|stamp| stamp.record_entry_head())
     }
 
     /// The class, namespace, block and generation with which a process stored the entry.
@@ -164,25 +165,25 @@ impl MemoryEntry {
     /// The decompressed length in bytes of an entry that was stored unchecked and has not been
     /// read strictly yet.
     pub fn unchecked_length(&self) -> Option<u64> {
-        wire::unchecked_length(self.encoded_bytes())
+        wire::unchecked_payload_length(self.encoded_bytes())
     }
 
     /// Remaining lifetime in milliseconds; 0 if the entry is not fresh.
-    pub fn remaining_ttl(&self, now: CallTime) -> u64 {
-        match self.is_valid() {
+    pub fn remaining_ttl(&self, now: ClockReading) -> u64 {
+        match self.is_valid_on_chain() {
             true => self.fresh.saturating_sub(self.elapsed_ms(now)),
             false => 0,
         }
     }
 
     /// Age in milliseconds since the entry was stored.
-    pub fn age_ms(&self, now: CallTime) -> u64 {
+    pub fn age_ms(&self, now: ClockReading) -> u64 {
         self.age_ms.saturating_add(self.elapsed_ms(now))
     }
 
     /// Whether the entry should be written to the store on this request. Returns true once.
-    pub fn is_to_be_stored(&self) -> bool {
-        self.about.class.may_be_on_disk()
+    pub fn take_pending_write(&self) -> bool {
+        self.about.class.is_storable_on_disk()
             && !self.is_stored.load(Ordering::Relaxed)
             && !self.is_stored.swap(true, Ordering::Relaxed)
     }
@@ -193,13 +194,13 @@ impl MemoryEntry {
     }
 
     /// Marks the entry as written to the store.
-    pub fn mark_stored(&self, now: CallTime) {
+    pub fn mark_stored(&self, now: ClockReading) {
         self.placed.store(now.monotonic, Ordering::Relaxed);
     }
 
-    /// Marks the entry as [to be stored](Self::is_to_be_stored) again if it was written to the
+    /// Marks the entry as [to be stored](Self::take_pending_write) again if it was written to the
     /// store `after` milliseconds ago or earlier.
-    pub fn renew_if_old(&self, after: u64, now: CallTime) {
+    pub fn mark_unstored_if_old(&self, after: u64, now: ClockReading) {
         let placed = self.placed.load(Ordering::Relaxed);
         if now.monotonic.saturating_sub(placed) >= after {
             // only one of concurrent requests
@@ -222,7 +223,11 @@ impl MemoryEntry {
 
     /// Whether a purge up to `newest` covers the entry, as `judge` determines; `judge` is called
     /// once per purge.
-    pub fn is_purged(&self, newest: u64, judge: impl FnOnce(&StoreAttributes) -> bool) -> bool {
+    pub fn is_covered_by_purge(
+        &self,
+        newest: u64,
+        judge: impl FnOnce(&StoreAttributes) -> bool,
+    ) -> bool {
         if self.outlived.load(Ordering::Relaxed) >= newest {
             return false;
         }
@@ -233,7 +238,7 @@ impl MemoryEntry {
         is_purged
     }
 
-    fn elapsed_ms(&self, now: CallTime) -> u64 {
+    fn elapsed_ms(&self, now: ClockReading) -> u64 {
         now.monotonic.saturating_sub(self.since)
     }
 
@@ -251,10 +256,10 @@ const ENTRY_OVERHEAD: u64 = 256;
 
 /// The accounting of entries by their length in bytes.
 #[derive(Clone)]
-struct EntryWeighter;
+struct OwnerEntryWeighter;
 
-impl Weighter<Key, Arc<MemoryEntry>> for EntryWeighter {
-    fn weight(&self, _: &Key, entry: &Arc<MemoryEntry>) -> u64 {
+impl Weighter<CacheKey, Arc<OwnerMemoryEntry>> for OwnerEntryWeighter {
+    fn weight(&self, _: &CacheKey, entry: &Arc<OwnerMemoryEntry>) -> u64 {
         entry.memory_weight()
     }
 }
@@ -262,7 +267,7 @@ impl Weighter<Key, Arc<MemoryEntry>> for EntryWeighter {
 /// The table of the entries in the owner's memory by key, which evicts entries beyond its capacity
 /// in bytes.
 pub struct OwnerMemory {
-    cache: Cache<Key, Arc<MemoryEntry>, EntryWeighter, RandomState, EvictionCounter>,
+    cache: Cache<CacheKey, Arc<OwnerMemoryEntry>, OwnerEntryWeighter, RandomState, EvictionCounter>,
     eviction_count: EvictionCounter,
     max_entry: u64,
 }
@@ -272,7 +277,7 @@ impl OwnerMemory {
     pub fn new(capacity: u64) -> Self {
         let evictions = EvictionCounter::default();
         Self {
-            cache: new_bounded_cache(capacity, 1, EntryWeighter, evictions.clone()),
+            cache: new_bounded_cache(capacity, 1, OwnerEntryWeighter, evictions.clone()),
             eviction_count: evictions,
             max_entry: capacity / 10 * 9,
         }
@@ -284,10 +289,10 @@ impl OwnerMemory {
     }
 
     /// The entry under `key` if it is fresh at `now`; counted as a request of it.
-    pub fn get(&self, key: &Key, now: CallTime) -> Option<Arc<MemoryEntry>> {
+    pub fn get(&self, key: &CacheKey, now: ClockReading) -> Option<Arc<OwnerMemoryEntry>> {
         let entry = self.cache.get(key)?;
         if entry.remaining_ttl(now) == 0 {
-            self.remove_if_same(key, &entry);
+            self.remove_same_entry(key, &entry);
             return None;
         }
         entry.requested.store(now.monotonic, Ordering::Relaxed);
@@ -295,7 +300,11 @@ impl OwnerMemory {
     }
 
     /// The entry under `key`, if it is fresh; not counted as a request.
-    pub fn get_uncounted(&self, key: &Key, now: CallTime) -> Option<Arc<MemoryEntry>> {
+    pub fn get_uncounted(
+        &self,
+        key: &CacheKey,
+        now: ClockReading,
+    ) -> Option<Arc<OwnerMemoryEntry>> {
         self.cache
             .peek(key)
             .filter(|entry| entry.remaining_ttl(now) > 0)
@@ -303,7 +312,7 @@ impl OwnerMemory {
 
     /// Inserts an entry under `key`, in place of the present one. Returns false if the entry is too
     /// large or [pinned in the store](EntryBytes::Pinned); the key is then empty.
-    pub fn insert(&self, key: Key, entry: &Arc<MemoryEntry>) -> bool {
+    pub fn insert(&self, key: CacheKey, entry: &Arc<OwnerMemoryEntry>) -> bool {
         if entry.memory_weight() > self.max_entry
             || matches!(entry.encoded_bytes, EntryBytes::Pinned(_))
         {
@@ -315,24 +324,28 @@ impl OwnerMemory {
     }
 
     /// Whether `key` has the entry of another fetch than `entry`, in whatever form.
-    pub fn has_other(&self, key: &Key, entry: &MemoryEntry) -> bool {
+    pub fn has_other_fetch(&self, key: &CacheKey, entry: &OwnerMemoryEntry) -> bool {
         let there = self.cache.peek(key);
-        there.is_some_and(|there| !there.is_form_of(entry))
+        there.is_some_and(|there| !there.is_same_response(entry))
     }
 
     /// The strictly read form of `entry`, if it is under `key`.
-    pub fn checked_form_of(&self, key: &Key, entry: &MemoryEntry) -> Option<Arc<MemoryEntry>> {
+    pub fn find_checked_form(
+        &self,
+        key: &CacheKey,
+        entry: &OwnerMemoryEntry,
+    ) -> Option<Arc<OwnerMemoryEntry>> {
         let there = self.cache.peek(key)?;
-        (there.is_form_of(entry) && there.unchecked_length().is_none()).then_some(there)
+        (there.is_same_response(entry) && there.unchecked_length().is_none()).then_some(there)
     }
 
     /// Replaces the entry under `key` if `is_it` returns true for it. No other thread may insert
     /// under that key in the meantime.
-    pub fn replace_if(
+    pub fn replace_entry_if(
         &self,
-        key: &Key,
-        is_it: impl Fn(&Arc<MemoryEntry>) -> bool,
-        by: &Arc<MemoryEntry>,
+        key: &CacheKey,
+        is_it: impl Fn(&Arc<OwnerMemoryEntry>) -> bool,
+        by: &Arc<OwnerMemoryEntry>,
     ) -> bool {
         let is_there = self.cache.peek(key).is_some_and(|there| is_it(&there));
         is_there && self.cache.replace(*key, Arc::clone(by), true).is_ok()
@@ -340,28 +353,35 @@ impl OwnerMemory {
 
     /// Removes the entry under `key` only if it is this very `entry`, as a newer one may have
     /// replaced it.
-    pub fn remove_if_same(&self, key: &Key, entry: &Arc<MemoryEntry>) {
+    pub fn remove_same_entry(&self, key: &CacheKey, entry: &Arc<OwnerMemoryEntry>) {
         self.cache.remove_if(key, |other| Arc::ptr_eq(other, entry));
     }
 
     /// Removes entries whose last request was before `cutoff`, in monotonic milliseconds.
-    pub fn expire_requested_before(&self, cutoff: u64) {
-        self.remove_matching(|_, entry| entry.last_request_ms() < cutoff);
+    pub fn remove_unrequested_since(&self, cutoff: u64) {
+        self.remove_matching_entries(|_, entry| entry.last_request_ms() < cutoff);
     }
 
     /// Removes the entry under `key` if `goes` returns true for it. Returns whether it was removed.
-    pub fn remove_if(&self, key: &Key, goes: impl Fn(&Key, &MemoryEntry) -> bool) -> bool {
+    pub fn remove_entry_if(
+        &self,
+        key: &CacheKey,
+        goes: impl Fn(&CacheKey, &OwnerMemoryEntry) -> bool,
+    ) -> bool {
         let taken = self.cache.remove_if(key, |entry| goes(key, entry));
         taken.is_some()
     }
 
     /// Removes the entries for which `goes` returns true, one by one, so that no other thread waits
     /// for more than one removal. Returns their number.
-    pub fn remove_matching(&self, goes: impl Fn(&Key, &MemoryEntry) -> bool) -> u64 {
+    pub fn remove_matching_entries(
+        &self,
+        goes: impl Fn(&CacheKey, &OwnerMemoryEntry) -> bool,
+    ) -> u64 {
         let mut swept = 0;
         for (key, entry) in self.cache.iter() {
             if goes(&key, &entry) {
-                self.remove_if_same(&key, &entry);
+                self.remove_same_entry(&key, &entry);
                 swept += 1;
             }
         }
@@ -369,10 +389,10 @@ impl OwnerMemory {
     }
 
     /// The fresh entries that belong in the store and are not there.
-    pub fn unstored_entries(&self, now: CallTime) -> Vec<(Key, Arc<MemoryEntry>)> {
+    pub fn unstored_entries(&self, now: ClockReading) -> Vec<(CacheKey, Arc<OwnerMemoryEntry>)> {
         self.cache
             .iter()
-            .filter(|(_, entry)| entry.remaining_ttl(now) > 0 && entry.is_to_be_stored())
+            .filter(|(_, entry)| entry.remaining_ttl(now) > 0 && entry.take_pending_write())
             .collect()
     }
 
@@ -402,18 +422,18 @@ impl OwnerMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::class::Class;
+    use crate::cache::class::LifetimeClass;
 
-    const KEY: Key = [7; 32];
+    const KEY: CacheKey = [7; 32];
 
-    fn at(monotonic: u64) -> CallTime {
-        CallTime {
+    fn at(monotonic: u64) -> ClockReading {
+        ClockReading {
             monotonic,
             unix: 1_000_000 + monotonic,
         }
     }
 
-    fn about(class: Class) -> StoreAttributes {
+    fn about(class: LifetimeClass) -> StoreAttributes {
         StoreAttributes {
             class,
             namespace: [1; 16],
@@ -421,14 +441,19 @@ mod tests {
         }
     }
 
-    fn fresh_entry(class: Class, fresh: u64) -> Arc<MemoryEntry> {
-        Arc::new(MemoryEntry::new(about(class), vec![1; 100], fresh, at(0)))
+    fn fresh_entry(class: LifetimeClass, fresh: u64) -> Arc<OwnerMemoryEntry> {
+        Arc::new(OwnerMemoryEntry::new(
+            about(class),
+            vec![1; 100],
+            fresh,
+            at(0),
+        ))
     }
 
     #[test]
     fn entry_is_found_while_it_is_fresh() {
         let memory = OwnerMemory::new(10_000);
-        assert!(memory.insert(KEY, &fresh_entry(Class::Tip, 1_500)));
+        assert!(memory.insert(KEY, &fresh_entry(LifetimeClass::Tip, 1_500)));
         let entry = memory.get(&KEY, at(1_499)).unwrap();
         assert_eq!(
             (entry.remaining_ttl(at(1_499)), entry.age_ms(at(1_499))),
@@ -442,12 +467,17 @@ mod tests {
     #[test]
     fn memory_stays_below_its_capacity_when_entries_are_inserted() {
         let memory = OwnerMemory::new(10_000);
-        let large = MemoryEntry::new(about(Class::Immutable), vec![0; 9_000], 1_000, at(0));
-        assert!(memory.insert(KEY, &fresh_entry(Class::Immutable, 1_000)));
+        let large = OwnerMemoryEntry::new(
+            about(LifetimeClass::Immutable),
+            vec![0; 9_000],
+            1_000,
+            at(0),
+        );
+        assert!(memory.insert(KEY, &fresh_entry(LifetimeClass::Immutable, 1_000)));
         assert!(!memory.insert(KEY, &Arc::new(large)));
         assert!(memory.get(&KEY, at(0)).is_none());
         for n in 0..200u8 {
-            assert!(memory.insert([n; 32], &fresh_entry(Class::Immutable, 1_000)));
+            assert!(memory.insert([n; 32], &fresh_entry(LifetimeClass::Immutable, 1_000)));
             assert!(memory.total_weight() <= memory.max_weight());
         }
         assert!(memory.entry_count() > 20);
@@ -463,15 +493,15 @@ mod tests {
                 false => EntryBytes::Pinned(Arc::new([2; 10])).into_owned(),
             };
             let stored = DiskEntry {
-                header: RecordHeader {
-                    about: about(Class::Resource),
+                header: EntryRecordAttributes {
+                    about: about(LifetimeClass::Resource),
                     stored_at: at(0).unix,
                     expires_at: at(1_000).unix,
                 },
                 body,
                 is_old: false,
             };
-            let entry = Arc::new(MemoryEntry::from_store(stored, at(0)));
+            let entry = Arc::new(OwnerMemoryEntry::from_disk_entry(stored, at(0)));
             assert_eq!(entry.encoded_bytes(), [2; 10]);
             assert_eq!(memory.insert(KEY, &entry), !is_pinned);
             assert_eq!(memory.get_uncounted(&KEY, at(0)).is_some(), !is_pinned);
@@ -481,27 +511,27 @@ mod tests {
     #[test]
     fn entry_read_from_the_store_keeps_its_age() {
         let stored = |is_old| DiskEntry {
-            header: RecordHeader {
-                about: about(Class::Resource),
+            header: EntryRecordAttributes {
+                about: about(LifetimeClass::Resource),
                 stored_at: 1_000_000,
                 expires_at: 1_010_000,
             },
             body: EntryBytes::Owned(vec![2; 10]),
             is_old,
         };
-        let entry = MemoryEntry::from_store(stored(false), at(4_000));
+        let entry = OwnerMemoryEntry::from_disk_entry(stored(false), at(4_000));
         assert_eq!(
             (entry.age_ms(at(5_000)), entry.remaining_ttl(at(5_000))),
             (5_000, 5_000)
         );
-        assert!(!entry.is_to_be_stored());
-        assert!(MemoryEntry::from_store(stored(true), at(0)).is_to_be_stored());
+        assert!(!entry.take_pending_write());
+        assert!(OwnerMemoryEntry::from_disk_entry(stored(true), at(0)).take_pending_write());
         // the wall clock was put back by an hour
-        let early = CallTime {
+        let early = ClockReading {
             monotonic: 0,
             unix: 0,
         };
-        let entry = MemoryEntry::from_store(stored(false), early);
+        let entry = OwnerMemoryEntry::from_disk_entry(stored(false), early);
         assert_eq!(
             (entry.age_ms(early), entry.remaining_ttl(early)),
             (0, 10_000)
@@ -512,20 +542,20 @@ mod tests {
     fn form_replaces_only_its_own_entry() {
         let memory = OwnerMemory::new(10_000);
         let (old, newer) = (
-            fresh_entry(Class::Immutable, 1_000),
-            fresh_entry(Class::Immutable, 1_000),
+            fresh_entry(LifetimeClass::Immutable, 1_000),
+            fresh_entry(LifetimeClass::Immutable, 1_000),
         );
-        let form = Arc::new(old.with_body(vec![2; 10]));
-        assert!(form.is_form_of(&old) && !newer.is_form_of(&old));
-        let put = |entry: &Arc<MemoryEntry>, by| {
-            memory.replace_if(&KEY, |there| Arc::ptr_eq(there, entry), by)
+        let form = Arc::new(old.with_encoded_bytes(vec![2; 10]));
+        assert!(form.is_same_response(&old) && !newer.is_same_response(&old));
+        let put = |entry: &Arc<OwnerMemoryEntry>, by| {
+            memory.replace_entry_if(&KEY, |there| Arc::ptr_eq(there, entry), by)
         };
         assert!(!put(&old, &form));
-        assert!(memory.entry_count() == 0 && !memory.has_other(&KEY, &old));
+        assert!(memory.entry_count() == 0 && !memory.has_other_fetch(&KEY, &old));
         memory.insert(KEY, &old);
         let before = memory.total_weight();
         assert!(put(&old, &form));
-        assert!(!memory.has_other(&KEY, &old) && memory.has_other(&KEY, &newer));
+        assert!(!memory.has_other_fetch(&KEY, &old) && memory.has_other_fetch(&KEY, &newer));
         assert_eq!(
             memory.get_uncounted(&KEY, at(0)).unwrap().encoded_bytes(),
             [2; 10]
@@ -533,7 +563,9 @@ mod tests {
         assert_eq!(memory.total_weight(), before - 90);
         assert_eq!(form.remaining_ttl(at(400)), old.remaining_ttl(at(400)));
         // a new form continues with the state of the former one
-        assert!(form.is_to_be_stored() && !form.with_body(vec![3]).is_to_be_stored());
+        assert!(
+            form.take_pending_write() && !form.with_encoded_bytes(vec![3]).take_pending_write()
+        );
         memory.insert(KEY, &newer);
         assert!(!put(&form, &old));
         assert!(Arc::ptr_eq(
@@ -544,44 +576,47 @@ mod tests {
 
     #[test]
     fn stored_entry_is_to_be_stored_again_once_after_the_renewal_time() {
-        let entry = fresh_entry(Class::Immutable, 10_000);
-        assert!(entry.is_to_be_stored());
+        let entry = fresh_entry(LifetimeClass::Immutable, 10_000);
+        assert!(entry.take_pending_write());
         entry.mark_stored(at(100));
-        entry.renew_if_old(50, at(149));
-        assert!(!entry.is_to_be_stored());
-        entry.renew_if_old(50, at(150));
-        assert!(entry.is_to_be_stored());
-        entry.renew_if_old(50, at(199));
-        assert!(!entry.is_to_be_stored());
+        entry.mark_unstored_if_old(50, at(149));
+        assert!(!entry.take_pending_write());
+        entry.mark_unstored_if_old(50, at(150));
+        assert!(entry.take_pending_write());
+        entry.mark_unstored_if_old(50, at(199));
+        assert!(!entry.take_pending_write());
     }
 
     #[test]
     fn sweep_removes_exactly_the_matching_entries() {
         let memory = OwnerMemory::new(1 << 20);
         for n in 0..200u8 {
-            memory.insert([n; 32], &fresh_entry(Class::Immutable, 1_000));
+            memory.insert([n; 32], &fresh_entry(LifetimeClass::Immutable, 1_000));
             if n % 3 == 0 {
                 // requested entries are in another part of the cache
                 memory.get(&[n; 32], at(1)).unwrap();
             }
         }
-        assert_eq!(memory.remove_matching(|key, _| key[0] % 2 == 0), 100);
+        assert_eq!(
+            memory.remove_matching_entries(|key, _| key[0] % 2 == 0),
+            100
+        );
         assert_eq!(memory.entry_count(), 100);
         assert!((0..200u8).all(|n| memory.get_uncounted(&[n; 32], at(1)).is_some() == (n % 2 == 1)));
-        assert_eq!(memory.remove_matching(|_, _| true), 100);
+        assert_eq!(memory.remove_matching_entries(|_, _| true), 100);
         assert_eq!((memory.entry_count(), memory.total_weight()), (0, 0));
     }
 
     #[test]
     fn entry_is_compared_with_each_purge_once() {
-        let entry = fresh_entry(Class::Immutable, 1_000);
+        let entry = fresh_entry(LifetimeClass::Immutable, 1_000);
         let never = |_: &StoreAttributes| panic!("there was none since");
-        assert!(!entry.is_purged(0, never));
-        assert!(!entry.is_purged(1, |_| false));
-        assert!(!entry.is_purged(1, never));
-        assert!(entry.is_purged(2, |_| true));
-        assert!(entry.is_purged(2, |_| true));
-        let other = entry.with_body(vec![1]);
-        assert!(!other.is_purged(1, never) && other.is_purged(2, |_| true));
+        assert!(!entry.is_covered_by_purge(0, never));
+        assert!(!entry.is_covered_by_purge(1, |_| false));
+        assert!(!entry.is_covered_by_purge(1, never));
+        assert!(entry.is_covered_by_purge(2, |_| true));
+        assert!(entry.is_covered_by_purge(2, |_| true));
+        let other = entry.with_encoded_bytes(vec![1]);
+        assert!(!other.is_covered_by_purge(1, never) && other.is_covered_by_purge(2, |_| true));
     }
 }

@@ -27,5 +27,5 @@ pub mod state;
 pub mod store;
 pub mod tracker;
 
-pub use clock::CallTime;
+pub use clock::ClockReading;
 pub use state::Owner;

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use crate::cache::owner_event::OwnerEvent;
-use crate::cache::Key;
+use crate::cache::CacheKey;
 use crate::time_constants::{memory_lease, memory_lease_renewal, predecessor_lease};
 
 /// Maximum number of events that a stream may lag behind. Beyond it the stream is closed: the
@@ -44,7 +44,7 @@ pub struct EventStreamId(u64);
 
 /// The next action of the owner's server on the event stream of one process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StreamAction {
+pub enum EventStreamAction {
     /// Send this event, and call again.
     Event(OwnerEvent),
     /// Send nothing before this time (monotonic milliseconds), unless the stream is woken.
@@ -64,7 +64,7 @@ pub struct NoSuchPurge;
 /// The owner's table of the processes that are connected or have a send lease, and of the purges
 /// that wait for them.
 #[derive(Debug, Default)]
-pub struct Processes {
+pub struct ProcessTable {
     by_name: HashMap<ProcessName, KnownProcess>,
     streams: HashMap<EventStreamId, ProcessName>,
     next_stream: u64,
@@ -103,7 +103,7 @@ impl PendingPurge {
     }
 }
 
-impl Processes {
+impl ProcessTable {
     /// Creates the table of an owner that starts at `now`, with no known processes; purges wait for
     /// those with a send lease of an earlier owner.
     pub fn new(generation: u64, now: u64) -> Self {
@@ -116,7 +116,7 @@ impl Processes {
 
     /// Records that the owner listens from `now` on: a process that found no owner before may
     /// assume that there was none for [`predecessor_lease`].
-    pub fn start_listening(&mut self, now: u64) {
+    pub fn record_listening_start(&mut self, now: u64) {
         self.grace = now.saturating_add(predecessor_lease());
     }
 
@@ -130,12 +130,12 @@ impl Processes {
     ///
     /// # Errors
     /// [`TooManyProcesses`].
-    pub fn open_stream(
+    pub fn open_event_stream(
         &mut self,
         name: &ProcessName,
         now: u64,
     ) -> Result<EventStreamId, TooManyProcesses> {
-        self.remove_expired(now);
+        self.remove_expired_processes(now);
         if self.by_name.len() >= MAX_PROCESSES && !self.by_name.contains_key(name) {
             return Err(TooManyProcesses);
         }
@@ -157,7 +157,7 @@ impl Processes {
     }
 
     /// Whether a process is connected: it has an open event stream.
-    pub fn has_stream(&self, name: &ProcessName) -> bool {
+    pub fn has_event_stream(&self, name: &ProcessName) -> bool {
         self.by_name
             .get(name)
             .is_some_and(|process| process.stream.is_some())
@@ -165,7 +165,7 @@ impl Processes {
 
     /// Closes an event stream that has ended, and returns its process unless that has a newer
     /// stream. The send lease continues: the process may not have noticed.
-    pub fn close_stream(&mut self, stream: EventStreamId) -> Option<ProcessName> {
+    pub fn close_event_stream(&mut self, stream: EventStreamId) -> Option<ProcessName> {
         let name = self.streams.remove(&stream)?;
         if let Some(process) = self.by_name.get_mut(&name) {
             process.stream = None;
@@ -176,30 +176,30 @@ impl Processes {
 
     /// Takes the next action on a process's event stream: an event to send, `hello` and renewed
     /// send leases included, the time to wait, or the end.
-    pub fn next_action(&mut self, stream: EventStreamId, now: u64) -> StreamAction {
+    pub fn next_stream_action(&mut self, stream: EventStreamId, now: u64) -> EventStreamAction {
         let generation = self.purge_generation;
         let Some(process) = self
             .streams
             .get(&stream)
             .and_then(|name| self.by_name.get_mut(name))
         else {
-            return StreamAction::Close;
+            return EventStreamAction::Close;
         };
         if process.queue.len() > MAX_QUEUED_EVENTS {
-            return StreamAction::Close;
+            return EventStreamAction::Close;
         }
         if process.greeted {
             if let Some(event) = process.queue.pop_front() {
-                return StreamAction::Event(event);
+                return EventStreamAction::Event(event);
             }
             if now < process.due {
-                return StreamAction::Idle(process.due);
+                return EventStreamAction::Idle(process.due);
             }
         }
         let until = now.saturating_add(memory_lease());
         process.until = until;
         process.due = now.saturating_add(memory_lease_renewal());
-        StreamAction::Event(if process.greeted {
+        EventStreamAction::Event(if process.greeted {
             OwnerEvent::Lease { generation, until }
         } else {
             process.greeted = true;
@@ -212,7 +212,7 @@ impl Processes {
     }
 
     /// Queues an event for one process, if it has an event stream.
-    pub fn publish_to(&mut self, name: &ProcessName, event: OwnerEvent) {
+    pub fn queue_event_for_process(&mut self, name: &ProcessName, event: OwnerEvent) {
         let Some(process) = self.by_name.get_mut(name) else {
             return;
         };
@@ -228,9 +228,9 @@ impl Processes {
 
     /// Puts a purge into effect at `now`: notifies all processes, and waits for them.
     /// [`complete_purges`](Self::complete_purges) returns it when it is complete.
-    pub fn begin_purge(&mut self, generation: u64, key: Option<Key>, now: u64) {
+    pub fn begin_purge(&mut self, generation: u64, key: Option<CacheKey>, now: u64) {
         self.purge_generation = self.purge_generation.max(generation);
-        self.remove_expired(now);
+        self.remove_expired_processes(now);
         let untils = self
             .by_name
             .iter()
@@ -243,14 +243,14 @@ impl Processes {
                 untils,
             },
         );
-        self.publish_event(&OwnerEvent::Purge { generation, key });
+        self.publish_event_to_all(&OwnerEvent::Purge { generation, key });
     }
 
     /// Queues an event for every process that has an event stream.
-    pub fn publish_event(&mut self, event: &OwnerEvent) {
+    pub fn publish_event_to_all(&mut self, event: &OwnerEvent) {
         let names: Vec<ProcessName> = self.streams.values().cloned().collect();
         for name in names {
-            self.publish_to(&name, event.clone());
+            self.queue_event_for_process(&name, event.clone());
         }
     }
 
@@ -319,7 +319,7 @@ impl Processes {
     }
 
     /// Removes processes without a stream whose send lease has ended.
-    fn remove_expired(&mut self, now: u64) {
+    fn remove_expired_processes(&mut self, now: u64) {
         self.by_name
             .retain(|_, process| process.stream.is_some() || process.until >= now);
     }
@@ -334,9 +334,9 @@ mod tests {
     }
 
     /// All events that a stream is to send now.
-    fn drain(processes: &mut Processes, stream: EventStreamId, now: u64) -> Vec<OwnerEvent> {
+    fn drain(processes: &mut ProcessTable, stream: EventStreamId, now: u64) -> Vec<OwnerEvent> {
         let mut events = Vec::new();
-        while let StreamAction::Event(event) = processes.next_action(stream, now) {
+        while let EventStreamAction::Event(event) = processes.next_stream_action(stream, now) {
             events.push(event);
         }
         events
@@ -356,8 +356,8 @@ mod tests {
     /// A time after the grace period of the start.
     const START: u64 = 10_000;
 
-    fn started() -> Processes {
-        Processes::new(5, START - TIME - 1)
+    fn started() -> ProcessTable {
+        ProcessTable::new(5, START - TIME - 1)
     }
 
     #[test]
@@ -373,20 +373,20 @@ mod tests {
     #[test]
     fn stream_starts_with_hello_and_renews_send_leases() {
         let mut processes = started();
-        let stream = processes.open_stream(&name("a"), START).unwrap();
+        let stream = processes.open_event_stream(&name("a"), START).unwrap();
         assert_eq!(
             drain(&mut processes, stream, START),
             [hello(5, START + TIME)]
         );
         assert_eq!(
-            processes.next_action(stream, START),
-            StreamAction::Idle(START + EVERY)
+            processes.next_stream_action(stream, START),
+            EventStreamAction::Idle(START + EVERY)
         );
         assert_eq!(
             drain(&mut processes, stream, START + EVERY),
             [lease(5, START + EVERY + TIME)]
         );
-        processes.publish_to(&name("a"), OwnerEvent::Filled([1; 32]));
+        processes.queue_event_for_process(&name("a"), OwnerEvent::Filled([1; 32]));
         assert_eq!(processes.take_notified_streams(), [stream]);
         assert_eq!(
             drain(&mut processes, stream, START + 2 * EVERY),
@@ -399,7 +399,7 @@ mod tests {
 
     #[test]
     fn purge_after_the_start_waits_for_send_leases_of_an_earlier_owner() {
-        let mut processes = Processes::new(5, 0);
+        let mut processes = ProcessTable::new(5, 0);
         processes.begin_purge(6, None, TIME / 2);
         assert!(processes.complete_purges(TIME).is_empty());
         assert_eq!(processes.complete_purges(TIME + 1), [6]);
@@ -407,8 +407,8 @@ mod tests {
 
     #[test]
     fn purge_after_the_start_waits_for_processes_that_found_no_owner() {
-        let mut processes = Processes::new(5, 0);
-        processes.start_listening(300);
+        let mut processes = ProcessTable::new(5, 0);
+        processes.record_listening_start(300);
         processes.begin_purge(6, None, TIME);
         assert!(processes.complete_purges(300 + TIME).is_empty());
         assert_eq!(processes.complete_purges(301 + TIME), [6]);
@@ -417,11 +417,14 @@ mod tests {
     #[test]
     fn older_stream_of_a_process_is_closed_by_a_newer_one() {
         let mut processes = started();
-        let old = processes.open_stream(&name("a"), START).unwrap();
-        let new = processes.open_stream(&name("a"), START + 1).unwrap();
+        let old = processes.open_event_stream(&name("a"), START).unwrap();
+        let new = processes.open_event_stream(&name("a"), START + 1).unwrap();
         assert_eq!(processes.take_notified_streams(), [old]);
-        assert_eq!(processes.next_action(old, START + 1), StreamAction::Close);
-        assert_eq!(processes.close_stream(old), None);
+        assert_eq!(
+            processes.next_stream_action(old, START + 1),
+            EventStreamAction::Close
+        );
+        assert_eq!(processes.close_event_stream(old), None);
         assert_eq!(
             drain(&mut processes, new, START + 1),
             [hello(5, START + 1 + TIME)]
@@ -431,12 +434,15 @@ mod tests {
     #[test]
     fn stream_that_is_not_read_is_closed_when_its_queue_is_full() {
         let mut processes = started();
-        let stream = processes.open_stream(&name("a"), START).unwrap();
+        let stream = processes.open_event_stream(&name("a"), START).unwrap();
         drain(&mut processes, stream, START);
         for _ in 0..2 * MAX_QUEUED_EVENTS {
-            processes.publish_to(&name("a"), OwnerEvent::Filled([1; 32]));
+            processes.queue_event_for_process(&name("a"), OwnerEvent::Filled([1; 32]));
         }
-        assert_eq!(processes.next_action(stream, START), StreamAction::Close);
+        assert_eq!(
+            processes.next_stream_action(stream, START),
+            EventStreamAction::Close
+        );
     }
 
     #[test]
@@ -444,14 +450,14 @@ mod tests {
         let mut processes = started();
         for n in 0..MAX_PROCESSES {
             processes
-                .open_stream(&name(&format!("p{n}")), START)
+                .open_event_stream(&name(&format!("p{n}")), START)
                 .unwrap();
         }
         assert_eq!(
-            processes.open_stream(&name("q"), START),
+            processes.open_event_stream(&name("q"), START),
             Err(TooManyProcesses)
         );
-        assert!(processes.open_stream(&name("p7"), START).is_ok());
+        assert!(processes.open_event_stream(&name("p7"), START).is_ok());
     }
 
     mod sequences {
@@ -505,28 +511,28 @@ mod tests {
                 for step in steps {
                     match step {
                         ProcessStep::Arrive(n) => {
-                            let stream = processes.open_stream(&name(&format!("p{n}")), now).unwrap();
+                            let stream = processes.open_event_stream(&name(&format!("p{n}")), now).unwrap();
                             models[n as usize].stream = Some(stream);
                         }
                         ProcessStep::Leave(n) => {
                             if let Some(stream) = models[n as usize].stream.take() {
-                                processes.close_stream(stream);
+                                processes.close_event_stream(stream);
                             }
                         }
                         ProcessStep::Read(n) => {
                             let model = &mut models[n as usize];
                             let Some(stream) = model.stream else { continue };
-                            match processes.next_action(stream, now) {
-                                StreamAction::Event(OwnerEvent::Hello { generation, until } | OwnerEvent::Lease { generation, until }) => {
+                            match processes.next_stream_action(stream, now) {
+                                EventStreamAction::Event(OwnerEvent::Hello { generation, until } | OwnerEvent::Lease { generation, until }) => {
                                     model.knows = generation;
                                     model.until = until;
                                 }
-                                StreamAction::Event(OwnerEvent::Purge { generation, .. }) => {
+                                EventStreamAction::Event(OwnerEvent::Purge { generation, .. }) => {
                                     prop_assert!(generation > model.knows);
                                     model.knows = generation;
                                 }
-                                StreamAction::Event(_) | StreamAction::Idle(_) => {}
-                                StreamAction::Close => prop_assert!(false),
+                                EventStreamAction::Event(_) | EventStreamAction::Idle(_) => {}
+                                EventStreamAction::Close => prop_assert!(false),
                             }
                         }
                         ProcessStep::Acknowledge(n) => {

@@ -11,18 +11,18 @@ use std::sync::{Arc, Mutex, RwLock};
 
 use serde_json::{json, Value};
 
-use super::clock::CallTime;
-use super::disk::{DiskEntry, OwnerStore, RecordHeader, StoreError, WouldBlock};
-use super::leases::{EndedLease, LeaseDecision, Leases};
-use super::memory_tier::{MemoryEntry, OwnerMemory};
+use super::clock::ClockReading;
+use super::disk::{DiskEntry, EntryRecordAttributes, OwnerStore, ReadWouldBlock, StoreError};
+use super::leases::{EndedLease, LeaseDecision, LeaseTable};
+use super::memory_tier::{OwnerMemory, OwnerMemoryEntry};
 use super::processes::{
-    EventStreamId, NoSuchPurge, ProcessName, Processes, StreamAction, TooManyProcesses,
+    EventStreamAction, EventStreamId, NoSuchPurge, ProcessName, ProcessTable, TooManyProcesses,
 };
-use crate::cache::chain::Chains;
+use crate::cache::chain::NamespaceChains;
 use crate::cache::entry::store_attributes::{PurgeScope, StoreAttributes};
 use crate::cache::owner_event::OwnerEvent;
 use crate::cache::resource::other_format_key;
-use crate::cache::{Key, Namespace};
+use crate::cache::{CacheKey, CacheNamespace};
 use crate::lock::{lock_ignoring_poison, read_ignoring_poison};
 
 /// Maximum number of leases at a time. Beyond it every process that misses queries the node.
@@ -42,9 +42,9 @@ fn quarter_multiple(time: u64, count: u64) -> u64 {
 
 /// An entry that a lookup of the owner has found, and whether the caller has to store it.
 #[derive(Clone, Debug)]
-pub struct OwnerEntry {
+pub struct OwnerHit {
     /// The entry.
-    pub kept: Arc<MemoryEntry>,
+    pub kept: Arc<OwnerMemoryEntry>,
     /// Whether the caller must call [`Owner::write_to_store`] with the entry, once it is sent.
     pub is_to_be_stored: bool,
 }
@@ -56,23 +56,23 @@ pub struct OwnerNotifications {
     /// Event streams with new events.
     pub streams: Vec<EventStreamId>,
     /// Ended leases for which a process without a stream received "pending" and may wait.
-    pub leases: Vec<Key>,
+    pub leases: Vec<CacheKey>,
 }
 
 /// The result of a lookup in the owner's memory, which does not wait for a disk.
 #[derive(Clone, Debug)]
-pub enum OwnerLookup {
+pub enum OwnerLookupResult {
     /// The owner memory has the entry.
-    Found(OwnerEntry),
+    Found(OwnerHit),
     /// Neither the owner memory nor the store has the entry.
     Missing,
-    /// The store may have the entry: [`Owner::lookup_store`] reads it.
+    /// The store may have the entry: [`Owner::lookup_in_store`] reads it.
     QueryStore,
 }
 
 /// The reason why the owner refuses to store an entry that a process has fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PutRejection {
+pub enum EntryRejection {
     /// The entry was purged after the node was queried, or its generation does not exist yet.
     Purged,
     /// The blocks or the state on which the entry depends were replaced after the node was
@@ -101,12 +101,12 @@ pub(super) struct OwnerCounters {
 /// The leases, processes and chain numbers of an owner, behind one lock.
 #[derive(Debug)]
 pub(super) struct OwnerTables {
-    leases: Leases,
+    leases: LeaseTable,
     /// Ended leases that other processes may wait for.
-    ended: Vec<Key>,
+    ended: Vec<CacheKey>,
     /// The number of the last published state of each chain.
-    pub(super) published_numbers: HashMap<Namespace, u64>,
-    pub(super) processes: Processes,
+    pub(super) published_numbers: HashMap<CacheNamespace, u64>,
+    pub(super) processes: ProcessTable,
 }
 
 /// The cache that all processes of a machine share: the memory tier, the store, the leases, the
@@ -121,10 +121,10 @@ pub struct Owner {
     purging: Mutex<()>,
     pub(super) counters: OwnerCounters,
     /// The followed chains, and those whose namespace is suspended.
-    pub(super) chains: Chains,
+    pub(super) chains: NamespaceChains,
     /// Namespaces that are suspended because a response was of another chain, and whether their
     /// chain is followed.
-    pub(super) suspended: Mutex<HashMap<Namespace, bool>>,
+    pub(super) suspended: Mutex<HashMap<CacheNamespace, bool>>,
     /// Inactivity period in milliseconds.
     pub(super) inactive: Option<u64>,
 }
@@ -132,79 +132,84 @@ pub struct Owner {
 impl Owner {
     /// Creates an owner over the store `disk`, with `memory` bytes for its memory tier. It starts
     /// at `now`, when no other owner of the machine is left.
-    pub fn new(disk: Box<dyn OwnerStore>, memory: u64, now: CallTime) -> Self {
+    pub fn new(disk: Box<dyn OwnerStore>, memory: u64, now: ClockReading) -> Self {
         let generation = disk.purge_generation();
         Self {
             owner_store: disk,
             memory: OwnerMemory::new(memory),
             shared: Mutex::new(OwnerTables {
-                leases: Leases::new(MAX_LEASES),
+                leases: LeaseTable::new(MAX_LEASES),
                 ended: Vec::new(),
                 published_numbers: HashMap::default(),
-                processes: Processes::new(generation, now.monotonic),
+                processes: ProcessTable::new(generation, now.monotonic),
             }),
             effect: RwLock::new(()),
             purging: Mutex::new(()),
             counters: OwnerCounters::default(),
-            chains: Chains::default(),
+            chains: NamespaceChains::default(),
             suspended: Mutex::default(),
             inactive: None,
         }
     }
 
     /// Sets the inactivity period in milliseconds, after which entries that no process requests
-    /// [expire](Self::expire_inactive). Without it no entry expires for inactivity.
+    /// [expire](Self::expire_inactive_entries). Without it no entry expires for inactivity.
     pub fn with_inactivity_period(mut self, after: Option<u64>) -> Self {
         self.inactive = after;
         self
     }
 
     /// Looks up `key` without waiting for a disk.
-    pub fn lookup_without_waiting(&self, key: &Key, now: CallTime) -> OwnerLookup {
+    pub fn lookup_without_waiting(&self, key: &CacheKey, now: ClockReading) -> OwnerLookupResult {
         let entry = self.memory.get(key, now);
         let Some(entry) = entry.filter(|entry| self.survives_purges(key, entry)) else {
-            return match self.owner_store.get_ready(key, now) {
+            return match self.owner_store.read_entry_nonblocking(key, now) {
                 Ok(stored) => match self.insert_from_store(key, stored, now) {
-                    Some(found) => OwnerLookup::Found(found),
-                    None => OwnerLookup::Missing,
+                    Some(found) => OwnerLookupResult::Found(found),
+                    None => OwnerLookupResult::Missing,
                 },
-                Err(WouldBlock) => OwnerLookup::QueryStore,
+                Err(ReadWouldBlock) => OwnerLookupResult::QueryStore,
             };
         };
         increment_counter(&self.counters.memory_hits);
         if let Some(inactive) = self.inactive {
-            entry.renew_if_old(quarter_multiple(inactive, RENEW_AGE_QUARTERS), now);
+            entry.mark_unstored_if_old(quarter_multiple(inactive, RENEW_AGE_QUARTERS), now);
         }
-        OwnerLookup::Found(OwnerEntry {
-            is_to_be_stored: entry.is_to_be_stored(),
+        OwnerLookupResult::Found(OwnerHit {
+            is_to_be_stored: entry.take_pending_write(),
             kept: entry,
         })
     }
 
     /// Looks up `key` in the store, and copies the entry to memory. May wait for a disk.
-    pub fn lookup_store(&self, key: &Key, now: CallTime) -> Option<OwnerEntry> {
-        self.insert_from_store(key, self.owner_store.get(key, now), now)
+    pub fn lookup_in_store(&self, key: &CacheKey, now: ClockReading) -> Option<OwnerHit> {
+        self.insert_from_store(key, self.owner_store.read_entry(key, now), now)
     }
 
     /// Inserts an entry of the store into memory, if it is fresh, checked and not purged.
     fn insert_from_store(
         &self,
-        key: &Key,
+        key: &CacheKey,
         stored: Option<DiskEntry>,
-        now: CallTime,
-    ) -> Option<OwnerEntry> {
+        now: ClockReading,
+    ) -> Option<OwnerHit> {
         let entry = stored
             .map(|mut stored| {
                 // an entry too long for memory is sent from where the store has it
                 if self.memory.fits_entry(stored.body.as_ref().len()) {
                     stored.body = stored.body.into_owned();
                 }
-                Arc::new(MemoryEntry::from_store(stored, now).with_chain_dependency(&self.chains))
+                Arc::new(
+                    OwnerMemoryEntry::from_disk_entry(stored, now)
+                        .with_chain_dependency(&self.chains),
+                )
             })
-            .filter(|entry| entry.remaining_ttl(now) > 0 && entry.is_checked())
+            .filter(|entry| entry.remaining_ttl(now) > 0 && entry.is_chain_identity_checked())
             .filter(|entry| {
                 let _effect = read_ignoring_poison(&self.effect);
-                let holds = !self.owner_store.is_purged(key, entry.store_attributes());
+                let holds = !self
+                    .owner_store
+                    .is_entry_purged(key, entry.store_attributes());
                 // an entry that was filled in the meantime is newer
                 if holds && self.get_from_memory(key, now).is_none() {
                     self.memory.insert(*key, entry);
@@ -216,8 +221,8 @@ impl Owner {
             return None;
         };
         increment_counter(&self.counters.store_hits);
-        Some(OwnerEntry {
-            is_to_be_stored: entry.is_to_be_stored(),
+        Some(OwnerHit {
+            is_to_be_stored: entry.take_pending_write(),
             kept: entry,
         })
     }
@@ -229,92 +234,93 @@ impl Owner {
     /// The entry, if it was filled in the meantime: no lease is needed.
     pub fn acquire_lease(
         &self,
-        key: &Key,
+        key: &CacheKey,
         process: &ProcessName,
         time: u64,
-        now: CallTime,
-    ) -> Result<LeaseDecision, OwnerEntry> {
+        now: ClockReading,
+    ) -> Result<LeaseDecision, OwnerHit> {
         let mut shared = lock_ignoring_poison(&self.shared);
         // a fill inserts its entry before it ends the lease
         if let Some(entry) = self.get_from_memory(key, now) {
-            return Err(OwnerEntry {
+            return Err(OwnerHit {
                 kept: entry,
                 is_to_be_stored: false,
             });
         }
         let ended = shared.leases.expire_leases(now.monotonic);
-        shared.notify_waiters(ended, |key| self.get_from_memory(key, now).is_some());
+        shared.notify_lease_waiters(ended, |key| self.get_from_memory(key, now).is_some());
         let ends = now.monotonic.saturating_add(time);
         Ok(shared.leases.acquire_lease(*key, process, ends))
     }
 
     /// Ends the lease of `key` that `process` has and does not use, so that another process may
     /// fetch.
-    pub fn release_lease(&self, key: &Key, process: &ProcessName, now: CallTime) {
+    pub fn release_lease(&self, key: &CacheKey, process: &ProcessName, now: ClockReading) {
         let mut shared = lock_ignoring_poison(&self.shared);
         let ended = shared.leases.release_key_lease(key, process);
-        shared.notify_waiters(ended, |key| self.get_from_memory(key, now).is_some());
+        shared.notify_lease_waiters(ended, |key| self.get_from_memory(key, now).is_some());
     }
 
     /// The entry in memory, if it is fresh and not purged; not counted as a request.
-    fn get_from_memory(&self, key: &Key, now: CallTime) -> Option<Arc<MemoryEntry>> {
+    fn get_from_memory(&self, key: &CacheKey, now: ClockReading) -> Option<Arc<OwnerMemoryEntry>> {
         let entry = self.memory.get_uncounted(key, now)?;
         self.survives_purges(key, &entry).then_some(entry)
     }
 
     /// Whether no purge covers the entry. An entry that is covered is removed from memory.
-    fn survives_purges(&self, key: &Key, entry: &Arc<MemoryEntry>) -> bool {
+    fn survives_purges(&self, key: &CacheKey, entry: &Arc<OwnerMemoryEntry>) -> bool {
         let newest = self.owner_store.purge_generation();
-        let is_purged = entry.is_purged(newest, |about| self.owner_store.is_purged(key, about));
+        let is_purged =
+            entry.is_covered_by_purge(newest, |about| self.owner_store.is_entry_purged(key, about));
         if is_purged {
-            self.memory.remove_if_same(key, entry);
+            self.memory.remove_same_entry(key, entry);
         }
         !is_purged
     }
 
-    /// Whether an entry of `length` bytes fits into memory, so that [`put_entry`](Self::put_entry)
+    /// Whether an entry of `length` bytes fits into memory, so that [`put_entry`](Self::put_fetched_entry)
     /// does not wait for a disk.
-    pub fn has_room_for(&self, length: usize) -> bool {
+    pub fn memory_fits_entry(&self, length: usize) -> bool {
         self.memory.fits_entry(length)
     }
 
-    /// Creates an entry for [`put_entry`](Self::put_entry) that is fresh for `fresh` milliseconds
+    /// Creates an entry for [`put_entry`](Self::put_fetched_entry) that is fresh for `fresh` milliseconds
     /// from `now` on.
-    pub fn prepare_entry(
+    pub fn new_memory_entry(
         &self,
         about: StoreAttributes,
         body: Vec<u8>,
         fresh: u64,
-        now: CallTime,
-    ) -> MemoryEntry {
-        MemoryEntry::new(about, body, fresh, now).with_chain_dependency(&self.chains)
+        now: ClockReading,
+    ) -> OwnerMemoryEntry {
+        OwnerMemoryEntry::new(about, body, fresh, now).with_chain_dependency(&self.chains)
     }
 
     /// Inserts an entry that `process` has fetched. Returns whether the caller must [write it to
     /// the store](Self::write_to_store). May wait for a disk, if memory [has no
-    /// room](Self::has_room_for) for the entry.
+    /// room](Self::memory_fits_entry) for the entry.
     ///
     /// # Errors
-    /// [`PutRejection`]. A lease of `process` ends nevertheless.
-    pub fn put_entry(
+    /// [`EntryRejection`]. A lease of `process` ends nevertheless.
+    pub fn put_fetched_entry(
         &self,
-        key: &Key,
-        entry: &Arc<MemoryEntry>,
+        key: &CacheKey,
+        entry: &Arc<OwnerMemoryEntry>,
         process: Option<&ProcessName>,
-        now: CallTime,
-    ) -> Result<bool, PutRejection> {
+        now: ClockReading,
+    ) -> Result<bool, EntryRejection> {
         let put = self.insert_or_store(key, entry, now);
         let mut shared = lock_ignoring_poison(&self.shared);
-        if put.is_ok() && entry.observe_dependency() {
+        if put.is_ok() && entry.record_entry_head() {
             // before any process receives the entry
-            self.publish_chain(&mut shared, &entry.store_attributes().namespace);
+            self.publish_chain_state(&mut shared, &entry.store_attributes().namespace);
         }
         let ended = match &put {
             Ok(_) => shared.leases.end_lease(key),
             Err(_) => process.and_then(|process| shared.leases.release_key_lease(key, process)),
         };
         // even if it is evicted at once: waiters must look it up
-        shared.notify_waiters(ended, |_| put.is_ok());
+        shared.notify_lease_waiters(ended, |_| put.is_ok());
         increment_counter(match &put {
             Ok(_) => &self.counters.fills,
             Err(_) => &self.counters.refused,
@@ -324,38 +330,41 @@ impl Owner {
 
     fn insert_or_store(
         &self,
-        key: &Key,
-        entry: &Arc<MemoryEntry>,
-        now: CallTime,
-    ) -> Result<bool, PutRejection> {
-        let may_be_stored = entry.store_attributes().class.may_be_on_disk();
+        key: &CacheKey,
+        entry: &Arc<OwnerMemoryEntry>,
+        now: ClockReading,
+    ) -> Result<bool, EntryRejection> {
+        let may_be_stored = entry.store_attributes().class.is_storable_on_disk();
         {
             let _effect = read_ignoring_poison(&self.effect);
             if entry.store_attributes().generation > self.owner_store.purge_generation()
-                || self.owner_store.is_purged(key, entry.store_attributes())
+                || self
+                    .owner_store
+                    .is_entry_purged(key, entry.store_attributes())
             {
-                return Err(PutRejection::Purged);
+                return Err(EntryRejection::Purged);
             }
-            if !entry.is_valid() {
-                return Err(PutRejection::Replaced);
+            if !entry.is_valid_on_chain() {
+                return Err(EntryRejection::Replaced);
             }
             if self.memory.insert(*key, entry) {
                 // a stored entry must not outlive the newer one
                 let is_known = may_be_stored
-                    && (self.owner_store.record_fill(key, now) || self.owner_store.may_have(key));
-                return Ok(is_known && entry.is_to_be_stored());
+                    && (self.owner_store.record_fill(key, now)
+                        || self.owner_store.may_contain_key(key));
+                return Ok(is_known && entry.take_pending_write());
             }
         }
         // the store knows a purge that overtakes the entry here: the entry carries the
         // generation that was current when the node was queried
         if !may_be_stored {
-            return Err(PutRejection::TooLong);
+            return Err(EntryRejection::TooLong);
         }
         match self.write_to_store(key, entry, now) {
             Ok(()) => Ok(false),
-            Err(StoreError::TooLarge) => Err(PutRejection::TooLong),
-            Err(StoreError::Purged) => Err(PutRejection::Purged),
-            Err(error) => Err(PutRejection::Off(error.to_string())),
+            Err(StoreError::TooLarge) => Err(EntryRejection::TooLong),
+            Err(StoreError::Purged) => Err(EntryRejection::Purged),
+            Err(error) => Err(EntryRejection::Off(error.to_string())),
         }
     }
 
@@ -365,11 +374,11 @@ impl Owner {
     /// [`StoreError`]: the entry is offered to the store again on its next request.
     pub fn write_to_store(
         &self,
-        key: &Key,
-        entry: &MemoryEntry,
-        now: CallTime,
+        key: &CacheKey,
+        entry: &OwnerMemoryEntry,
+        now: ClockReading,
     ) -> Result<(), StoreError> {
-        let header = RecordHeader {
+        let header = EntryRecordAttributes {
             about: entry.store_attributes().clone(),
             stored_at: now.unix.saturating_sub(entry.age_ms(now)),
             expires_at: now.unix.saturating_add(entry.remaining_ttl(now)),
@@ -399,7 +408,7 @@ impl Owner {
     pub fn purge_entries(
         &self,
         scope: &PurgeScope,
-        now: impl Fn() -> CallTime,
+        now: impl Fn() -> ClockReading,
     ) -> Result<u64, StoreError> {
         // in the order of their generations: an acknowledgement of one purge covers those before it
         let _order = lock_ignoring_poison(&self.purging);
@@ -421,17 +430,17 @@ impl Owner {
     /// Removes the entries that a purge with this generation covers from memory, entry by entry,
     /// and returns their number. Takes milliseconds per 10,000 entries in memory.
     pub fn sweep_purged_entries(&self, scope: &PurgeScope, generation: u64) -> u64 {
-        let is_about = |key: &Key, entry: &MemoryEntry| {
+        let is_about = |key: &CacheKey, entry: &OwnerMemoryEntry| {
             entry.store_attributes().generation < generation
                 && scope.covers_entry(key, entry.store_attributes())
         };
         match scope {
             PurgeScope::Key(key) => {
                 let forms = [*key, other_format_key(key)];
-                let taken = forms.map(|key| self.memory.remove_if(&key, is_about));
+                let taken = forms.map(|key| self.memory.remove_entry_if(&key, is_about));
                 taken.into_iter().map(u64::from).sum()
             }
-            _ => self.memory.remove_matching(is_about),
+            _ => self.memory.remove_matching_entries(is_about),
         }
     }
 
@@ -450,10 +459,10 @@ impl Owner {
     }
 
     /// Records that the owner is reachable from `now` on, and was not before.
-    pub fn start_listening(&self, now: CallTime) {
+    pub fn record_listening_start(&self, now: ClockReading) {
         lock_ignoring_poison(&self.shared)
             .processes
-            .start_listening(now.monotonic);
+            .record_listening_start(now.monotonic);
     }
 
     /// Opens an event stream for a process.
@@ -463,38 +472,42 @@ impl Owner {
     pub fn open_event_stream(
         &self,
         process: &ProcessName,
-        now: CallTime,
+        now: ClockReading,
     ) -> Result<EventStreamId, TooManyProcesses> {
         let mut shared = lock_ignoring_poison(&self.shared);
-        let ended = match shared.processes.has_stream(process) {
-            true => shared.leases.release_all_of(process),
+        let ended = match shared.processes.has_event_stream(process) {
+            true => shared.leases.release_process_leases(process),
             false => Vec::new(),
         };
-        let stream = shared.processes.open_stream(process, now.monotonic);
+        let stream = shared.processes.open_event_stream(process, now.monotonic);
         for (namespace, chain) in self.chains.all_chains() {
             let state = Box::new(chain.last_known_state());
             shared
                 .processes
-                .publish_to(process, OwnerEvent::Chain { namespace, state });
+                .queue_event_for_process(process, OwnerEvent::Chain { namespace, state });
         }
-        shared.notify_waiters(ended, |key| self.get_from_memory(key, now).is_some());
+        shared.notify_lease_waiters(ended, |key| self.get_from_memory(key, now).is_some());
         stream
     }
 
     /// Closes an event stream, and releases the leases of its process.
-    pub fn close_event_stream(&self, stream: EventStreamId, now: CallTime) {
+    pub fn close_event_stream(&self, stream: EventStreamId, now: ClockReading) {
         let mut shared = lock_ignoring_poison(&self.shared);
-        if let Some(process) = shared.processes.close_stream(stream) {
-            let ended = shared.leases.release_all_of(&process);
-            shared.notify_waiters(ended, |key| self.get_from_memory(key, now).is_some());
+        if let Some(process) = shared.processes.close_event_stream(stream) {
+            let ended = shared.leases.release_process_leases(&process);
+            shared.notify_lease_waiters(ended, |key| self.get_from_memory(key, now).is_some());
         }
     }
 
-    /// Takes the next action on the event stream of a process, see [`Processes::next_action`].
-    pub fn next_stream_action(&self, stream: EventStreamId, now: CallTime) -> StreamAction {
+    /// Takes the next action on the event stream of a process, see [`ProcessTable::next_stream_action`].
+    pub fn next_stream_action(
+        &self,
+        stream: EventStreamId,
+        now: ClockReading,
+    ) -> EventStreamAction {
         lock_ignoring_poison(&self.shared)
             .processes
-            .next_action(stream, now.monotonic)
+            .next_stream_action(stream, now.monotonic)
     }
 
     /// Takes the event streams and leases for which something has happened since the last call.
@@ -508,19 +521,19 @@ impl Owner {
 
     /// Ends leases and completes purges that are due at `now` or were acknowledged, and returns the
     /// generations of the completed purges.
-    pub fn expire_due(&self, now: CallTime) -> Vec<u64> {
+    pub fn expire_leases_and_purges(&self, now: ClockReading) -> Vec<u64> {
         let mut shared = lock_ignoring_poison(&self.shared);
         let ended = shared.leases.expire_leases(now.monotonic);
-        shared.notify_waiters(ended, |key| self.get_from_memory(key, now).is_some());
+        shared.notify_lease_waiters(ended, |key| self.get_from_memory(key, now).is_some());
         shared.processes.complete_purges(now.monotonic)
     }
 
-    /// Time at which [`expire_due`](Self::expire_due) has something to do next, in monotonic
+    /// Time at which [`expire_due`](Self::expire_leases_and_purges) has something to do next, in monotonic
     /// milliseconds; `None` if nothing is due.
-    pub fn next_due_time(&self) -> Option<u64> {
+    pub fn next_expiry_time(&self) -> Option<u64> {
         let shared = lock_ignoring_poison(&self.shared);
         let ends = [
-            shared.leases.next_end(),
+            shared.leases.next_lease_end(),
             shared.processes.next_purge_deadline(),
         ];
         ends.into_iter().flatten().min()
@@ -531,11 +544,11 @@ impl Owner {
     ///
     /// # Errors
     /// [`StoreError`].
-    pub fn store_remaining_entries(&self, now: CallTime) -> Result<(), StoreError> {
+    pub fn store_remaining_entries(&self, now: ClockReading) -> Result<(), StoreError> {
         for (key, entry) in self.memory.unstored_entries(now) {
             let mut put = self.write_to_store(&key, &entry, now);
             if put == Err(StoreError::Busy) {
-                self.owner_store.flush()?;
+                self.owner_store.flush_memtables()?;
                 put = self.write_to_store(&key, &entry, now);
             }
             // an entry that the store rejects does not keep the others from being stored
@@ -544,12 +557,12 @@ impl Owner {
                 Err(error) => return Err(error),
             }
         }
-        self.owner_store.flush()
+        self.owner_store.flush_memtables()
     }
 
     /// The figures of memory, store, processes, leases and chains as JSON, as the owner protocol
     /// defines it.
-    pub fn status_json(&self) -> Value {
+    pub fn owner_status_json(&self) -> Value {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counters = &self.counters;
         let shared = lock_ignoring_poison(&self.shared);
@@ -593,13 +606,13 @@ impl Owner {
     /// Removes entries that no process has requested for the inactivity period, in memory and, more
     /// coarsely, in the store. Does nothing without
     /// [`with_inactivity_period`](Self::with_inactivity_period). Waits for a disk.
-    pub fn expire_inactive(&self, now: CallTime) {
+    pub fn expire_inactive_entries(&self, now: ClockReading) {
         let Some(inactive) = self.inactive else {
             return;
         };
         self.memory
-            .expire_requested_before(now.monotonic.saturating_sub(inactive));
-        self.owner_store.drop_older_than(
+            .remove_unrequested_since(now.monotonic.saturating_sub(inactive));
+        self.owner_store.drop_entries_older_than(
             quarter_multiple(inactive, DROP_AGE_QUARTERS),
             quarter_multiple(inactive, RENEW_AGE_QUARTERS),
             now,
@@ -616,10 +629,10 @@ impl Owner {
 
 impl OwnerTables {
     /// Notifies the waiters of ended leases whether the entry is present.
-    fn notify_waiters(
+    fn notify_lease_waiters(
         &mut self,
         ended: impl IntoIterator<Item = EndedLease>,
-        is_there: impl Fn(&Key) -> bool,
+        is_there: impl Fn(&CacheKey) -> bool,
     ) {
         for EndedLease { key, waiters } in ended {
             if !waiters.is_empty() {
@@ -630,7 +643,8 @@ impl OwnerTables {
                 false => OwnerEvent::LeaseReleased(key),
             };
             for waiter in waiters {
-                self.processes.publish_to(&waiter, event.clone());
+                self.processes
+                    .queue_event_for_process(&waiter, event.clone());
             }
         }
     }

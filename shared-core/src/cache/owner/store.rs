@@ -4,15 +4,15 @@ use std::sync::{Arc, Mutex};
 
 use serde::de::DeserializeOwned;
 
-use super::clock::CallTime;
-use super::disk::{DiskEntry, EntryBytes, OwnerStore, RecordHeader, WouldBlock};
+use super::clock::ClockReading;
+use super::disk::{DiskEntry, EntryBytes, EntryRecordAttributes, OwnerStore, ReadWouldBlock};
 use super::record;
 use super::tracker::{self, ChainIdentity, FinalityMark};
 use crate::cache::entry::store_attributes::{PurgeScope, StoreAttributes};
 use crate::cache::store::{
-    self, AdmissionFilter, Store, StoreError, StoreHealthChange, StoreStatus, WriteError,
+    self, AdmissionFilter, EntryStore, StoreError, StoreHealthChange, StoreStatus, StoreWriteError,
 };
-use crate::cache::{Key, Namespace};
+use crate::cache::{CacheKey, CacheNamespace};
 use crate::lock::lock_ignoring_poison;
 
 /// Maximum number of keys that are remembered as filled once, and their maximum age in
@@ -22,15 +22,15 @@ const ADMISSION_AGE: u64 = 24 * 3_600_000;
 
 /// The owner's store on disk: a RocksDB store, and the filter that admits entries on their second
 /// fill.
-pub struct StoreDisk {
-    store: Store,
+pub struct RocksOwnerStore {
+    store: EntryStore,
     admission: Mutex<AdmissionFilter>,
 }
 
-impl StoreDisk {
+impl RocksOwnerStore {
     /// Creates the owner's interface to an open store, with an empty admission filter from `now`
     /// on.
-    pub fn new(store: Store, now: CallTime) -> Self {
+    pub fn new(store: EntryStore, now: ClockReading) -> Self {
         Self {
             store,
             admission: Mutex::new(AdmissionFilter::new(
@@ -42,10 +42,10 @@ impl StoreDisk {
     }
 
     /// The row keys of all chain records, and a failure if some may be missing.
-    fn record_keys(&self) -> (Vec<Vec<u8>>, Option<store::rocks::RocksError>) {
+    fn chain_record_keys(&self) -> (Vec<Vec<u8>>, Option<store::rocks::RocksError>) {
         let mut keys = Vec::new();
         for prefix in record::ROW_PREFIXES {
-            match self.store.control_keys(prefix) {
+            match self.store.list_owner_keys(prefix) {
                 Ok(found) => keys.extend(found),
                 Err(failure) => return (keys, Some(failure)),
             }
@@ -54,20 +54,20 @@ impl StoreDisk {
     }
 
     /// The record under the row key `key`, if any.
-    fn read_record<T: DeserializeOwned>(&self, key: &[u8]) -> Result<Option<T>, StoreError> {
-        let row = self.store.control_get(key);
-        let row = row.map_err(|failure| StoreError::Off(WriteError::from(&failure)))?;
+    fn read_store_record<T: DeserializeOwned>(&self, key: &[u8]) -> Result<Option<T>, StoreError> {
+        let row = self.store.get_owner_row(key);
+        let row = row.map_err(|failure| StoreError::Off(StoreWriteError::from(&failure)))?;
         let unreadable = || {
             let text = "the chain's record in the store is damaged";
-            StoreError::Off(WriteError::Failed(text.into()))
+            StoreError::Off(StoreWriteError::Failed(text.into()))
         };
-        row.map(|row| record::parse_row(&row).ok_or_else(unreadable))
+        row.map(|row| record::parse_chain_row(&row).ok_or_else(unreadable))
             .transpose()
     }
 }
 
 /// A stored entry whose bytes stay pinned in the store.
-fn pin_entry(stored: store::StoredEntry) -> DiskEntry {
+fn pinned_disk_entry(stored: store::StoredEntry) -> DiskEntry {
     DiskEntry {
         header: stored.header.clone(),
         is_old: stored.is_old,
@@ -75,86 +75,98 @@ fn pin_entry(stored: store::StoredEntry) -> DiskEntry {
     }
 }
 
-impl OwnerStore for StoreDisk {
+impl OwnerStore for RocksOwnerStore {
     fn purge_generation(&self) -> u64 {
         self.store.purge_generation()
     }
 
-    fn get(&self, key: &Key, now: CallTime) -> Option<DiskEntry> {
-        self.store.get(key, now.unix).map(pin_entry)
+    fn read_entry(&self, key: &CacheKey, now: ClockReading) -> Option<DiskEntry> {
+        self.store.get(key, now.unix).map(pinned_disk_entry)
     }
 
-    fn get_ready(&self, key: &Key, now: CallTime) -> Result<Option<DiskEntry>, WouldBlock> {
-        let stored = self.store.get_nonblocking(key, now.unix);
-        Ok(stored?.map(pin_entry))
+    fn read_entry_nonblocking(
+        &self,
+        key: &CacheKey,
+        now: ClockReading,
+    ) -> Result<Option<DiskEntry>, ReadWouldBlock> {
+        let stored = self.store.get_without_disk(key, now.unix);
+        Ok(stored?.map(pinned_disk_entry))
     }
 
-    fn may_have(&self, key: &Key) -> bool {
-        self.store.may_contain(key)
+    fn may_contain_key(&self, key: &CacheKey) -> bool {
+        self.store.may_contain_key(key)
     }
 
-    fn put_entry(&self, key: &Key, header: &RecordHeader, body: &[u8]) -> Result<(), StoreError> {
+    fn put_entry(
+        &self,
+        key: &CacheKey,
+        header: &EntryRecordAttributes,
+        body: &[u8],
+    ) -> Result<(), StoreError> {
         self.store.put_entry(key, header, body)
     }
 
     fn purge_entries(&self, scope: &PurgeScope) -> Result<u64, StoreError> {
         let (keys, unread) = match scope {
-            PurgeScope::Namespace(namespace) => (record::row_keys(namespace).into(), None),
-            PurgeScope::Everything => self.record_keys(),
+            PurgeScope::Namespace(namespace) => (record::chain_row_keys(namespace).into(), None),
+            PurgeScope::Everything => self.chain_record_keys(),
             _ => (Vec::new(), None),
         };
         // the purge is in effect, whatever could not be read
         let purged = self.store.purge_with_owner_rows(scope, keys)?;
         match unread {
-            Some(failure) => Err(StoreError::Off(WriteError::from(&failure))),
+            Some(failure) => Err(StoreError::Off(StoreWriteError::from(&failure))),
             None => Ok(purged),
         }
     }
 
-    fn read_chain_record(&self, namespace: &Namespace) -> Result<tracker::ChainRecord, StoreError> {
-        let [chain, last] = record::row_keys(namespace);
+    fn read_chain_record(
+        &self,
+        namespace: &CacheNamespace,
+    ) -> Result<tracker::ChainRecord, StoreError> {
+        let [chain, last] = record::chain_row_keys(namespace);
         Ok(tracker::ChainRecord {
-            identity: self.read_record(&chain)?,
-            mark: self.read_record(&last)?,
+            identity: self.read_store_record(&chain)?,
+            mark: self.read_store_record(&last)?,
         })
     }
 
-    fn record_identity(
+    fn record_chain_identity(
         &self,
-        namespace: &Namespace,
+        namespace: &CacheNamespace,
         identity: &ChainIdentity,
     ) -> Result<(), StoreError> {
-        let [chain, last] = record::row_keys(namespace);
-        let row = record::serialize_row(identity);
+        let [chain, last] = record::chain_row_keys(namespace);
+        let row = record::serialize_chain_row(identity);
         self.store
-            .put_durable(&[(&chain, Some(&row)), (&last, None)])
+            .put_durable_rows(&[(&chain, Some(&row)), (&last, None)])
     }
 
-    fn record_mark(
+    fn record_finality_mark(
         &self,
-        namespace: &Namespace,
+        namespace: &CacheNamespace,
         mark: Option<&FinalityMark>,
     ) -> Result<(), StoreError> {
-        let [_, last] = record::row_keys(namespace);
-        let row = mark.map(record::serialize_row);
-        self.store.put_with_next_flush(&last, row.as_deref())
+        let [_, last] = record::chain_row_keys(namespace);
+        let row = mark.map(record::serialize_chain_row);
+        self.store.put_row_with_flush(&last, row.as_deref())
     }
 
-    fn is_purged(&self, key: &Key, about: &StoreAttributes) -> bool {
+    fn is_entry_purged(&self, key: &CacheKey, about: &StoreAttributes) -> bool {
         self.store.is_entry_purged(key, about)
     }
 
-    fn record_fill(&self, key: &Key, now: CallTime) -> bool {
-        lock_ignoring_poison(&self.admission).record_request(key, now.monotonic)
+    fn record_fill(&self, key: &CacheKey, now: ClockReading) -> bool {
+        lock_ignoring_poison(&self.admission).record_key_request(key, now.monotonic)
     }
 
-    fn flush(&self) -> Result<(), StoreError> {
+    fn flush_memtables(&self) -> Result<(), StoreError> {
         self.store.flush()
     }
 
-    fn drop_older_than(&self, goes: u64, renews: u64, now: CallTime) {
+    fn drop_entries_older_than(&self, goes: u64, renews: u64, now: ClockReading) {
         // an event reports the failure, and the removal is tried again
-        drop(self.store.drop_expired_files(goes, renews, now.unix));
+        drop(self.store.drop_expired_sst_files(goes, renews, now.unix));
     }
 
     fn next_log_line(&self) -> Option<String> {
@@ -172,28 +184,28 @@ impl OwnerStore for StoreDisk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::class::Class;
+    use crate::cache::class::LifetimeClass;
     use crate::cache::owner::tracker::BlockHash;
     use crate::cache::store::StoreConfig;
 
-    const NOW: CallTime = CallTime {
+    const NOW: ClockReading = ClockReading {
         monotonic: 10,
         unix: 1_000_000,
     };
 
-    fn key(n: u64) -> Key {
+    fn key(n: u64) -> CacheKey {
         *blake3::hash(&n.to_be_bytes()).as_bytes()
     }
 
-    fn open(config: &StoreConfig) -> StoreDisk {
-        let (store, _) = Store::open_store(config, NOW.unix).unwrap();
-        StoreDisk::new(store, NOW)
+    fn open(config: &StoreConfig) -> RocksOwnerStore {
+        let (store, _) = EntryStore::open_store(config, NOW.unix).unwrap();
+        RocksOwnerStore::new(store, NOW)
     }
 
-    fn put_test_entry(disk: &StoreDisk, n: u64) {
-        let header = RecordHeader {
+    fn put_test_entry(disk: &RocksOwnerStore, n: u64) {
+        let header = EntryRecordAttributes {
             about: StoreAttributes {
-                class: Class::Immutable,
+                class: LifetimeClass::Immutable,
                 namespace: [1; 16],
                 generation: NOW.unix,
                 ..StoreAttributes::default()
@@ -213,14 +225,14 @@ mod tests {
             for n in 0..1_000 {
                 put_test_entry(&disk, n);
             }
-            assert!((0..1_000).all(|n| disk.may_have(&key(n))));
-            disk.flush().unwrap();
-            assert!((0..1_000).all(|n| disk.may_have(&key(n))));
-            let mistaken = (1_000..2_000).filter(|n| disk.may_have(&key(*n)));
+            assert!((0..1_000).all(|n| disk.may_contain_key(&key(n))));
+            disk.flush_memtables().unwrap();
+            assert!((0..1_000).all(|n| disk.may_contain_key(&key(n))));
+            let mistaken = (1_000..2_000).filter(|n| disk.may_contain_key(&key(*n)));
             assert!(mistaken.count() < 20);
             drop(disk);
             disk = open(&config);
-            assert!((0..1_000).all(|n| disk.may_have(&key(n))));
+            assert!((0..1_000).all(|n| disk.may_contain_key(&key(n))));
         }
     }
 
@@ -229,32 +241,32 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let disk = open(&StoreConfig::new(folder.path(), 64 << 20));
         let about = StoreAttributes {
-            class: Class::Resource,
+            class: LifetimeClass::Resource,
             namespace: [1; 16],
             method: Some("eth_call".into()),
             block: Some(7),
             generation: disk.purge_generation(),
             ..StoreAttributes::default()
         };
-        let header = RecordHeader {
+        let header = EntryRecordAttributes {
             about: about.clone(),
             stored_at: NOW.unix,
             expires_at: NOW.unix + 1_000,
         };
         disk.put_entry(&key(1), &header, b"body").unwrap();
-        let found = disk.get(&key(1), NOW).unwrap();
+        let found = disk.read_entry(&key(1), NOW).unwrap();
         assert_eq!(
             (found.header, found.body.as_ref()),
             (header.clone(), &b"body"[..])
         );
-        assert!(!disk.is_purged(&key(1), &about));
+        assert!(!disk.is_entry_purged(&key(1), &about));
         let scope = PurgeScope::Method {
             namespace: None,
             method: "eth_call".into(),
         };
         assert_eq!(disk.purge_entries(&scope), Ok(about.generation + 1));
-        assert!(disk.is_purged(&key(1), &about));
-        assert_eq!(disk.get(&key(1), NOW), None);
+        assert!(disk.is_entry_purged(&key(1), &about));
+        assert_eq!(disk.read_entry(&key(1), NOW), None);
         let again = disk.put_entry(&key(1), &header, b"body");
         assert_eq!(again, Err(StoreError::Purged));
     }
@@ -274,17 +286,18 @@ mod tests {
             }),
             mark: Some(FinalityMark { number: 9, hash }),
         };
-        let keep = |disk: &StoreDisk, namespace, record: &tracker::ChainRecord| {
-            disk.record_identity(&namespace, &record.identity.unwrap())
+        let keep = |disk: &RocksOwnerStore, namespace, record: &tracker::ChainRecord| {
+            disk.record_chain_identity(&namespace, &record.identity.unwrap())
                 .unwrap();
             assert_eq!(disk.read_chain_record(&namespace).unwrap().mark, None);
-            disk.record_mark(&namespace, record.mark.as_ref()).unwrap();
+            disk.record_finality_mark(&namespace, record.mark.as_ref())
+                .unwrap();
         };
         keep(&disk, one, &record([7; 32]));
         keep(&disk, other, &record([8; 32]));
         // a mark is not flushed on its own; an entry flushes it too
         put_test_entry(&disk, 1);
-        disk.flush().unwrap();
+        disk.flush_memtables().unwrap();
         drop(disk);
         disk = open(&config);
         assert_eq!(disk.read_chain_record(&one).unwrap(), record([7; 32]));
@@ -296,7 +309,7 @@ mod tests {
         };
         disk.purge_entries(&blocks).unwrap();
         assert_eq!(disk.read_chain_record(&one).unwrap(), record([7; 32]));
-        disk.record_mark(&one, None).unwrap();
+        disk.record_finality_mark(&one, None).unwrap();
         assert_eq!(disk.read_chain_record(&one).unwrap().mark, None);
         disk.purge_entries(&PurgeScope::Namespace(one)).unwrap();
         assert_eq!(disk.read_chain_record(&one).unwrap(), none);

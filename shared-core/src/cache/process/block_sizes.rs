@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
-use crate::cache::Namespace;
+use crate::cache::CacheNamespace;
 use crate::jsonrpc::plausible::{BlockIdentifier, BlockTransactionCount};
 use crate::lock::lock_ignoring_poison;
 
@@ -13,14 +13,18 @@ const MAX_RECORDED_BLOCKS: usize = 1024;
 /// A bounded table of the transaction counts of the blocks that responses have shown, by namespace
 /// and block. Any number of threads may use it.
 #[derive(Debug, Default)]
-pub struct BlockSizes(Mutex<VecDeque<(Namespace, BlockTransactionCount)>>);
+pub struct BlockTransactionCounts(Mutex<VecDeque<(CacheNamespace, BlockTransactionCount)>>);
 
-impl BlockSizes {
+impl BlockTransactionCounts {
     /// Records the transaction count of a block in a namespace. If it was recorded before, the
     /// larger size is kept.
-    pub fn record_block(&self, namespace: &Namespace, size: BlockTransactionCount) {
+    pub fn record_transaction_count(
+        &self,
+        namespace: &CacheNamespace,
+        size: BlockTransactionCount,
+    ) {
         let mut blocks = lock_ignoring_poison(&self.0);
-        let is_it = |known: &&mut (Namespace, BlockTransactionCount)| {
+        let is_it = |known: &&mut (CacheNamespace, BlockTransactionCount)| {
             (&known.0, &known.1.hash) == (namespace, &size.hash)
         };
         if let Some((_, known)) = blocks.iter_mut().rfind(is_it) {
@@ -37,9 +41,13 @@ impl BlockSizes {
 
     /// Returns the transaction count of a block in a namespace, or `None` if it was not recorded or
     /// has been dropped. Of several blocks with one number the latest one counts.
-    pub fn transaction_count(&self, namespace: &Namespace, block: BlockIdentifier) -> Option<u64> {
+    pub fn transaction_count(
+        &self,
+        namespace: &CacheNamespace,
+        block: BlockIdentifier,
+    ) -> Option<u64> {
         let blocks = lock_ignoring_poison(&self.0);
-        let is_it = |known: &&(Namespace, BlockTransactionCount)| {
+        let is_it = |known: &&(CacheNamespace, BlockTransactionCount)| {
             known.0 == *namespace
                 && match block {
                     BlockIdentifier::Hash(hash) => known.1.hash == hash,
@@ -53,7 +61,9 @@ impl BlockSizes {
 
 #[cfg(test)]
 mod tests {
-    use super::{BlockIdentifier, BlockSizes, BlockTransactionCount, MAX_RECORDED_BLOCKS};
+    use super::{
+        BlockIdentifier, BlockTransactionCount, BlockTransactionCounts, MAX_RECORDED_BLOCKS,
+    };
 
     const MAIN: [u8; 16] = [1; 16];
     const OTHER: [u8; 16] = [2; 16];
@@ -70,10 +80,10 @@ mod tests {
 
     #[test]
     fn block_is_found_by_hash_and_by_number_in_its_namespace() {
-        let sizes = BlockSizes::default();
-        sizes.record_block(&MAIN, size(7, 1, 3));
-        sizes.record_block(&MAIN, size(7, 2, 5));
-        sizes.record_block(&MAIN, size(7, 2, 4));
+        let sizes = BlockTransactionCounts::default();
+        sizes.record_transaction_count(&MAIN, size(7, 1, 3));
+        sizes.record_transaction_count(&MAIN, size(7, 2, 5));
+        sizes.record_transaction_count(&MAIN, size(7, 2, 4));
         let of = |namespace, block| sizes.transaction_count(&namespace, block);
         assert_eq!(of(MAIN, BlockIdentifier::Hash(size(0, 1, 0).hash)), Some(3));
         assert_eq!(of(MAIN, BlockIdentifier::Hash(size(0, 2, 0).hash)), Some(5));
@@ -84,9 +94,9 @@ mod tests {
 
     #[test]
     fn oldest_block_is_forgotten() {
-        let sizes = BlockSizes::default();
+        let sizes = BlockTransactionCounts::default();
         for number in 0..=MAX_RECORDED_BLOCKS as u64 {
-            sizes.record_block(&MAIN, size(number, number, 1));
+            sizes.record_transaction_count(&MAIN, size(number, number, 1));
         }
         assert_eq!(
             sizes.transaction_count(&MAIN, BlockIdentifier::Number(0)),

@@ -5,7 +5,7 @@
 //!
 //! A gateway may choose the chain by a request header that is in no key. So a request whose headers
 //! have not been seen with the namespace gets the responses that identify the chain from the node
-//! ([`is_verified`](ChainIdentities::is_verified)).
+//! ([`is_verified`](ChainIdentities::are_headers_verified)).
 
 use crate::hash_keys::{HashMap, HashSet};
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Mutex;
 
 use crate::cache::chain::{ChainState, HeightKind};
-use crate::cache::Namespace;
+use crate::cache::CacheNamespace;
 use crate::lock::lock_ignoring_poison;
 
 /// Maximum number of namespaces whose facts are recorded.
@@ -29,7 +29,7 @@ const MAX_SELECTORS: usize = 64;
 
 /// A property of a chain that does not change, in the form in which a node's result reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChainFact {
+pub enum ChainIdentityFact {
     /// Chain id, the result of `eth_chainId`.
     ChainId(u64),
     /// Network id, the result of `net_version`.
@@ -49,10 +49,10 @@ pub enum ChainFact {
     },
 }
 
-impl ChainFact {
+impl ChainIdentityFact {
     /// Parses the fact that the `result` of a call without parameters reports, or returns `None` if
     /// it reports none.
-    pub fn from_call(method: &[u8], result: &[u8]) -> Option<Self> {
+    pub fn identity_from_rpc_result(method: &[u8], result: &[u8]) -> Option<Self> {
         let kind = match method {
             b"eth_chainId" => Self::ChainId,
             b"net_version" => Self::NetworkId,
@@ -80,7 +80,7 @@ impl ChainFact {
 
     /// Returns the value of the namespace's followed node and this one, for log lines, if they
     /// differ.
-    pub fn differs_from(&self, followed: &ChainState) -> Option<(String, String)> {
+    pub fn differing_values(&self, followed: &ChainState) -> Option<(String, String)> {
         match (*self, followed.heights) {
             (Self::ChainId(id), _) => {
                 let known = followed.chain_id.filter(|known| *known != id)?;
@@ -104,7 +104,7 @@ pub fn is_identity_method(method: &[u8]) -> bool {
 /// The facts that the responses of one namespace have reported under one purge generation, and the
 /// request headers with which they were verified.
 #[derive(Debug, Default)]
-struct RecordedFacts {
+struct RecordedChainFacts {
     /// Purge generation of the facts.
     generation: u64,
     chain_id: Option<u64>,
@@ -119,9 +119,9 @@ struct RecordedFacts {
 /// node has another chain; and the suspended namespaces.
 #[derive(Debug, Default)]
 pub struct ChainIdentities {
-    known: Mutex<HashMap<Namespace, RecordedFacts>>,
-    suspended: Mutex<HashSet<Namespace>>,
-    has_suspended: AtomicBool,
+    known: Mutex<HashMap<CacheNamespace, RecordedChainFacts>>,
+    suspended: Mutex<HashSet<CacheNamespace>>,
+    has_suspended_namespace: AtomicBool,
 }
 
 impl ChainIdentities {
@@ -129,25 +129,35 @@ impl ChainIdentities {
     ///
     /// # Errors
     /// Returns a description of the contradiction if the fact contradicts a recorded one.
-    pub fn record_fact(
+    pub fn record_chain_fact(
         &self,
-        namespace: &Namespace,
+        namespace: &CacheNamespace,
         generation: u64,
-        fact: ChainFact,
+        fact: ChainIdentityFact,
     ) -> Result<(), String> {
-        self.update_facts(namespace, generation, |known| known.merge_fact(fact))
+        self.update_facts(namespace, generation, |known| known.merge_chain_fact(fact))
     }
 
     /// Whether a request with these headers may be answered from the cache: the node has answered
     /// one with the same headers.
-    pub fn is_verified(&self, namespace: &Namespace, generation: u64, selector: u64) -> bool {
+    pub fn are_headers_verified(
+        &self,
+        namespace: &CacheNamespace,
+        generation: u64,
+        selector: u64,
+    ) -> bool {
         self.update_facts(namespace, generation, |known| {
             known.selectors.len() >= MAX_SELECTORS || known.selectors.contains(&selector)
         })
     }
 
     /// Records that the node has answered a request with these headers without a contradiction.
-    pub fn mark_verified(&self, namespace: &Namespace, generation: u64, selector: u64) {
+    pub fn mark_headers_verified(
+        &self,
+        namespace: &CacheNamespace,
+        generation: u64,
+        selector: u64,
+    ) {
         self.update_facts(namespace, generation, |known| {
             if known.selectors.len() < MAX_SELECTORS && known.selectors.try_reserve(1).is_ok() {
                 known.selectors.insert(selector);
@@ -159,9 +169,9 @@ impl ChainIdentities {
     /// of another purge generation.
     fn update_facts<T>(
         &self,
-        namespace: &Namespace,
+        namespace: &CacheNamespace,
         generation: u64,
-        update: impl FnOnce(&mut RecordedFacts) -> T,
+        update: impl FnOnce(&mut RecordedChainFacts) -> T,
     ) -> T {
         let mut all = lock_ignoring_poison(&self.known);
         if all.len() >= MAX_NAMESPACES && !all.contains_key(namespace) {
@@ -171,9 +181,9 @@ impl ChainIdentities {
         let known = all.entry(*namespace).or_default();
         if known.generation != generation {
             // a purge may precede a change of the chain
-            *known = RecordedFacts {
+            *known = RecordedChainFacts {
                 generation,
-                ..RecordedFacts::default()
+                ..RecordedChainFacts::default()
             };
         }
         update(known)
@@ -181,32 +191,34 @@ impl ChainIdentities {
 
     /// Suspends a namespace: this process does not store or send its responses any more. Returns
     /// `false` if it was suspended already.
-    pub fn suspend_namespace(&self, namespace: &Namespace) -> bool {
+    pub fn suspend_namespace(&self, namespace: &CacheNamespace) -> bool {
         let is_news = lock_ignoring_poison(&self.suspended).insert(*namespace);
-        self.has_suspended.store(true, Ordering::Release);
+        self.has_suspended_namespace.store(true, Ordering::Release);
         is_news
     }
 
     /// Whether the namespace is suspended.
-    pub fn is_suspended(&self, namespace: &Namespace) -> bool {
+    pub fn is_namespace_suspended(&self, namespace: &CacheNamespace) -> bool {
         self.has_suspended() && lock_ignoring_poison(&self.suspended).contains(namespace)
     }
 
     /// Whether any namespace is suspended.
     pub fn has_suspended(&self) -> bool {
-        self.has_suspended.load(Ordering::Acquire)
+        self.has_suspended_namespace.load(Ordering::Acquire)
     }
 }
 
-impl RecordedFacts {
-    fn merge_fact(&mut self, fact: ChainFact) -> Result<(), String> {
+impl RecordedChainFacts {
+    fn merge_chain_fact(&mut self, fact: ChainIdentityFact) -> Result<(), String> {
         let name = || fact.fact_name();
         match fact {
-            ChainFact::ChainId(id) => merge_number(name, &mut self.chain_id, id),
-            ChainFact::NetworkId(id) => merge_number(name, &mut self.network_id, id),
-            ChainFact::Genesis(found) => merge_hash(name, &mut self.genesis, found),
-            ChainFact::ValidatorsRoot(found) => merge_hash(name, &mut self.validators_root, found),
-            ChainFact::Final {
+            ChainIdentityFact::ChainId(id) => merge_number(name, &mut self.chain_id, id),
+            ChainIdentityFact::NetworkId(id) => merge_number(name, &mut self.network_id, id),
+            ChainIdentityFact::Genesis(found) => merge_hash(name, &mut self.genesis, found),
+            ChainIdentityFact::ValidatorsRoot(found) => {
+                merge_hash(name, &mut self.validators_root, found)
+            }
+            ChainIdentityFact::Final {
                 number,
                 hash: found,
                 epoch,
@@ -263,7 +275,7 @@ fn hash_prefix(hash: &[u8; 32]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{ChainFact, ChainIdentities, MAX_BLOCKS, MAX_SELECTORS};
+    use super::{ChainIdentities, ChainIdentityFact, MAX_BLOCKS, MAX_SELECTORS};
     use crate::cache::chain::{ChainState, HeightKind};
 
     const MAIN: [u8; 16] = [1; 16];
@@ -272,15 +284,28 @@ mod tests {
     #[test]
     fn chain_facts_are_read_from_results() {
         for (method, result, expected) in [
-            ("eth_chainId", "\"0x1\"", Some(ChainFact::ChainId(1))),
-            ("net_version", "\"137\"", Some(ChainFact::NetworkId(137))),
-            ("net_version", "\"0x89\"", Some(ChainFact::NetworkId(137))),
+            (
+                "eth_chainId",
+                "\"0x1\"",
+                Some(ChainIdentityFact::ChainId(1)),
+            ),
+            (
+                "net_version",
+                "\"137\"",
+                Some(ChainIdentityFact::NetworkId(137)),
+            ),
+            (
+                "net_version",
+                "\"0x89\"",
+                Some(ChainIdentityFact::NetworkId(137)),
+            ),
             ("eth_chainId", "1", None),
             ("eth_chainId", "\"\"", None),
             ("eth_chainId", "\"0x10000000000000000\"", None),
             ("eth_blockNumber", "\"0x1\"", None),
         ] {
-            let fact = ChainFact::from_call(method.as_bytes(), result.as_bytes());
+            let fact =
+                ChainIdentityFact::identity_from_rpc_result(method.as_bytes(), result.as_bytes());
             assert_eq!(fact, expected, "{method} {result}");
         }
     }
@@ -289,28 +314,28 @@ mod tests {
     fn contradictions_are_found_within_a_namespace_and_a_generation() {
         let identities = ChainIdentities::default();
         let observe = |namespace, generation, fact| {
-            let observed = identities.record_fact(&namespace, generation, fact);
+            let observed = identities.record_chain_fact(&namespace, generation, fact);
             observed.err().unwrap_or_default()
         };
         for (one, other, text) in [
             (
-                ChainFact::ChainId(1),
-                ChainFact::ChainId(137),
+                ChainIdentityFact::ChainId(1),
+                ChainIdentityFact::ChainId(137),
                 "eth_chainId was 1, now 137",
             ),
             (
-                ChainFact::NetworkId(1),
-                ChainFact::NetworkId(5),
+                ChainIdentityFact::NetworkId(1),
+                ChainIdentityFact::NetworkId(5),
                 "net_version was 1, now 5",
             ),
             (
-                ChainFact::Genesis([1; 32]),
-                ChainFact::Genesis([2; 32]),
+                ChainIdentityFact::Genesis([1; 32]),
+                ChainIdentityFact::Genesis([2; 32]),
                 "block 0 was 0x01010101…, now 0x02020202…",
             ),
             (
-                ChainFact::ValidatorsRoot([1; 32]),
-                ChainFact::ValidatorsRoot([2; 32]),
+                ChainIdentityFact::ValidatorsRoot([1; 32]),
+                ChainIdentityFact::ValidatorsRoot([2; 32]),
                 "genesis_validators_root was 0x01010101…, now 0x02020202…",
             ),
         ] {
@@ -320,19 +345,19 @@ mod tests {
             assert_eq!(observe(MAIN, 7, other), text);
         }
         // after a purge the node may have another chain
-        assert_eq!(observe(MAIN, 8, ChainFact::ChainId(137)), "");
+        assert_eq!(observe(MAIN, 8, ChainIdentityFact::ChainId(137)), "");
     }
 
     #[test]
     fn final_blocks_are_compared_until_a_reorganisation() {
         let identities = ChainIdentities::default();
         let observe = |number, hash, epoch| {
-            let fact = ChainFact::Final {
+            let fact = ChainIdentityFact::Final {
                 number,
                 hash: [hash; 32],
                 epoch,
             };
-            identities.record_fact(&MAIN, 0, fact).is_ok()
+            identities.record_chain_fact(&MAIN, 0, fact).is_ok()
         };
         assert!(observe(5, 1, 1) && observe(6, 2, 1) && observe(5, 1, 1));
         assert!(!observe(5, 2, 1));
@@ -355,38 +380,47 @@ mod tests {
         let beacon = followed(HeightKind::Slots, None, Some([1; 32]));
         let unknown = followed(HeightKind::Blocks, None, None);
         for (fact, is_compared_by) in [
-            (ChainFact::ChainId(2), [true, false, false]),
-            (ChainFact::NetworkId(2), [false; 3]),
-            (ChainFact::Genesis([2; 32]), [true, false, false]),
-            (ChainFact::ValidatorsRoot([2; 32]), [false, true, false]),
+            (ChainIdentityFact::ChainId(2), [true, false, false]),
+            (ChainIdentityFact::NetworkId(2), [false; 3]),
+            (ChainIdentityFact::Genesis([2; 32]), [true, false, false]),
+            (
+                ChainIdentityFact::ValidatorsRoot([2; 32]),
+                [false, true, false],
+            ),
         ] {
-            let found = [&execution, &beacon, &unknown].map(|it| fact.differs_from(it).is_some());
+            let found =
+                [&execution, &beacon, &unknown].map(|it| fact.differing_values(it).is_some());
             assert_eq!(found, is_compared_by, "{fact:?}");
         }
-        for same in [ChainFact::ChainId(1), ChainFact::Genesis([1; 32])] {
-            assert_eq!(same.differs_from(&execution), None);
+        for same in [
+            ChainIdentityFact::ChainId(1),
+            ChainIdentityFact::Genesis([1; 32]),
+        ] {
+            assert_eq!(same.differing_values(&execution), None);
         }
-        let same = ChainFact::ValidatorsRoot([1; 32]);
-        assert_eq!(same.differs_from(&beacon), None);
+        let same = ChainIdentityFact::ValidatorsRoot([1; 32]);
+        assert_eq!(same.differing_values(&beacon), None);
     }
 
     #[test]
     fn headers_are_verified_one_by_one_up_to_a_limit() {
         let identities = ChainIdentities::default();
         for selector in 0..MAX_SELECTORS as u64 {
-            assert!(!identities.is_verified(&MAIN, 0, selector));
-            identities.mark_verified(&MAIN, 0, selector);
-            assert!(identities.is_verified(&MAIN, 0, selector));
+            assert!(!identities.are_headers_verified(&MAIN, 0, selector));
+            identities.mark_headers_verified(&MAIN, 0, selector);
+            assert!(identities.are_headers_verified(&MAIN, 0, selector));
         }
-        assert!(identities.is_verified(&MAIN, 0, 1_000));
-        assert!(!identities.is_verified(&OTHER, 0, 1));
+        assert!(identities.are_headers_verified(&MAIN, 0, 1_000));
+        assert!(!identities.are_headers_verified(&OTHER, 0, 1));
     }
 
     #[test]
     fn namespace_is_suspended_once() {
         let identities = ChainIdentities::default();
-        assert!(!identities.has_suspended() && !identities.is_suspended(&MAIN));
+        assert!(!identities.has_suspended() && !identities.is_namespace_suspended(&MAIN));
         assert!(identities.suspend_namespace(&MAIN) && !identities.suspend_namespace(&MAIN));
-        assert!(identities.is_suspended(&MAIN) && !identities.is_suspended(&OTHER));
+        assert!(
+            identities.is_namespace_suspended(&MAIN) && !identities.is_namespace_suspended(&OTHER)
+        );
     }
 }

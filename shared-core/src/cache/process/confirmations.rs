@@ -11,7 +11,7 @@
 
 use std::sync::Mutex;
 
-use crate::cache::Key;
+use crate::cache::CacheKey;
 use crate::lock::lock_ignoring_poison;
 use crate::time_constants::confirmation_delay;
 
@@ -23,7 +23,7 @@ const BUCKET_SIZE: usize = 2;
 
 /// The digest of a result that a node has returned, with the state at the time of its request.
 #[derive(Clone, Copy, Debug)]
-pub struct ReportedResult {
+pub struct FetchedResultDigest {
     /// Digest of the result.
     digest: [u8; 16],
     /// Time at which the request was sent to the node, in milliseconds.
@@ -34,7 +34,7 @@ pub struct ReportedResult {
     epoch: u64,
 }
 
-impl ReportedResult {
+impl FetchedResultDigest {
     /// Hashes `result`, whose request was sent to the node at `requested_at` in milliseconds, under
     /// this purge generation and epoch.
     pub fn new(result: &[u8], requested_at: u64, generation: u64, epoch: u64) -> Self {
@@ -52,7 +52,7 @@ impl ReportedResult {
     }
 
     /// Whether both results are equal, with no purge and no reorganisation between them.
-    fn matches_result(&self, other: &Self) -> bool {
+    fn confirms_result(&self, other: &Self) -> bool {
         self.digest == other.digest
             && self.generation == other.generation
             && self.epoch == other.epoch
@@ -60,7 +60,7 @@ impl ReportedResult {
 }
 
 /// The keys and results of one bucket of the table; a later key may replace an earlier one.
-type ResultBucket = [Option<(Key, ReportedResult)>; BUCKET_SIZE];
+type ResultBucket = [Option<(CacheKey, FetchedResultDigest)>; BUCKET_SIZE];
 
 /// A table of a bounded number of keys, each with the first result of a node that has to be
 /// confirmed by a second fetch.
@@ -70,7 +70,7 @@ pub struct ResultConfirmations(Mutex<Vec<ResultBucket>>);
 impl ResultConfirmations {
     /// Whether the node returned the same result for `key` some time before. If it returned another
     /// one or none is recorded, `reported` is recorded as the first.
-    pub fn is_confirmed(&self, key: &Key, reported: ReportedResult) -> bool {
+    pub fn is_result_confirmed(&self, key: &CacheKey, reported: FetchedResultDigest) -> bool {
         let mut places = lock_ignoring_poison(&self.0);
         if places.is_empty() {
             if places.try_reserve_exact(BUCKETS).is_err() {
@@ -83,7 +83,7 @@ impl ResultConfirmations {
             return false;
         };
         match place.iter_mut().flatten().find(|(known, _)| known == key) {
-            Some((_, first)) if first.matches_result(&reported) => {
+            Some((_, first)) if first.confirms_result(&reported) => {
                 if reported.requested_at < first.requested_at {
                     first.requested_at = reported.requested_at;
                 }
@@ -107,37 +107,37 @@ impl ResultConfirmations {
 
 #[cfg(test)]
 mod tests {
-    use super::{ReportedResult, ResultConfirmations, BUCKETS, BUCKET_SIZE};
+    use super::{FetchedResultDigest, ResultConfirmations, BUCKETS, BUCKET_SIZE};
 
     const LATER: u64 = 10_000;
 
-    fn reported(result: &str, requested_at: u64) -> ReportedResult {
-        ReportedResult::new(result.as_bytes(), requested_at, 1, 1)
+    fn reported(result: &str, requested_at: u64) -> FetchedResultDigest {
+        FetchedResultDigest::new(result.as_bytes(), requested_at, 1, 1)
     }
 
     #[test]
     fn result_is_confirmed_by_the_same_result_after_a_delay() {
         let repeated = ResultConfirmations::default();
         let key = [7; 32];
-        assert!(!repeated.is_confirmed(&key, reported("a", 1_000)));
-        assert!(!repeated.is_confirmed(&key, reported("a", 999 + LATER)));
-        assert!(repeated.is_confirmed(&key, reported("a", 1_000 + LATER)));
+        assert!(!repeated.is_result_confirmed(&key, reported("a", 1_000)));
+        assert!(!repeated.is_result_confirmed(&key, reported("a", 999 + LATER)));
+        assert!(repeated.is_result_confirmed(&key, reported("a", 1_000 + LATER)));
         // after the entry has expired too
-        assert!(repeated.is_confirmed(&key, reported("a", 1_001 + LATER)));
-        assert!(!repeated.is_confirmed(&[8; 32], reported("a", 1_000 + 2 * LATER)));
+        assert!(repeated.is_result_confirmed(&key, reported("a", 1_001 + LATER)));
+        assert!(!repeated.is_result_confirmed(&[8; 32], reported("a", 1_000 + 2 * LATER)));
     }
 
     #[test]
     fn different_result_restarts_the_confirmation() {
         let repeated = ResultConfirmations::default();
         let key = [7; 32];
-        assert!(!repeated.is_confirmed(&key, reported("a", 0)));
-        assert!(!repeated.is_confirmed(&key, reported("b", LATER)));
-        assert!(!repeated.is_confirmed(&key, reported("a", LATER + 1)));
-        assert!(!repeated.is_confirmed(&key, reported("a", 2 * LATER)));
+        assert!(!repeated.is_result_confirmed(&key, reported("a", 0)));
+        assert!(!repeated.is_result_confirmed(&key, reported("b", LATER)));
+        assert!(!repeated.is_result_confirmed(&key, reported("a", LATER + 1)));
+        assert!(!repeated.is_result_confirmed(&key, reported("a", 2 * LATER)));
         // requested earlier and answered later
-        assert!(!repeated.is_confirmed(&key, reported("b", 5)));
-        assert!(repeated.is_confirmed(&key, reported("a", 2 * LATER + 1)));
+        assert!(!repeated.is_result_confirmed(&key, reported("b", 5)));
+        assert!(repeated.is_result_confirmed(&key, reported("a", 2 * LATER + 1)));
     }
 
     #[test]
@@ -146,10 +146,10 @@ mod tests {
         let key = [7; 32];
         let mut now = 0;
         for (generation, epoch) in [(1, 1), (2, 1), (2, 2)] {
-            let reported = |at| ReportedResult::new(b"a", at, generation, epoch);
-            assert!(!repeated.is_confirmed(&key, reported(now)));
+            let reported = |at| FetchedResultDigest::new(b"a", at, generation, epoch);
+            assert!(!repeated.is_result_confirmed(&key, reported(now)));
             now += LATER;
-            assert!(repeated.is_confirmed(&key, reported(now)));
+            assert!(repeated.is_result_confirmed(&key, reported(now)));
             now += LATER;
         }
     }
@@ -160,7 +160,7 @@ mod tests {
         let mut key = [0; 32];
         for n in 0..4 * BUCKETS as u64 {
             key[2..10].copy_from_slice(&n.to_le_bytes());
-            assert!(!repeated.is_confirmed(&key, reported("a", n)));
+            assert!(!repeated.is_result_confirmed(&key, reported("a", n)));
         }
         let places = repeated.0.lock().unwrap();
         assert_eq!(places.len(), BUCKETS);

@@ -11,7 +11,7 @@
 //!
 //! A leader that fails, or whose client disconnects, fails no follower: it hands the leadership
 //! over. No call blocks. The caller wakes the waiters that a call returns, and each of them
-//! [claims](Flights::claim_wakeup) its wakeup. The response is kept for the follower until then,
+//! [claims](CoalescedFlights::claim_wakeup) its wakeup. The response is kept for the follower until then,
 //! even if no tier had room for it. Each follower sends it under the id of its own call, as a
 //! [`CacheEntry`] has no id.
 //!
@@ -25,19 +25,19 @@ use std::collections::hash_map;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use super::wake::Waiter;
+use super::wake::RequestWaiter;
 use crate::cache::entry::CacheEntry;
-use crate::cache::Key;
+use crate::cache::CacheKey;
 use crate::lock::lock_ignoring_poison;
 
 /// The task of a request for a key that is not cached: it fetches the key, or waits for the request
 /// that does.
 #[derive(Debug)]
 pub enum CoalescingRole {
-    /// Fetch the key, then [finish](Flights::finish_flight) or [hand over](Flights::hand_over) the
+    /// Fetch the key, then [finish](CoalescedFlights::finish_flight) or [hand over](CoalescedFlights::hand_over_leadership) the
     /// flight.
-    Leader(Leadership),
-    /// Wait for a wakeup, then [claim](Flights::claim_wakeup) it.
+    Leader(FlightLeadership),
+    /// Wait for a wakeup, then [claim](CoalescedFlights::claim_wakeup) it.
     Follower,
 }
 
@@ -45,16 +45,16 @@ pub enum CoalescingRole {
 /// exactly one, and its holder must return it.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "followers wait until it is finished or handed over"]
-pub struct Leadership(Key);
+pub struct FlightLeadership(CacheKey);
 
-impl Leadership {
+impl FlightLeadership {
     /// Whether this is the leadership of the flight that fetches `key`.
-    pub fn is_for_key(&self, key: &Key) -> bool {
+    pub fn leads_flight_of(&self, key: &CacheKey) -> bool {
         self.0 == *key
     }
 
     /// Returns the key of the flight.
-    pub fn flight_key(&self) -> &Key {
+    pub fn flight_key(&self) -> &CacheKey {
         &self.0
     }
 }
@@ -71,50 +71,50 @@ pub enum FlightOutcome {
 
 /// The action that a woken follower must take.
 #[derive(Debug)]
-pub enum FollowerWakeup {
+pub enum FlightFollowerWakeup {
     /// Use the outcome of the flight, which has ended.
     Response(FlightOutcome),
     /// Lead: the leader has handed the flight over.
-    Lead(Leadership),
+    Lead(FlightLeadership),
 }
 
 /// The table of all fetches that requests of this process have in flight, with their leaders and
 /// followers.
 #[derive(Debug, Default)]
-pub struct Flights(Mutex<FlightTable>);
+pub struct CoalescedFlights(Mutex<FlightTable>);
 
 /// The flights and the waiting requests of a process, behind one lock.
 #[derive(Debug, Default)]
 struct FlightTable {
-    flights: HashMap<Key, Flight>,
+    flights: HashMap<CacheKey, Flight>,
     /// Wakeups that were not claimed yet.
-    turns: HashMap<Waiter, FollowerWakeup>,
+    turns: HashMap<RequestWaiter, FlightFollowerWakeup>,
     /// Number of followers of all flights, without batches.
     following: usize,
     /// Number of followers and batches that have ever joined a flight.
     joined: u64,
     /// Batches that wait for several flights.
-    batches: HashMap<Waiter, BatchWait>,
+    batches: HashMap<RequestWaiter, BatchWait>,
     /// Batches that have no flight left to wait for since a leader failed without a successor.
-    released: Vec<Waiter>,
+    released: Vec<RequestWaiter>,
     /// Leased keys whose flights ended without a response.
-    over: Vec<Key>,
+    over: Vec<CacheKey>,
 }
 
 /// The fetch of one key, with the requests of this process that wait for it.
 #[derive(Debug, Default)]
 struct Flight {
-    followers: VecDeque<Follower>,
+    followers: VecDeque<FlightFollower>,
     /// Batches that follow this and other flights, and lead none.
-    batches: Vec<Follower>,
+    batches: Vec<FlightFollower>,
     /// Whether this process has the owner's lease, so that no other process fetches the key.
     leased: bool,
 }
 
 /// A request or batch that waits for a flight, and its number among all that have ever joined one.
 #[derive(Clone, Copy, Debug)]
-struct Follower {
-    waiter: Waiter,
+struct FlightFollower {
+    waiter: RequestWaiter,
     number: u64,
 }
 
@@ -123,19 +123,19 @@ struct Follower {
 struct BatchWait {
     /// Number of flights that have not ended.
     left: usize,
-    keys: Vec<Key>,
-    answers: Vec<(Key, Arc<CacheEntry>)>,
+    keys: Vec<CacheKey>,
+    answers: Vec<(CacheKey, Arc<CacheEntry>)>,
 }
 
-impl Flights {
+impl CoalescedFlights {
     /// Makes a request the leader of a new flight of `key`, or `waiter` a follower of the present
     /// one. Returns `None` if memory is refused: the request is sent to the node without a flight.
-    pub fn join_flight(&self, key: Key, waiter: Waiter) -> Option<CoalescingRole> {
+    pub fn join_flight(&self, key: CacheKey, waiter: RequestWaiter) -> Option<CoalescingRole> {
         let mut state = lock_ignoring_poison(&self.0);
         state.flights.try_reserve(1).ok()?;
         if let hash_map::Entry::Vacant(vacant) = state.flights.entry(key) {
             vacant.insert(Flight::default());
-            return Some(CoalescingRole::Leader(Leadership(key)));
+            return Some(CoalescingRole::Leader(FlightLeadership(key)));
         }
         state.add_follower(&key, waiter)?;
         Some(CoalescingRole::Follower)
@@ -144,19 +144,19 @@ impl Flights {
     /// Makes `waiter`, a request for the same key, a follower of the flight that the caller
     /// leads. Returns `None` if memory is refused, and
     /// `waiter` does not follow.
-    pub fn follow_own_flight(&self, token: &Leadership, waiter: Waiter) -> Option<()> {
+    pub fn follow_own_flight(&self, token: &FlightLeadership, waiter: RequestWaiter) -> Option<()> {
         lock_ignoring_poison(&self.0).add_follower(&token.0, waiter)
     }
 
     /// Begins a flight of `key` without a waiter, with the caller as its leader. Returns `None` if
     /// the key is in flight already, or if memory is refused.
-    pub fn begin_flight(&self, key: Key) -> Option<Leadership> {
+    pub fn begin_flight(&self, key: CacheKey) -> Option<FlightLeadership> {
         let mut state = lock_ignoring_poison(&self.0);
         state.flights.try_reserve(1).ok()?;
         match state.flights.entry(key) {
             hash_map::Entry::Vacant(vacant) => {
                 vacant.insert(Flight::default());
-                Some(Leadership(key))
+                Some(FlightLeadership(key))
             }
             hash_map::Entry::Occupied(_) => None,
         }
@@ -165,17 +165,17 @@ impl Flights {
     /// Makes `waiter` wait until the flights of all these keys have ended; it leads none of them.
     /// Returns `false` if one of the keys is not in flight or memory is refused; `waiter` then
     /// waits for none.
-    pub fn follow_flights(&self, mut keys: Vec<Key>, waiter: Waiter) -> bool {
+    pub fn follow_flights(&self, mut keys: Vec<CacheKey>, waiter: RequestWaiter) -> bool {
         keys.sort_unstable();
         keys.dedup();
         lock_ignoring_poison(&self.0)
-            .add_batch(keys, waiter)
+            .add_batch_follower(keys, waiter)
             .is_some()
     }
 
     /// Returns the shared responses of the flights that `waiter` waited for. It does not wait for
     /// the others any longer.
-    pub fn claim_batch_responses(&self, waiter: Waiter) -> Vec<(Key, Arc<CacheEntry>)> {
+    pub fn claim_batch_responses(&self, waiter: RequestWaiter) -> Vec<(CacheKey, Arc<CacheEntry>)> {
         let mut state = lock_ignoring_poison(&self.0);
         state.released.retain(|other| *other != waiter);
         let Some(batch) = state.batches.remove(&waiter) else {
@@ -193,32 +193,32 @@ impl Flights {
 
     /// Returns the batches whose last flight ended without a response since the last call. The
     /// caller wakes them.
-    pub fn take_released_batches(&self) -> Vec<Waiter> {
+    pub fn take_released_batches(&self) -> Vec<RequestWaiter> {
         std::mem::take(&mut lock_ignoring_poison(&self.0).released)
     }
 
     /// Records that the owner has granted the lease of `key`, to be returned if the flight ends
     /// without a response. Returns `false` if the key is not in flight.
-    pub fn record_lease(&self, key: &Key) -> bool {
+    pub fn record_flight_lease(&self, key: &CacheKey) -> bool {
         let mut state = lock_ignoring_poison(&self.0);
         let flight = state.flights.get_mut(key);
         flight.map(|flight| flight.leased = true).is_some()
     }
 
     /// Returns the leased keys whose flights ended without a response since the last call.
-    pub fn take_ended_leases(&self) -> Vec<Key> {
+    pub fn take_ended_leases(&self) -> Vec<CacheKey> {
         std::mem::take(&mut lock_ignoring_poison(&self.0).over)
     }
 
     /// Whether any request or batch of this process waits for the flight of this leadership.
-    pub fn is_followed(&self, token: &Leadership) -> bool {
+    pub fn has_followers(&self, token: &FlightLeadership) -> bool {
         let state = lock_ignoring_poison(&self.0);
         let flight = state.flights.get(&token.0);
         flight.is_some_and(|it| !(it.followers.is_empty() && it.batches.is_empty()))
     }
 
     /// Returns the follower that joined the flight of this leadership last, batches excluded.
-    pub fn last_follower(&self, token: &Leadership) -> Option<Waiter> {
+    pub fn last_follower(&self, token: &FlightLeadership) -> Option<RequestWaiter> {
         let state = lock_ignoring_poison(&self.0);
         let last = state.flights.get(&token.0)?.followers.back();
         last.map(|joined| joined.waiter)
@@ -226,7 +226,11 @@ impl Flights {
 
     /// Ends a flight because its leader has a response or none can be shared, and assigns the
     /// outcome to the followers. The caller wakes the returned waiters in this order.
-    pub fn finish_flight(&self, token: Leadership, outcome: FlightOutcome) -> Vec<Waiter> {
+    pub fn finish_flight(
+        &self,
+        token: FlightLeadership,
+        outcome: FlightOutcome,
+    ) -> Vec<RequestWaiter> {
         let mut state = lock_ignoring_poison(&self.0);
         let Some(flight) = state.flights.remove(&token.0) else {
             return Vec::new();
@@ -239,7 +243,7 @@ impl Flights {
 
     /// Number of followers and batches that have ever joined a flight, as a mark for
     /// [`share_with_earlier_followers`](Self::share_with_earlier_followers).
-    pub fn join_count(&self) -> u64 {
+    pub fn follower_join_count(&self) -> u64 {
         lock_ignoring_poison(&self.0).joined
     }
 
@@ -249,17 +253,17 @@ impl Flights {
     /// ended.
     pub fn share_with_earlier_followers(
         &self,
-        token: Leadership,
+        token: FlightLeadership,
         entry: &Arc<CacheEntry>,
         joined: u64,
-    ) -> (Vec<Waiter>, Option<Leadership>) {
+    ) -> (Vec<RequestWaiter>, Option<FlightLeadership>) {
         let mut state = lock_ignoring_poison(&self.0);
         let Some(flight) = state.flights.get_mut(&token.0) else {
             return (Vec::new(), None);
         };
         flight.leased = false;
         // followers are in the order in which they joined
-        let first = |all: &[Follower]| all.partition_point(|it| it.number <= joined);
+        let first = |all: &[FlightFollower]| all.partition_point(|it| it.number <= joined);
         let followers = first(flight.followers.make_contiguous());
         let mut later = flight.followers.split_off(followers);
         std::mem::swap(&mut later, &mut flight.followers);
@@ -276,23 +280,23 @@ impl Flights {
     /// Hands the leadership over because the leader's client has disconnected or the node has
     /// failed. The caller wakes the returned follower, which leads from now on. Without followers
     /// the flight ends.
-    pub fn hand_over(&self, token: Leadership) -> Option<Waiter> {
+    pub fn hand_over_leadership(&self, token: FlightLeadership) -> Option<RequestWaiter> {
         lock_ignoring_poison(&self.0).transfer_leadership(token)
     }
 
     /// Takes the wakeup that was assigned to `waiter`, or returns `None` if it was not woken.
-    pub fn claim_wakeup(&self, waiter: Waiter) -> Option<FollowerWakeup> {
+    pub fn claim_wakeup(&self, waiter: RequestWaiter) -> Option<FlightFollowerWakeup> {
         lock_ignoring_poison(&self.0).turns.remove(&waiter)
     }
 
     /// Removes a follower whose client has disconnected or whose wait has timed out. If it had been
     /// handed the leadership and has not claimed it, the returned follower leads instead; the
     /// caller wakes it.
-    pub fn remove_follower(&self, key: &Key, waiter: Waiter) -> Option<Waiter> {
+    pub fn remove_follower(&self, key: &CacheKey, waiter: RequestWaiter) -> Option<RequestWaiter> {
         let mut state = lock_ignoring_poison(&self.0);
         match state.turns.remove(&waiter) {
-            Some(FollowerWakeup::Lead(token)) => state.transfer_leadership(token),
-            Some(FollowerWakeup::Response(_)) => None,
+            Some(FlightFollowerWakeup::Lead(token)) => state.transfer_leadership(token),
+            Some(FlightFollowerWakeup::Response(_)) => None,
             None => {
                 if let Some(flight) = state.flights.get_mut(key) {
                     let before = flight.followers.len();
@@ -318,19 +322,19 @@ impl Flights {
 }
 
 impl FlightTable {
-    fn add_follower(&mut self, key: &Key, waiter: Waiter) -> Option<()> {
+    fn add_follower(&mut self, key: &CacheKey, waiter: RequestWaiter) -> Option<()> {
         let followers = &mut self.flights.get_mut(key)?.followers;
         followers.try_reserve(1).ok()?;
         // room for its wakeup is reserved now, so that none is lost later
         self.turns.try_reserve(self.following + 1).ok()?;
         self.joined += 1;
         let number = self.joined;
-        followers.push_back(Follower { waiter, number });
+        followers.push_back(FlightFollower { waiter, number });
         self.following += 1;
         Some(())
     }
 
-    fn add_batch(&mut self, keys: Vec<Key>, waiter: Waiter) -> Option<()> {
+    fn add_batch_follower(&mut self, keys: Vec<CacheKey>, waiter: RequestWaiter) -> Option<()> {
         let mut answers = Vec::new();
         answers.try_reserve_exact(keys.len()).ok()?;
         self.batches.try_reserve(1).ok()?;
@@ -342,7 +346,7 @@ impl FlightTable {
         let number = self.joined;
         for key in &keys {
             if let Some(flight) = self.flights.get_mut(key) {
-                flight.batches.push(Follower { waiter, number });
+                flight.batches.push(FlightFollower { waiter, number });
             }
         }
         let batch = BatchWait {
@@ -358,16 +362,16 @@ impl FlightTable {
     /// waiters.
     fn assign_outcome(
         &mut self,
-        token: &Leadership,
+        token: &FlightLeadership,
         outcome: &FlightOutcome,
-        followers: VecDeque<Follower>,
-        batches: Vec<Follower>,
-    ) -> Vec<Waiter> {
+        followers: VecDeque<FlightFollower>,
+        batches: Vec<FlightFollower>,
+    ) -> Vec<RequestWaiter> {
         self.following -= followers.len();
         let followers = Vec::from(followers).into_iter();
-        let mut woken: Vec<Waiter> = followers.map(|it| it.waiter).collect();
+        let mut woken: Vec<RequestWaiter> = followers.map(|it| it.waiter).collect();
         for follower in &woken {
-            let turn = FollowerWakeup::Response(outcome.clone());
+            let turn = FlightFollowerWakeup::Response(outcome.clone());
             self.turns.insert(*follower, turn);
         }
         for batch in batches {
@@ -385,8 +389,8 @@ impl FlightTable {
     /// Records that a flight of a batch has ended. Returns whether it was the last one.
     fn record_ended_flight(
         &mut self,
-        waiter: Waiter,
-        answer: Option<(Key, Arc<CacheEntry>)>,
+        waiter: RequestWaiter,
+        answer: Option<(CacheKey, Arc<CacheEntry>)>,
     ) -> bool {
         let Some(batch) = self.batches.get_mut(&waiter) else {
             return false;
@@ -396,7 +400,7 @@ impl FlightTable {
         batch.left == 0
     }
 
-    fn transfer_leadership(&mut self, token: Leadership) -> Option<Waiter> {
+    fn transfer_leadership(&mut self, token: FlightLeadership) -> Option<RequestWaiter> {
         let flight = self.flights.get_mut(&token.0)?;
         let Some(next) = flight.followers.pop_front() else {
             if flight.leased {
@@ -404,7 +408,7 @@ impl FlightTable {
             }
             let batches = std::mem::take(&mut flight.batches);
             self.flights.remove(&token.0);
-            for Follower { waiter, .. } in batches {
+            for FlightFollower { waiter, .. } in batches {
                 if self.record_ended_flight(waiter, None) {
                     self.released.push(waiter);
                 }
@@ -412,7 +416,8 @@ impl FlightTable {
             return None;
         };
         self.following -= 1;
-        self.turns.insert(next.waiter, FollowerWakeup::Lead(token));
+        self.turns
+            .insert(next.waiter, FlightFollowerWakeup::Lead(token));
         Some(next.waiter)
     }
 }
@@ -422,27 +427,28 @@ mod tests {
     use std::sync::Arc;
 
     use super::{
-        lock_ignoring_poison, CoalescingRole, FlightOutcome, Flights, FollowerWakeup, Leadership,
+        lock_ignoring_poison, CoalescedFlights, CoalescingRole, FlightFollowerWakeup,
+        FlightLeadership, FlightOutcome,
     };
-    use crate::cache::entry::{CacheEntry, EntryMeta, EntryPayload, EnvelopeBytes};
-    use crate::cache::process::wake::{EventLoop, Waiter};
+    use crate::cache::entry::{CacheEntry, EntryMetadata, EntryPayload, EnvelopeBytes};
+    use crate::cache::process::wake::{EventLoopId, RequestWaiter};
 
     const KEY: [u8; 32] = [7; 32];
 
     fn entry() -> Arc<CacheEntry> {
         let payload = EntryPayload::Raw(b"\"0x1\"".to_vec().into());
         Arc::new(CacheEntry::new(
-            EnvelopeBytes::for_whole_body(),
+            EnvelopeBytes::empty_envelope(),
             payload,
-            EntryMeta::default(),
+            EntryMetadata::default(),
         ))
     }
 
-    fn at(id: usize) -> Waiter {
-        EventLoop::default().waiter_with_id(id)
+    fn at(id: usize) -> RequestWaiter {
+        EventLoopId::default().waiter_with_id(id)
     }
 
-    fn follow(flights: &Flights, waiters: &[usize]) {
+    fn follow(flights: &CoalescedFlights, waiters: &[usize]) {
         for waiter in waiters {
             assert!(matches!(
                 flights.join_flight(KEY, at(*waiter)),
@@ -451,14 +457,14 @@ mod tests {
         }
     }
 
-    fn claim_lead(flights: &Flights, waiter: usize) -> Leadership {
+    fn claim_lead(flights: &CoalescedFlights, waiter: usize) -> FlightLeadership {
         match flights.claim_wakeup(at(waiter)) {
-            Some(FollowerWakeup::Lead(token)) => token,
+            Some(FlightFollowerWakeup::Lead(token)) => token,
             other => panic!("{waiter}: {other:?}"),
         }
     }
 
-    fn is_left_clean(flights: &Flights) -> bool {
+    fn is_left_clean(flights: &CoalescedFlights) -> bool {
         let state = lock_ignoring_poison(&flights.0);
         state.flights.is_empty()
             && state.turns.is_empty()
@@ -469,7 +475,7 @@ mod tests {
 
     #[test]
     fn batch_is_woken_when_its_last_flight_has_ended() {
-        let flights = Flights::default();
+        let flights = CoalescedFlights::default();
         let other = [8; 32];
         assert!(!flights.follow_flights(vec![KEY], at(9)));
         let one = flights.begin_flight(KEY).unwrap();
@@ -501,30 +507,30 @@ mod tests {
 
     #[test]
     fn flight_is_followed_while_it_has_a_follower_or_a_batch() {
-        let flights = Flights::default();
+        let flights = CoalescedFlights::default();
         let token = flights.begin_flight(KEY).unwrap();
-        assert!(!flights.is_followed(&token));
+        assert!(!flights.has_followers(&token));
         assert!(flights.follow_flights(vec![KEY], at(2)));
-        assert!(flights.is_followed(&token));
+        assert!(flights.has_followers(&token));
         flights.claim_batch_responses(at(2));
-        assert!(!flights.is_followed(&token));
+        assert!(!flights.has_followers(&token));
         follow(&flights, &[3]);
-        assert!(flights.is_followed(&token));
+        assert!(flights.has_followers(&token));
         assert_eq!(flights.remove_follower(&KEY, at(3)), None);
-        assert!(!flights.is_followed(&token));
-        assert_eq!(flights.hand_over(token), None);
+        assert!(!flights.has_followers(&token));
+        assert_eq!(flights.hand_over_leadership(token), None);
     }
 
     #[test]
     fn batch_is_released_without_leadership_when_the_last_leader_fails() {
-        let flights = Flights::default();
+        let flights = CoalescedFlights::default();
         let token = flights.begin_flight(KEY).unwrap();
         assert!(flights.follow_flights(vec![KEY], at(9)));
         follow(&flights, &[2]);
-        assert_eq!(flights.hand_over(token), Some(at(2)));
+        assert_eq!(flights.hand_over_leadership(token), Some(at(2)));
         assert!(flights.take_released_batches().is_empty());
         let token = claim_lead(&flights, 2);
-        assert_eq!(flights.hand_over(token), None);
+        assert_eq!(flights.hand_over_leadership(token), None);
         assert_eq!(flights.take_released_batches(), [at(9)]);
         assert!(flights.claim_batch_responses(at(9)).is_empty());
         assert!(is_left_clean(&flights));
@@ -532,7 +538,7 @@ mod tests {
 
     #[test]
     fn batch_is_not_woken_after_it_has_left() {
-        let flights = Flights::default();
+        let flights = CoalescedFlights::default();
         let token = flights.begin_flight(KEY).unwrap();
         assert!(flights.follow_flights(vec![KEY], at(9)));
         assert!(flights.claim_batch_responses(at(9)).is_empty());
@@ -585,14 +591,14 @@ mod tests {
         struct FlightModel {
             /// Whether a request leads, or has been handed the leadership.
             leads: [bool; 2],
-            followers: [VecDeque<Waiter>; 2],
+            followers: [VecDeque<RequestWaiter>; 2],
             /// Followers in the order in which they joined.
-            joining_order: Vec<Waiter>,
-            woken: BTreeMap<Waiter, WakeReason>,
+            joining_order: Vec<RequestWaiter>,
+            woken: BTreeMap<RequestWaiter, WakeReason>,
         }
 
         impl FlightModel {
-            fn hand_on(&mut self, key: usize) -> Option<Waiter> {
+            fn hand_on(&mut self, key: usize) -> Option<RequestWaiter> {
                 let next = self.followers[key].pop_front();
                 self.leads[key] = next.is_some();
                 self.woken
@@ -608,15 +614,15 @@ mod tests {
             /// follower is woken in its order and receives the outcome.
             #[test]
             fn followers_are_woken_in_joining_order(steps in prop::collection::vec(step(), 0..80)) {
-                let flights = Flights::default();
+                let flights = CoalescedFlights::default();
                 let answer = entry();
                 let mut model = FlightModel::default();
-                let mut tokens: [Option<Leadership>; 2] = [None, None];
+                let mut tokens: [Option<FlightLeadership>; 2] = [None, None];
                 for (n, step) in steps.into_iter().enumerate() {
                     match step {
                         FlightStep::Begin(key) => match flights.join_flight(KEYS[key], at(n)).unwrap() {
                             CoalescingRole::Leader(token) => {
-                                prop_assert!(!model.leads[key] && token.is_for_key(&KEYS[key]));
+                                prop_assert!(!model.leads[key] && token.leads_flight_of(&KEYS[key]));
                                 model.leads[key] = true;
                                 tokens[key] = Some(token);
                             }
@@ -637,8 +643,8 @@ mod tests {
                             model.woken.extend(all.into_iter().map(|waiter| (waiter, woken.clone())));
                         },
                         FlightStep::FinishFor(key, late) => if let Some(token) = tokens[key].take() {
-                            prop_assert_eq!(flights.join_count(), model.joining_order.len() as u64);
-                            let joined = flights.join_count().saturating_sub(late);
+                            prop_assert_eq!(flights.follower_join_count(), model.joining_order.len() as u64);
+                            let joined = flights.follower_join_count().saturating_sub(late);
                             let early = &model.joining_order[..usize::try_from(joined).unwrap()];
                             let all = std::mem::take(&mut model.followers[key]);
                             let (first, rest): (Vec<_>, Vec<_>) =
@@ -652,7 +658,7 @@ mod tests {
                             model.woken.extend(first.into_iter().map(|waiter| (waiter, WakeReason::Answer)));
                         },
                         FlightStep::HandOn(key) => if let Some(token) = tokens[key].take() {
-                            prop_assert_eq!(flights.hand_over(token), model.hand_on(key));
+                            prop_assert_eq!(flights.hand_over_leadership(token), model.hand_on(key));
                         },
                         FlightStep::Leave(key, which) => {
                             let following = model.followers[key].iter();
@@ -669,16 +675,16 @@ mod tests {
                             let at = which % model.woken.len().max(1);
                             let Some(waiter) = model.woken.keys().nth(at).copied() else { continue };
                             let woken = match flights.claim_wakeup(waiter) {
-                                Some(FollowerWakeup::Lead(token)) => {
-                                    let key = usize::from(token.is_for_key(&KEYS[1]));
+                                Some(FlightFollowerWakeup::Lead(token)) => {
+                                    let key = usize::from(token.leads_flight_of(&KEYS[1]));
                                     tokens[key] = Some(token);
                                     Some(WakeReason::Lead(key))
                                 }
-                                Some(FollowerWakeup::Response(FlightOutcome::Answer(entry))) => {
+                                Some(FlightFollowerWakeup::Response(FlightOutcome::Answer(entry))) => {
                                     prop_assert!(Arc::ptr_eq(&entry, &answer));
                                     Some(WakeReason::Answer)
                                 }
-                                Some(FollowerWakeup::Response(FlightOutcome::NotShareable)) => Some(WakeReason::Alone),
+                                Some(FlightFollowerWakeup::Response(FlightOutcome::NotShareable)) => Some(WakeReason::Alone),
                                 None => None,
                             };
                             prop_assert_eq!(woken, model.woken.remove(&waiter));

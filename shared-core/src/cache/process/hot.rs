@@ -15,14 +15,14 @@ use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 #[cfg(feature = "ffi")]
 use crate::allocator::with_spare_allocations;
 use crate::cache::entry::CacheEntry;
-use crate::cache::Key;
+use crate::cache::CacheKey;
 use crate::lock::lock_ignoring_poison;
 
 /// The table of the entries in the memory of this process by key, which evicts entries beyond its
 /// capacity in bytes.
 #[derive(Debug)]
 pub struct HotTier {
-    cache: Cache<PrehashedKey, WeighedEntry, SlotWeighter, RandomState, EvictionCounter>,
+    cache: Cache<PrehashedKey, WeighedEntry, HotSlotWeighter, RandomState, EvictionCounter>,
     evictions: EvictionCounter,
     max_entry: u64,
     /// Current age of the tier; entries of another age are not returned.
@@ -34,7 +34,7 @@ pub struct HotTier {
 /// A key of the hot tier's table, whose first half is its table hash: cache keys are hashes
 /// already.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct PrehashedKey(Key);
+struct PrehashedKey(CacheKey);
 
 impl Hash for PrehashedKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
@@ -55,9 +55,9 @@ struct WeighedEntry {
 
 /// The accounting of slots by their recorded weight in bytes.
 #[derive(Clone)]
-struct SlotWeighter;
+struct HotSlotWeighter;
 
-impl Weighter<PrehashedKey, WeighedEntry> for SlotWeighter {
+impl Weighter<PrehashedKey, WeighedEntry> for HotSlotWeighter {
     fn weight(&self, _: &PrehashedKey, slot: &WeighedEntry) -> u64 {
         slot.weight.into()
     }
@@ -78,7 +78,7 @@ impl EvictionCounter {
     }
 
     /// Returns the number of evictions since the last call.
-    fn take_count(&self) -> u64 {
+    fn take_eviction_count(&self) -> u64 {
         match self.eviction_count() {
             // the usual case
             0 => 0,
@@ -151,7 +151,7 @@ impl HotTier {
         let shard = capacity / shards as u64;
         let evictions = EvictionCounter::default();
         Self {
-            cache: new_bounded_cache(capacity, shards, SlotWeighter, evictions.clone()),
+            cache: new_bounded_cache(capacity, shards, HotSlotWeighter, evictions.clone()),
             evictions,
             max_entry: max_entry.min(shard / 10 * 9).min(u32::MAX.into()),
             age: AtomicU32::new(0),
@@ -160,14 +160,14 @@ impl HotTier {
     }
 
     /// Returns the entry of `key`, fresh or stale.
-    pub fn get_fresh_or_stale(&self, key: &Key) -> Option<Arc<CacheEntry>> {
-        self.get_slot(key).map(|slot| slot.entry)
+    pub fn get_fresh_or_stale(&self, key: &CacheKey) -> Option<Arc<CacheEntry>> {
+        self.get_valid_slot(key).map(|slot| slot.entry)
     }
 
-    fn get_slot(&self, key: &Key) -> Option<WeighedEntry> {
+    fn get_valid_slot(&self, key: &CacheKey) -> Option<WeighedEntry> {
         let slot = self.cache.get(&PrehashedKey(*key))?;
         if slot.age != self.age.load(Ordering::Acquire) {
-            self.remove_if_same(key, &slot.entry);
+            self.remove_same_entry(key, &slot.entry);
             return None;
         }
         Some(slot)
@@ -175,23 +175,23 @@ impl HotTier {
 
     /// Returns the entry of `key` if it is fresh at `now`, in milliseconds of the caller's clock. A
     /// stale entry that may not be served any more is removed.
-    pub fn get(&self, key: &Key, now: u64) -> Option<Arc<CacheEntry>> {
-        let slot = self.get_slot(key)?;
+    pub fn get(&self, key: &CacheKey, now: u64) -> Option<Arc<CacheEntry>> {
+        let slot = self.get_valid_slot(key)?;
         if !slot.entry.is_fresh(now) {
-            if !slot.entry.is_usable_stale(now) {
-                self.remove_if_same(key, &slot.entry);
+            if !slot.entry.may_serve_or_revalidate(now) {
+                self.remove_same_entry(key, &slot.entry);
             }
             return None;
         }
         if slot.entry.memory_weight() != u64::from(slot.weight) {
-            self.update_weight(key, &slot.entry);
+            self.update_entry_weight(key, &slot.entry);
         }
         Some(slot.entry)
     }
 
     /// Inserts an entry, and replaces the former one of `key`. Returns `false` if the entry is too
     /// large or memory is refused; `key` then has no entry.
-    pub fn insert(&self, key: Key, entry: Arc<CacheEntry>) -> bool {
+    pub fn insert(&self, key: CacheKey, entry: Arc<CacheEntry>) -> bool {
         let weight = entry.memory_weight();
         let age = self.age.load(Ordering::Acquire);
         let _writing = lock_ignoring_poison(&self.writing);
@@ -207,7 +207,7 @@ impl HotTier {
     /// Inserts a slot if there is enough memory to double the cache's tables, which grow by that
     /// and would otherwise abort the process.
     #[cfg(feature = "ffi")]
-    fn insert_into_table(&self, key: Key, slot: WeighedEntry) -> bool {
+    fn insert_into_table(&self, key: CacheKey, slot: WeighedEntry) -> bool {
         let used = self.cache.memory_used();
         let twice = |table: usize| table.saturating_mul(2).saturating_add(4096);
         with_spare_allocations([twice(used.entries), twice(used.map)], || {
@@ -217,18 +217,18 @@ impl HotTier {
     }
 
     #[cfg(not(feature = "ffi"))]
-    fn insert_into_table(&self, key: Key, slot: WeighedEntry) -> bool {
+    fn insert_into_table(&self, key: CacheKey, slot: WeighedEntry) -> bool {
         self.cache.insert(PrehashedKey(key), slot);
         true
     }
 
     /// Updates the accounted weight of `entry`. Callers of
     /// [`CacheEntry::response_for_identity_client`] and
-    /// [`batch_identity`](crate::cache::entry::batch::batch_identity), which may make an entry
+    /// [`batch_identity`](crate::cache::entry::batch::assemble_identity_batch), which may make an entry
     /// heavier, call it afterwards. [`get`](Self::get) updates the weight too; without this call,
     /// an entry that is not requested again is accounted with its compressed form only. An entry
     /// that would be too large in both codings keeps one of them.
-    pub fn update_weight(&self, key: &Key, entry: &Arc<CacheEntry>) {
+    pub fn update_entry_weight(&self, key: &CacheKey, entry: &Arc<CacheEntry>) {
         let _writing = lock_ignoring_poison(&self.writing);
         let Some(slot) = self.cache.peek(&PrehashedKey(*key)) else {
             return;
@@ -237,7 +237,7 @@ impl HotTier {
             return;
         }
         if entry.memory_weight() > self.max_entry {
-            entry.drop_identity();
+            entry.disable_identity_cache();
         }
         // not above `max_entry` any more
         let weight = u32::try_from(entry.memory_weight()).unwrap_or(u32::MAX);
@@ -249,7 +249,7 @@ impl HotTier {
     }
 
     /// Removes and returns the entry of `key`.
-    pub fn remove(&self, key: &Key) -> Option<Arc<CacheEntry>> {
+    pub fn remove(&self, key: &CacheKey) -> Option<Arc<CacheEntry>> {
         self.cache
             .remove(&PrehashedKey(*key))
             .map(|(_, slot)| slot.entry)
@@ -257,7 +257,7 @@ impl HotTier {
 
     /// Removes the entry of `key` only if it is this very `entry`, as a newer one may have replaced
     /// it.
-    pub fn remove_if_same(&self, key: &Key, entry: &Arc<CacheEntry>) {
+    pub fn remove_same_entry(&self, key: &CacheKey, entry: &Arc<CacheEntry>) {
         self.cache.remove_if(&PrehashedKey(*key), |other| {
             Arc::ptr_eq(&other.entry, entry)
         });
@@ -271,7 +271,7 @@ impl HotTier {
 
     /// Invalidates all present entries in constant time. An invalid entry is removed when it is
     /// looked up or evicted.
-    pub fn invalidate_all(&self) {
+    pub fn invalidate_all_entries(&self) {
         self.age.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -281,8 +281,8 @@ impl HotTier {
     }
 
     /// Returns the number of evictions since the last call.
-    pub fn take_evictions(&self) -> u64 {
-        self.evictions.take_count()
+    pub fn take_eviction_count(&self) -> u64 {
+        self.evictions.take_eviction_count()
     }
 
     /// Number of entries, including stale and invalidated ones.
@@ -295,28 +295,28 @@ impl HotTier {
 mod tests {
     use std::sync::Arc;
 
-    use super::{HotTier, Key};
+    use super::{CacheKey, HotTier};
     use crate::cache::entry::{
-        CacheEntry, CompressionGate, EntryMeta, EntryPayload, EnvelopeBytes,
+        CacheEntry, CompressionGate, EntryMetadata, EntryPayload, EnvelopeBytes,
     };
 
-    fn key(n: u64) -> Key {
+    fn key(n: u64) -> CacheKey {
         let mut key = [0; 32];
         key[..8].copy_from_slice(&n.to_le_bytes());
         key
     }
 
-    fn meta(expires_at: u64) -> EntryMeta {
-        EntryMeta {
+    fn meta(expires_at: u64) -> EntryMetadata {
+        EntryMetadata {
             expires_at,
-            ..EntryMeta::default()
+            ..EntryMetadata::default()
         }
     }
 
     fn raw(length: usize, expires_at: u64) -> Arc<CacheEntry> {
         let payload = EntryPayload::Raw(vec![b'1'; length].into());
         Arc::new(CacheEntry::new(
-            EnvelopeBytes::for_whole_body(),
+            EnvelopeBytes::empty_envelope(),
             payload,
             meta(expires_at),
         ))
@@ -329,8 +329,8 @@ mod tests {
         };
         let result = vec![b'1'; length];
         Arc::new(
-            CacheEntry::compress_payload(
-                EnvelopeBytes::for_whole_body(),
+            CacheEntry::from_fetched_result(
+                EnvelopeBytes::empty_envelope(),
                 &result,
                 gate,
                 meta(u64::MAX),
@@ -363,10 +363,10 @@ mod tests {
         assert!(hot.remove(&key(3)).is_some() && hot.remove(&key(3)).is_none());
         assert_eq!(hot.entry_count(), 9);
         let late = hot.get(&key(4), 0).unwrap();
-        hot.invalidate_all();
+        hot.invalidate_all_entries();
         // the number of entries does not matter
         assert_eq!(hot.entry_count(), 9);
-        hot.update_weight(&key(4), &late);
+        hot.update_entry_weight(&key(4), &late);
         assert!(hot.insert(key(5), raw(100, 9)));
         for n in 0..10 {
             let is_there =
@@ -390,13 +390,13 @@ mod tests {
         hot.remove(&key(3));
         assert!(hot.get(&key(4), 9).is_none());
         // replaced, removed and stale entries are not counted
-        assert_eq!((hot.take_evictions(), hot.entry_count()), (0, 8));
+        assert_eq!((hot.take_eviction_count(), hot.entry_count()), (0, 8));
         for n in 10..1000 {
             hot.insert(key(n), raw(10_000, 9));
         }
-        let evicted = hot.take_evictions();
+        let evicted = hot.take_eviction_count();
         assert_eq!(evicted, 998 - hot.entry_count() as u64);
-        assert_eq!(hot.take_evictions(), 0);
+        assert_eq!(hot.take_eviction_count(), 0);
     }
 
     #[test]
@@ -407,7 +407,7 @@ mod tests {
             hot.insert(key(n), raw(10_000, 9));
             hot.get(&key(n), 0);
         }
-        hot.invalidate_all();
+        hot.invalidate_all_entries();
         for n in 1000..1060 {
             hot.insert(key(n), raw(10_000, 9));
             hot.get(&key(n), 0);
@@ -479,9 +479,9 @@ mod tests {
         assert_eq!(entry.bytes_to_decode(), 0);
         assert_eq!(entry.memory_weight(), light + 200_000);
         let before = hot.total_weight();
-        hot.update_weight(&key(1), &entry);
+        hot.update_entry_weight(&key(1), &entry);
         assert_eq!(hot.total_weight(), before + 200_000);
-        hot.update_weight(&key(1), &entry);
+        hot.update_entry_weight(&key(1), &entry);
         assert_eq!(hot.total_weight(), before + 200_000);
         // a lookup updates the weight too
         let other = compressed(200_000);
@@ -505,7 +505,7 @@ mod tests {
         for (n, entry) in entries.iter().enumerate() {
             entry.response_for_identity_client(b"").unwrap();
             entry.response_for_identity_client(b"").unwrap();
-            hot.update_weight(&key(n as u64), entry);
+            hot.update_entry_weight(&key(n as u64), entry);
             assert!(
                 hot.total_weight() <= capacity,
                 "{} bytes",
@@ -529,7 +529,7 @@ mod tests {
                     .byte_length(),
                 200_000
             );
-            hot.update_weight(&key(1), &entry);
+            hot.update_entry_weight(&key(1), &entry);
         }
         assert!(hot.get(&key(1), 0).is_some());
         assert_eq!((hot.total_weight(), entry.memory_weight()), (light, light));
@@ -544,8 +544,8 @@ mod tests {
         hot.insert(key(1), Arc::clone(&new));
         old.response_for_identity_client(b"").unwrap();
         old.response_for_identity_client(b"").unwrap();
-        hot.update_weight(&key(1), &old);
-        hot.update_weight(&key(2), &old);
+        hot.update_entry_weight(&key(1), &old);
+        hot.update_entry_weight(&key(2), &old);
         assert!(Arc::ptr_eq(&hot.get(&key(1), 0).unwrap(), &new));
         assert_eq!(
             (hot.entry_count(), hot.total_weight()),
@@ -585,7 +585,7 @@ mod tests {
                         match hot.get(&key, n % 10) {
                             Some(entry) => {
                                 entry.response_for_identity_client(b"").unwrap();
-                                hot.update_weight(&key, &entry);
+                                hot.update_entry_weight(&key, &entry);
                             }
                             None if n % 3 == 0 => {
                                 hot.insert(key, compressed(50_000));

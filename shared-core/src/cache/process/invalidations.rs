@@ -25,16 +25,16 @@ const SHARED_SLOT: u64 = 0;
 /// A table of fixed size of the targets that PUT, POST, PATCH or DELETE requests have invalidated
 /// in this process.
 #[derive(Debug, Default)]
-pub struct Invalidations {
-    last_number: AtomicU64,
+pub struct TargetInvalidations {
+    last_invalidation_number: AtomicU64,
     /// Table of slots, allocated at the first invalidation: most nodes see none.
     places: OnceLock<Box<[AtomicU64]>>,
 }
 
-impl Invalidations {
+impl TargetInvalidations {
     /// Number of the last invalidation; 0 if there was none.
     pub fn last_number(&self) -> u64 {
-        self.last_number.load(Ordering::Acquire)
+        self.last_invalidation_number.load(Ordering::Acquire)
     }
 
     /// Records an invalidation of `target` in `namespace`: entries of requests that were sent to
@@ -48,8 +48,8 @@ impl Invalidations {
             }
             places.into()
         });
-        let number = self.last_number.fetch_add(1, Ordering::AcqRel) + 1;
-        let (at, own) = slot_for(namespace, target);
+        let number = self.last_invalidation_number.fetch_add(1, Ordering::AcqRel) + 1;
+        let (at, own) = invalidation_slot(namespace, target);
         if let Some(place) = places.get(at) {
             let changed = |known: u64| {
                 let is_own = known == 0 || known >> NUMBER_BITS == own;
@@ -66,11 +66,16 @@ impl Invalidations {
 
     /// Whether an entry of `target` in `namespace` is invalid: the target was invalidated after
     /// invalidation `number`, the last one before the entry's request.
-    pub fn is_invalidated_since(&self, number: u64, namespace: &[u8], target: &[u8]) -> bool {
+    pub fn is_target_invalidated_since(
+        &self,
+        number: u64,
+        namespace: &[u8],
+        target: &[u8],
+    ) -> bool {
         let Some(places) = self.places.get() else {
             return false;
         };
-        let (at, own) = slot_for(namespace, target);
+        let (at, own) = invalidation_slot(namespace, target);
         let Some(place) = places.get(at) else {
             return self.last_number() > number;
         };
@@ -85,7 +90,7 @@ fn invalidation_number(place: u64) -> u64 {
 }
 
 /// Returns the slot of a target and its target bits, which are never [`SHARED_SLOT`].
-fn slot_for(namespace: &[u8], target: &[u8]) -> (usize, u64) {
+fn invalidation_slot(namespace: &[u8], target: &[u8]) -> (usize, u64) {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&(namespace.len() as u64).to_le_bytes());
     hasher.update(namespace);
@@ -99,18 +104,19 @@ fn slot_for(namespace: &[u8], target: &[u8]) -> (usize, u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::Invalidations;
+    use super::TargetInvalidations;
 
     #[test]
     fn entry_from_before_an_invalidation_of_its_target_is_outdated() {
-        let changes = Invalidations::default();
-        let is_changed = |number, target| changes.is_invalidated_since(number, b"here", target);
+        let changes = TargetInvalidations::default();
+        let is_changed =
+            |number, target| changes.is_target_invalidated_since(number, b"here", target);
         assert!(!is_changed(0, b"/a"));
         changes.record_invalidation(b"here", b"/a");
         let after = changes.last_number();
         assert!(is_changed(0, b"/a") && !is_changed(after, b"/a"));
         assert!(!is_changed(0, b"/b"));
-        assert!(!changes.is_invalidated_since(0, b"there", b"/a"));
+        assert!(!changes.is_target_invalidated_since(0, b"there", b"/a"));
         changes.record_invalidation(b"here", b"/b");
         assert!(!is_changed(after, b"/a") && is_changed(after, b"/b"));
     }
@@ -119,13 +125,17 @@ mod tests {
     /// entries of its other targets must stay valid.
     #[test]
     fn other_targets_stay_valid_after_few_invalidations() {
-        let changes = Invalidations::default();
+        let changes = TargetInvalidations::default();
         for number in 0..400 {
             changes.record_invalidation(b"here", format!("/config/{number}").as_bytes());
         }
         let lost = (0..10_000)
             .filter(|number| {
-                changes.is_invalidated_since(0, b"here", format!("/test/{number}").as_bytes())
+                changes.is_target_invalidated_since(
+                    0,
+                    b"here",
+                    format!("/test/{number}").as_bytes(),
+                )
             })
             .count();
         assert!(lost < 20, "{lost}");
@@ -133,7 +143,7 @@ mod tests {
 
     #[test]
     fn invalidation_is_remembered_when_targets_share_a_slot() {
-        let changes = Invalidations::default();
+        let changes = TargetInvalidations::default();
         for number in 0..40_000 {
             changes.record_invalidation(b"here", format!("/{number}").as_bytes());
         }
@@ -141,8 +151,8 @@ mod tests {
         assert_eq!(last, 40_000);
         for number in 0..40_000 {
             let target = format!("/{number}");
-            assert!(changes.is_invalidated_since(0, b"here", target.as_bytes()));
-            assert!(!changes.is_invalidated_since(last, b"here", target.as_bytes()));
+            assert!(changes.is_target_invalidated_since(0, b"here", target.as_bytes()));
+            assert!(!changes.is_target_invalidated_since(last, b"here", target.as_bytes()));
         }
     }
 }

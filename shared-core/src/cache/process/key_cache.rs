@@ -14,9 +14,9 @@ use std::sync::{Arc, MutexGuard, Weak};
 
 use foldhash::fast::RandomState;
 
-use super::per_loop::PerEventLoop;
-use crate::cache::freshness::{CallProspect, Lifetimes};
-use crate::cache::Key;
+use super::per_loop::PerEventLoopTable;
+use crate::cache::freshness::{CacheLifetimes, CallLifetimeRules};
+use crate::cache::CacheKey;
 
 /// Number of buckets; a power of two.
 const BUCKETS: usize = 512;
@@ -29,7 +29,7 @@ const BUCKET_SIZE: usize = 2;
 pub const MAX_CALL_LENGTH: usize = 640;
 
 /// The [encoded parts](crate::cache::vary_key::VaryKey::encoded_parts) of a vary key, hashed once
-/// for all calls of a request by [`KeyCache::hash_vary_key`].
+/// for all calls of a request by [`CallKeyCache::hash_vary_key`].
 #[derive(Clone, Copy, Debug)]
 pub struct HashedVaryKey<'a> {
     bytes: &'a [u8],
@@ -48,7 +48,7 @@ pub struct RawCall<'a> {
 }
 
 impl RawCall<'_> {
-    fn raw_length(&self) -> usize {
+    fn raw_call_length(&self) -> usize {
         self.scope.bytes.len() + self.before.len() + self.after.len()
     }
 }
@@ -56,11 +56,11 @@ impl RawCall<'_> {
 /// The facts about a call that the key cache remembers: its key, its prospect, and the ranges of
 /// method and params in the call's text without its id.
 #[derive(Clone, Debug)]
-pub struct CachedCall {
+pub struct CachedCallFacts {
     /// Key of the call.
-    pub key: Key,
+    pub key: CacheKey,
     /// Lifetime rules of the response.
-    pub prospect: CallProspect,
+    pub prospect: CallLifetimeRules,
     /// Range of the method's name.
     pub method: Range<usize>,
     /// Range of the params, if there are any.
@@ -73,16 +73,16 @@ struct CallSlot {
     hash: u64,
     /// Lifetimes that the prospect was made with. The weak reference keeps their address from being
     /// reused.
-    valid: Weak<Lifetimes>,
+    valid: Weak<CacheLifetimes>,
     /// Text before the id, text after it, and vary key.
     text: Box<[u8]>,
     before: usize,
     after: usize,
-    known: CachedCall,
+    known: CachedCallFacts,
 }
 
 impl CallSlot {
-    fn matches_call(&self, valid: &Arc<Lifetimes>, call: &RawCall<'_>) -> bool {
+    fn matches_call(&self, valid: &Arc<CacheLifetimes>, call: &RawCall<'_>) -> bool {
         let (before, rest) = self.text.split_at(self.before);
         let (after, scope) = rest.split_at(self.after);
         self.valid.as_ptr() == Arc::as_ptr(valid)
@@ -95,12 +95,12 @@ impl CallSlot {
 /// A table from the raw bytes of calls that were cache hits to their cache keys, so that they are
 /// not parsed again.
 #[derive(Debug, Default)]
-pub struct KeyCache {
-    slots: PerEventLoop<Vec<[Option<CallSlot>; BUCKET_SIZE]>>,
+pub struct CallKeyCache {
+    slots: PerEventLoopTable<Vec<[Option<CallSlot>; BUCKET_SIZE]>>,
     hasher: RandomState,
 }
 
-impl KeyCache {
+impl CallKeyCache {
     /// Creates a table for each of `event_loops` event loops, instead of one that all share. Only
     /// the first call has an effect.
     pub fn set_event_loops(&self, event_loops: usize) {
@@ -118,8 +118,8 @@ impl KeyCache {
     }
 
     /// Locks this event loop's table.
-    pub fn lock_loop_table(&self) -> LockedKeyCache<'_> {
-        LockedKeyCache {
+    pub fn lock_loop_table(&self) -> LockedCallKeyCache<'_> {
+        LockedCallKeyCache {
             slots: self.slots.lock_loop_table(),
             hasher: &self.hasher,
         }
@@ -128,12 +128,12 @@ impl KeyCache {
 
 /// The key cache of one event loop, locked for the calls of one request.
 #[derive(Debug)]
-pub struct LockedKeyCache<'a> {
+pub struct LockedCallKeyCache<'a> {
     slots: MutexGuard<'a, Vec<[Option<CallSlot>; BUCKET_SIZE]>>,
     hasher: &'a RandomState,
 }
 
-impl LockedKeyCache<'_> {
+impl LockedCallKeyCache<'_> {
     fn hash_call(&self, call: &RawCall<'_>) -> u64 {
         let mut hasher = self.hasher.build_hasher();
         hasher.write(call.before);
@@ -144,12 +144,16 @@ impl LockedKeyCache<'_> {
 
     /// Returns the cached facts of a call, or `None` if it is not cached or was cached under other
     /// `valid` lifetimes.
-    pub fn find_call(&self, valid: &Arc<Lifetimes>, call: &RawCall<'_>) -> Option<&CachedCall> {
+    pub fn find_cached_call(
+        &self,
+        valid: &Arc<CacheLifetimes>,
+        call: &RawCall<'_>,
+    ) -> Option<&CachedCallFacts> {
         if self.slots.is_empty() {
             return None;
         }
         let hash = self.hash_call(call);
-        let slots = self.slots.get(bucket_index(hash))?.iter().flatten();
+        let slots = self.slots.get(call_bucket_index(hash))?.iter().flatten();
         slots
             .filter(|slot| slot.hash == hash)
             .find(|slot| slot.matches_call(valid, call))
@@ -158,8 +162,13 @@ impl LockedKeyCache<'_> {
 
     /// Caches the facts of a call that was a hit, in place of an older call, unless it is too long
     /// or memory is refused.
-    pub fn insert_call(&mut self, valid: &Arc<Lifetimes>, call: &RawCall<'_>, known: CachedCall) {
-        let length = call.raw_length();
+    pub fn insert_cached_call(
+        &mut self,
+        valid: &Arc<CacheLifetimes>,
+        call: &RawCall<'_>,
+        known: CachedCallFacts,
+    ) {
+        let length = call.raw_call_length();
         let mut text = Vec::new();
         if length > MAX_CALL_LENGTH || text.try_reserve_exact(length).is_err() {
             return;
@@ -174,7 +183,7 @@ impl LockedKeyCache<'_> {
             text.extend_from_slice(part);
         }
         let hash = self.hash_call(call);
-        if let Some([newer, older]) = self.slots.get_mut(bucket_index(hash)) {
+        if let Some([newer, older]) = self.slots.get_mut(call_bucket_index(hash)) {
             let slot = CallSlot {
                 hash,
                 valid: Arc::downgrade(valid),
@@ -188,7 +197,7 @@ impl LockedKeyCache<'_> {
     }
 }
 
-fn bucket_index(hash: u64) -> usize {
+fn call_bucket_index(hash: u64) -> usize {
     // far below 2^32 buckets
     hash as usize % BUCKETS
 }
@@ -198,13 +207,14 @@ mod tests {
     use std::sync::Arc;
 
     use super::{
-        CachedCall, KeyCache, LockedKeyCache, RawCall, BUCKETS, BUCKET_SIZE, MAX_CALL_LENGTH,
+        CachedCallFacts, CallKeyCache, LockedCallKeyCache, RawCall, BUCKETS, BUCKET_SIZE,
+        MAX_CALL_LENGTH,
     };
-    use crate::cache::class::Class;
-    use crate::cache::freshness::{CallProspect, Lifetimes};
+    use crate::cache::class::LifetimeClass;
+    use crate::cache::freshness::{CacheLifetimes, CallLifetimeRules};
 
     fn raw_call<'a>(
-        memo: &KeyCache,
+        memo: &CallKeyCache,
         scope: &'a str,
         before: &'a str,
         after: &'a str,
@@ -216,26 +226,36 @@ mod tests {
         }
     }
 
-    fn known(n: u8) -> CachedCall {
-        CachedCall {
+    fn known(n: u8) -> CachedCallFacts {
+        CachedCallFacts {
             key: [n; 32],
-            prospect: CallProspect::for_call(b"eth_chainId", None, &Lifetimes::default()).unwrap(),
+            prospect: CallLifetimeRules::rules_for_call(
+                b"eth_chainId",
+                None,
+                &CacheLifetimes::default(),
+            )
+            .unwrap(),
             method: 0..0,
             params: None,
         }
     }
 
-    fn found(memo: &LockedKeyCache<'_>, valid: &Arc<Lifetimes>, call: &RawCall<'_>) -> Option<u8> {
-        memo.find_call(valid, call).map(|known| known.key[0])
+    fn found(
+        memo: &LockedCallKeyCache<'_>,
+        valid: &Arc<CacheLifetimes>,
+        call: &RawCall<'_>,
+    ) -> Option<u8> {
+        memo.find_cached_call(valid, call).map(|known| known.key[0])
     }
 
     #[test]
     fn call_is_found_only_by_identical_bytes() {
-        let memo = KeyCache::default();
-        let valid = Arc::new(Lifetimes::default());
+        let memo = CallKeyCache::default();
+        let valid = Arc::new(CacheLifetimes::default());
         let call = raw_call(&memo, "scope", "before", "after");
         assert_eq!(found(&memo.lock_loop_table(), &valid, &call), None);
-        memo.lock_loop_table().insert_call(&valid, &call, known(7));
+        memo.lock_loop_table()
+            .insert_cached_call(&valid, &call, known(7));
         assert_eq!(found(&memo.lock_loop_table(), &valid, &call), Some(7));
         for other in [
             raw_call(&memo, "scope", "before", "after "),
@@ -259,24 +279,24 @@ mod tests {
 
     #[test]
     fn newer_calls_replace_the_oldest_of_their_bucket() {
-        let memo = KeyCache::default();
-        let valid = Arc::new(Lifetimes::default());
+        let memo = CallKeyCache::default();
+        let valid = Arc::new(CacheLifetimes::default());
         let texts: Vec<String> = (0..BUCKETS * 20).map(|n| n.to_string()).collect();
         let calls: Vec<_> = texts
             .iter()
             .map(|text| raw_call(&memo, "", text, ""))
             .collect();
         let mut memo = memo.lock_loop_table();
-        let place = super::bucket_index(memo.hash_call(&calls[0]));
+        let place = super::call_bucket_index(memo.hash_call(&calls[0]));
         let others = calls[1..]
             .iter()
-            .filter(|call| super::bucket_index(memo.hash_call(call)) == place);
+            .filter(|call| super::call_bucket_index(memo.hash_call(call)) == place);
         let others: Vec<_> = others.copied().take(BUCKET_SIZE).collect();
-        memo.insert_call(&valid, &calls[0], known(0));
-        memo.insert_call(&valid, &others[0], known(1));
+        memo.insert_cached_call(&valid, &calls[0], known(0));
+        memo.insert_cached_call(&valid, &others[0], known(1));
         assert_eq!(found(&memo, &valid, &calls[0]), Some(0));
         assert_eq!(found(&memo, &valid, &others[0]), Some(1));
-        memo.insert_call(&valid, &others[1], known(2));
+        memo.insert_cached_call(&valid, &others[1], known(2));
         assert_eq!(found(&memo, &valid, &calls[0]), None);
         assert_eq!(found(&memo, &valid, &others[0]), Some(1));
         assert_eq!(found(&memo, &valid, &others[1]), Some(2));
@@ -284,38 +304,41 @@ mod tests {
 
     #[test]
     fn call_is_not_found_with_other_lifetimes() {
-        let memo = KeyCache::default();
-        let mut valid = Arc::new(Lifetimes::default());
+        let memo = CallKeyCache::default();
+        let mut valid = Arc::new(CacheLifetimes::default());
         let call = raw_call(&memo, "", "a", "b");
-        memo.lock_loop_table().insert_call(&valid, &call, known(1));
-        let other = Arc::new(Lifetimes::default());
+        memo.lock_loop_table()
+            .insert_cached_call(&valid, &call, known(1));
+        let other = Arc::new(CacheLifetimes::default());
         assert_eq!(found(&memo.lock_loop_table(), &other, &call), None);
         assert_eq!(found(&memo.lock_loop_table(), &valid, &call), Some(1));
         // changed in place: the cached prospect was made with the old lifetimes
-        let _ = Arc::make_mut(&mut valid).set_class(Class::Immutable, 0);
+        let _ = Arc::make_mut(&mut valid).set_class_lifetime(LifetimeClass::Immutable, 0);
         assert_eq!(found(&memo.lock_loop_table(), &valid, &call), None);
         // freed: no new lifetimes can be allocated at the same address
         drop(valid);
         for _ in 0..1000 {
-            let next = Arc::new(Lifetimes::default());
+            let next = Arc::new(CacheLifetimes::default());
             assert_eq!(found(&memo.lock_loop_table(), &next, &call), None);
         }
     }
 
     #[test]
     fn table_does_not_grow_with_more_calls() {
-        let memo = KeyCache::default();
-        let valid = Arc::new(Lifetimes::default());
+        let memo = CallKeyCache::default();
+        let valid = Arc::new(CacheLifetimes::default());
         for n in 0..4 * BUCKETS {
             let after = format!("[{n}]");
             let call = raw_call(&memo, "scope", "eth_call", &after);
-            memo.lock_loop_table().insert_call(&valid, &call, known(2));
+            memo.lock_loop_table()
+                .insert_cached_call(&valid, &call, known(2));
             assert_eq!(found(&memo.lock_loop_table(), &valid, &call), Some(2));
         }
         assert_eq!(memo.lock_loop_table().slots.len(), BUCKETS);
         let long = "1".repeat(MAX_CALL_LENGTH);
         let call = raw_call(&memo, "", "m", &long);
-        memo.lock_loop_table().insert_call(&valid, &call, known(3));
+        memo.lock_loop_table()
+            .insert_cached_call(&valid, &call, known(3));
         assert_eq!(found(&memo.lock_loop_table(), &valid, &call), None);
     }
 }

@@ -28,22 +28,22 @@ pub mod wake;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use self::block_sizes::BlockSizes;
+use self::block_sizes::BlockTransactionCounts;
 use self::chain_identities::ChainIdentities;
 use self::confirmations::ResultConfirmations;
-use self::flights::{FlightOutcome, Flights, Leadership};
+use self::flights::{CoalescedFlights, FlightLeadership, FlightOutcome};
 use self::hot::HotTier;
-use self::invalidations::Invalidations;
-use self::key_cache::KeyCache;
-use self::owner_client::{OwnerClient, PendingPublish};
-use self::reported::ReportedNamespaces;
-use self::unreadable::UnreadableKeys;
-use self::upstream_errors::UpstreamErrors;
+use self::invalidations::TargetInvalidations;
+use self::key_cache::CallKeyCache;
+use self::owner_client::{OwnerClient, PendingFlightPublish};
+use self::reported::LoggedNamespaces;
+use self::unreadable::UnreadableEntryKeys;
+use self::upstream_errors::UpstreamErrorCounts;
 use self::vary_table::VaryTable;
 use self::verification::HitVerifications;
-use self::wake::{EventLoop, Waiter, Wake, Wakers};
+use self::wake::{EventLoopId, EventLoopWaker, EventLoopWakers, RequestWaiter};
 use super::resource::other_format_key;
-use super::Key;
+use super::CacheKey;
 use crate::memory::MemoryBudget;
 
 /// A handle to the memory budget and the state that all exchanges of one process share. It is cheap
@@ -74,30 +74,30 @@ pub struct ProcessState {
     hot_tier: OnceLock<HotTier>,
     owner_client: OnceLock<Arc<dyn OwnerClient>>,
     /// Coalesced requests.
-    pub flights: Flights,
+    pub flights: CoalescedFlights,
     /// Headers on which responses depend.
     pub varying: VaryTable,
     /// Invalidations by requests.
-    pub changes: Invalidations,
+    pub changes: TargetInvalidations,
     /// Keys of calls that were hits.
-    pub memo: KeyCache,
+    pub memo: CallKeyCache,
     /// Results that are cached after a confirmation only.
     pub repeated: ResultConfirmations,
     /// Keys for which no request waits.
     pub unkept: negative_cache::NegativeCache,
     /// Keys of entries that were stored and failed the strict check.
-    pub unreadable: UnreadableKeys,
+    pub unreadable: UnreadableEntryKeys,
     /// Results of hit verification.
     pub verified: HitVerifications,
     /// Numbers of transactions of the blocks that were seen.
-    pub block_sizes: BlockSizes,
+    pub block_sizes: BlockTransactionCounts,
     /// Properties of chains that responses have shown.
     pub identities: ChainIdentities,
     /// Namespaces that receive requests of an API whose chain they do not follow.
-    pub other_api: ReportedNamespaces,
+    pub other_api: LoggedNamespaces,
     /// Failed upstream requests and JSON-RPC errors.
-    pub upstream_errors: UpstreamErrors,
-    wakers: Wakers,
+    pub upstream_errors: UpstreamErrorCounts,
+    wakers: EventLoopWakers,
     /// Number of the owner's entries that can't be sent and were not counted yet.
     invalid: AtomicU64,
 }
@@ -123,12 +123,12 @@ impl ProcessState {
     pub fn start_hot_tier(&self, bytes: u64, max_entry: u64, event_loops: usize) {
         self.hot_tier
             .get_or_init(|| HotTier::new(bytes, max_entry, event_loops));
-        self.set_event_loops(event_loops);
+        self.set_event_loop_count(event_loops);
     }
 
     /// Gives each event loop, which runs on a thread of its own, its own copy of the tables that
     /// nearly all requests read and few change. Only the first call has an effect.
-    pub fn set_event_loops(&self, event_loops: usize) {
+    pub fn set_event_loop_count(&self, event_loops: usize) {
         self.memo.set_event_loops(event_loops);
         self.varying.set_event_loops(event_loops);
     }
@@ -140,18 +140,18 @@ impl ProcessState {
     }
 
     /// Whether responses are stored anywhere: here, or by an owner.
-    pub fn has_storage(&self) -> bool {
+    pub fn stores_responses(&self) -> bool {
         self.hot_tier().is_some() || self.owner_client().is_some()
     }
 
     /// Connects the process to an owner, whose client is used by all exchanges from then on. Only
     /// the first call has an effect.
-    pub fn join_owner(&self, owner: Arc<dyn OwnerClient>) {
+    pub fn connect_owner(&self, owner: Arc<dyn OwnerClient>) {
         // a second call does not replace the owner
         let _ = self.owner_client.set(owner);
     }
 
-    /// Returns the client of the owner, or `None` if the process has not [joined](Self::join_owner)
+    /// Returns the client of the owner, or `None` if the process has not [joined](Self::connect_owner)
     /// one.
     pub fn owner_client(&self) -> Option<&dyn OwnerClient> {
         self.owner_client.get().map(|owner| &**owner)
@@ -161,7 +161,7 @@ impl ProcessState {
     /// They may not while a purge may be in effect in other processes already.
     pub fn may_send_from_memory(&self, monotonic: u64) -> bool {
         self.owner_client()
-            .is_none_or(|owner| owner.permits_sending(monotonic))
+            .is_none_or(|owner| owner.permits_sending_from_memory(monotonic))
     }
 
     /// Whether a request may wait for the fetch of another request of this process, see
@@ -175,7 +175,7 @@ impl ProcessState {
     /// [`may_send_from_memory`](Self::may_send_from_memory).
     pub fn may_share_response(&self, monotonic: u64) -> bool {
         self.owner_client()
-            .is_none_or(|owner| owner.permits_sharing(monotonic))
+            .is_none_or(|owner| owner.permits_sharing_response(monotonic))
     }
 
     /// Generation of the last purge that is in effect here.
@@ -185,19 +185,19 @@ impl ProcessState {
 
     /// Whether a shared response may be sent to a follower that began to wait under this purge
     /// generation.
-    pub fn is_valid_since(&self, generation: u64) -> bool {
+    pub fn is_unpurged_since(&self, generation: u64) -> bool {
         self.owner_client()
             .is_none_or(|owner| owner.is_unpurged_since(generation))
     }
 
-    /// Ends a flight with [`Flights::finish_flight`], and wakes its followers.
-    pub fn end_flight(&self, token: Leadership, outcome: FlightOutcome) {
+    /// Ends a flight with [`CoalescedFlights::finish_flight`], and wakes its followers.
+    pub fn finish_flight_and_wake(&self, token: FlightLeadership, outcome: FlightOutcome) {
         self.wake_waiters(self.flights.finish_flight(token, outcome));
         self.return_ended_leases();
     }
 
     /// Sends a fetched response to the followers of its flight, as soon as it is known to be valid.
-    pub fn publish_to_followers(&self, landing: PendingPublish) {
+    pub fn publish_to_followers(&self, landing: PendingFlightPublish) {
         let (token, outcome) = match self.owner_client() {
             Some(owner) => match owner.publish_response(landing) {
                 Ok(()) => return,
@@ -205,18 +205,18 @@ impl ProcessState {
             },
             None => (landing.token, FlightOutcome::Answer(landing.entry)),
         };
-        self.end_flight(token, outcome);
+        self.finish_flight_and_wake(token, outcome);
     }
 
-    /// Hands a flight over with [`Flights::hand_over`], and wakes the next leader.
-    pub fn hand_over_flight(&self, token: Leadership) {
-        self.wake_waiters(self.flights.hand_over(token));
+    /// Hands a flight over with [`CoalescedFlights::hand_over_leadership`], and wakes the next leader.
+    pub fn hand_over_flight(&self, token: FlightLeadership) {
+        self.wake_waiters(self.flights.hand_over_leadership(token));
         self.return_ended_leases();
     }
 
-    /// Removes a follower that waits no longer with [`Flights::remove_follower`], and wakes the
+    /// Removes a follower that waits no longer with [`CoalescedFlights::remove_follower`], and wakes the
     /// next leader.
-    pub fn leave_flight(&self, key: &Key, waiter: Waiter) {
+    pub fn leave_flight(&self, key: &CacheKey, waiter: RequestWaiter) {
         self.wake_waiters(self.flights.remove_follower(key, waiter));
         self.return_ended_leases();
     }
@@ -232,7 +232,7 @@ impl ProcessState {
     }
 
     /// Removes purged entries: both formats of `key`, or all entries if there is no key.
-    pub fn purge_memory(&self, key: Option<Key>) {
+    pub fn purge_hot_tier(&self, key: Option<CacheKey>) {
         match (self.hot_tier(), key) {
             (Some(hot), Some(key)) => {
                 for key in [key, other_format_key(&key)] {
@@ -241,23 +241,23 @@ impl ProcessState {
             }
             // entries in memory have no purge scope; valid ones return from the owner. They are not
             // searched or freed here, as the event loop has other requests to serve
-            (Some(hot), None) => hot.invalidate_all(),
+            (Some(hot), None) => hot.invalidate_all_entries(),
             (None, _) => {}
         }
     }
 
     /// Registers an event loop of the host, whose waiting requests `waker` resumes.
-    pub fn add_event_loop(&self, waker: Arc<dyn Wake>) -> EventLoop {
+    pub fn add_event_loop(&self, waker: Arc<dyn EventLoopWaker>) -> EventLoopId {
         self.wakers.add_event_loop(waker)
     }
 
     /// Wakes waiting requests, which look up again: their response has arrived, or will not arrive.
-    pub fn wake_waiters(&self, waiters: impl IntoIterator<Item = Waiter>) {
+    pub fn wake_waiters(&self, waiters: impl IntoIterator<Item = RequestWaiter>) {
         self.wakers.wake(waiters);
     }
 
     /// Removes a waiter that no longer waits and must not be woken.
-    pub fn forget_waiter(&self, waiter: Waiter) {
+    pub fn forget_waiter(&self, waiter: RequestWaiter) {
         self.wakers.cancel_wakeup(waiter);
     }
 }

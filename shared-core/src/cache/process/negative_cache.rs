@@ -7,7 +7,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::cache::Key;
+use crate::cache::CacheKey;
 
 /// Maximum number of remembered keys; a later key may replace an earlier one.
 const MAX_KEYS: usize = 1024;
@@ -18,7 +18,7 @@ const DEFAULT_DURATION: u32 = 1_000;
 /// The requests to which a response that was not stored may be sent: the one that fetched it, or
 /// its followers too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Uncacheable {
+pub enum UncacheableSharing {
     /// The request that fetched the response.
     RequesterOnly,
     /// The request that fetched it, and its followers in the same process.
@@ -61,27 +61,27 @@ impl NegativeCache {
     }
 
     /// Records that the last response to `key` was not stored, and which requests could use it.
-    pub fn record_uncacheable(&self, key: &Key, unkept: Uncacheable) {
+    pub fn record_uncacheable(&self, key: &CacheKey, unkept: UncacheableSharing) {
         let now = self.clock.load(Ordering::Relaxed);
         let (place, tag) = self.slot_for_key(key);
-        let until = u64::from(low_half(now).wrapping_add(self.lasts));
-        let kind = u64::from(unkept == Uncacheable::Shareable) << 32;
+        let until = u64::from(low_time_half(now).wrapping_add(self.lasts));
+        let kind = u64::from(unkept == UncacheableSharing::Shareable) << 32;
         place.store(tag << 33 | kind | until, Ordering::Relaxed);
     }
 
     /// Returns the remembered kind of `key`, if its last response was not stored a moment ago.
-    pub fn get(&self, key: &Key, now: u64) -> Option<Uncacheable> {
+    pub fn find_uncacheable(&self, key: &CacheKey, now: u64) -> Option<UncacheableSharing> {
         let (place, tag) = self.slot_for_key(key);
         let known = place.load(Ordering::Relaxed);
-        let left = low_half(known).wrapping_sub(low_half(now));
+        let left = low_time_half(known).wrapping_sub(low_time_half(now));
         let is_known = known >> 33 == tag && (1..=self.lasts).contains(&left);
         is_known.then_some(match known >> 32 & 1 {
-            0 => Uncacheable::RequesterOnly,
-            _ => Uncacheable::Shareable,
+            0 => UncacheableSharing::RequesterOnly,
+            _ => UncacheableSharing::Shareable,
         })
     }
 
-    fn slot_for_key(&self, key: &Key) -> (&AtomicU64, u64) {
+    fn slot_for_key(&self, key: &CacheKey) -> (&AtomicU64, u64) {
         let [one, two, a, b, c, d, ..] = *key;
         let place = usize::from(u16::from_le_bytes([one, two])) % self.places.len();
         let tag = u64::from(u32::from_le_bytes([a, b, c, d]) >> 1);
@@ -90,13 +90,13 @@ impl NegativeCache {
 }
 
 /// Returns the lower half of a time; times are compared modulo 2^32.
-fn low_half(number: u64) -> u32 {
+fn low_time_half(number: u64) -> u32 {
     (number & u64::from(u32::MAX)) as u32
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{NegativeCache, Uncacheable};
+    use super::{NegativeCache, UncacheableSharing};
 
     #[test]
     fn key_is_remembered_for_a_second() {
@@ -104,18 +104,21 @@ mod tests {
             let keys = NegativeCache::default();
             let (one, two, other) = ([1; 32], [2; 32], [3; 32]);
             keys.advance_clock(start);
-            keys.record_uncacheable(&one, Uncacheable::RequesterOnly);
-            keys.record_uncacheable(&two, Uncacheable::Shareable);
+            keys.record_uncacheable(&one, UncacheableSharing::RequesterOnly);
+            keys.record_uncacheable(&two, UncacheableSharing::Shareable);
             for now in [start, start + 999] {
                 assert_eq!(
-                    keys.get(&one, now),
-                    Some(Uncacheable::RequesterOnly),
+                    keys.find_uncacheable(&one, now),
+                    Some(UncacheableSharing::RequesterOnly),
                     "{start} {now}"
                 );
-                assert_eq!(keys.get(&two, now), Some(Uncacheable::Shareable));
-                assert_eq!(keys.get(&other, now), None);
+                assert_eq!(
+                    keys.find_uncacheable(&two, now),
+                    Some(UncacheableSharing::Shareable)
+                );
+                assert_eq!(keys.find_uncacheable(&other, now), None);
             }
-            assert_eq!(keys.get(&one, start + 1_000), None);
+            assert_eq!(keys.find_uncacheable(&one, start + 1_000), None);
         }
     }
 
@@ -124,10 +127,13 @@ mod tests {
         let keys = NegativeCache::default();
         let mut other = [1; 32];
         other[5] = 2;
-        keys.record_uncacheable(&[1; 32], Uncacheable::RequesterOnly);
-        assert_eq!(keys.get(&other, 0), None);
-        keys.record_uncacheable(&other, Uncacheable::Shareable);
-        assert_eq!(keys.get(&[1; 32], 0), None);
-        assert_eq!(keys.get(&other, 0), Some(Uncacheable::Shareable));
+        keys.record_uncacheable(&[1; 32], UncacheableSharing::RequesterOnly);
+        assert_eq!(keys.find_uncacheable(&other, 0), None);
+        keys.record_uncacheable(&other, UncacheableSharing::Shareable);
+        assert_eq!(keys.find_uncacheable(&[1; 32], 0), None);
+        assert_eq!(
+            keys.find_uncacheable(&other, 0),
+            Some(UncacheableSharing::Shareable)
+        );
     }
 }

@@ -3,32 +3,32 @@
 //! The implementation decides how the owner is reached: by a [`Link`] over connections that a host
 //! opens, by callouts of a proxy that has no connections of its own, or by a library in the same
 //! process. No call blocks. The result of a request is passed to [`ProcessState`] on any thread: it
-//! [ends](super::ProcessState::end_flight) the flight of a key, or
+//! [ends](super::ProcessState::finish_flight_and_wake) the flight of a key, or
 //! [hands it over](super::ProcessState::hand_over_flight), and
 //! [wakes](super::ProcessState::wake_waiters) the batches that looked up several keys.
 //!
-//! [`Link`]: crate::cache::link::Link
+//! [`Link`]: crate::cache::link::OwnerLink
 //! [`ProcessState`]: super::ProcessState
 
 use std::fmt;
 use std::sync::Arc;
 
-use super::flights::{FlightOutcome, Leadership};
-use super::wake::Waiter;
-use crate::cache::chain::{Chains, DispatchMark, ShownBlock};
+use super::flights::{FlightLeadership, FlightOutcome};
+use super::wake::RequestWaiter;
+use crate::cache::chain::{DispatchMark, NamespaceChains, ShownBlock};
 use crate::cache::entry::store_attributes::StoreAttributes;
 use crate::cache::entry::CacheEntry;
-use crate::cache::freshness::FinalUpgrade;
-use crate::cache::{Key, Namespace};
+use crate::cache::freshness::FinalityUpgrade;
+use crate::cache::{CacheKey, CacheNamespace};
 
 /// The owner's reply to a purge or a status query: an HTTP status and a JSON object.
-pub type AdminReply = (u16, Vec<u8>);
+pub type OwnerAdminReply = (u16, Vec<u8>);
 
 /// A fetched response that all followers of a flight receive as soon as it is known to be valid.
 #[derive(Debug)]
-pub struct PendingPublish {
+pub struct PendingFlightPublish {
     /// Leadership of the flight.
-    pub token: Leadership,
+    pub token: FlightLeadership,
     /// The response.
     pub entry: Arc<CacheEntry>,
     /// Purge generation when the request was sent to the node.
@@ -39,7 +39,7 @@ pub struct PendingPublish {
 /// and purges. Any thread may call it.
 pub trait OwnerClient: fmt::Debug + Send + Sync {
     /// Whether the owner is reachable as far as is known, so that requests may be sent to it.
-    fn is_up(&self) -> bool;
+    fn is_owner_reachable(&self) -> bool;
 
     /// Whether a request of this process may wait for the fetch of another one instead of fetching
     /// the key itself.
@@ -56,54 +56,63 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
     /// Returns the token if the owner is not reachable now.
     fn lookup_at_owner(
         &self,
-        key: Key,
-        token: Leadership,
-        namespace: &Namespace,
+        key: CacheKey,
+        token: FlightLeadership,
+        namespace: &CacheNamespace,
         leases: bool,
         in_vain: bool,
         now: u64,
-    ) -> Result<(), Leadership>;
+    ) -> Result<(), FlightLeadership>;
 
     /// Looks up several keys of a namespace at the owner for one batch, without a lease. `waiter`
-    /// is woken when it can [claim](Self::claim_entries) the entries. Returns `false` if the owner
+    /// is woken when it can [claim](Self::claim_batch_entries) the entries. Returns `false` if the owner
     /// is not reachable now.
-    fn lookup_all(&self, keys: Vec<Key>, namespace: &Namespace, waiter: Waiter, now: u64) -> bool;
+    fn lookup_batch_at_owner(
+        &self,
+        keys: Vec<CacheKey>,
+        namespace: &CacheNamespace,
+        waiter: RequestWaiter,
+        now: u64,
+    ) -> bool;
 
-    /// Takes the entries that [`lookup_all`](Self::lookup_all) has found for `waiter`, as long as
+    /// Takes the entries that [`lookup_all`](Self::lookup_batch_at_owner) has found for `waiter`, as long as
     /// no purge has arrived since; none if it waits no longer.
-    fn claim_entries(&self, waiter: Waiter) -> Vec<(Key, Arc<CacheEntry>)>;
+    fn claim_batch_entries(&self, waiter: RequestWaiter) -> Vec<(CacheKey, Arc<CacheEntry>)>;
 
     /// Sends an entry to the owner in the background, to be stored for all processes. It may be
     /// stored for longer `if_final`, which only the owner can decide.
-    fn store_entry(
+    fn store_at_owner(
         &self,
-        key: Key,
+        key: CacheKey,
         entry: Arc<CacheEntry>,
         about: StoreAttributes,
-        if_final: Option<FinalUpgrade>,
+        if_final: Option<FinalityUpgrade>,
     );
 
-    /// Reports a fetched response that was passed to [`store_entry`](Self::store_entry) or
+    /// Reports a fetched response that was passed to [`store_entry`](Self::store_at_owner) or
     /// [`release_lease`](Self::release_lease): its followers receive it as soon as it is known to
     /// be valid.
     ///
     /// # Errors
     /// Returns the outcome with which the caller has to finish the flight now.
-    fn publish_response(&self, landing: PendingPublish) -> Result<(), (Leadership, FlightOutcome)> {
+    fn publish_response(
+        &self,
+        landing: PendingFlightPublish,
+    ) -> Result<(), (FlightLeadership, FlightOutcome)> {
         Err((landing.token, FlightOutcome::Answer(landing.entry)))
     }
 
     /// Returns the lease of a key that this process does not fetch, so that others may.
-    fn release_lease(&self, key: Key);
+    fn release_lease(&self, key: CacheKey);
 
     /// Whether entries in memory may be sent at `monotonic`, in milliseconds of `CLOCK_MONOTONIC`.
     /// They may not while a purge may be in effect in other processes already.
-    fn permits_sending(&self, monotonic: u64) -> bool;
+    fn permits_sending_from_memory(&self, monotonic: u64) -> bool;
 
     /// Whether a fetched response may be sent to all followers of its flight at `monotonic`, see
-    /// [`permits_sending`](Self::permits_sending).
-    fn permits_sharing(&self, monotonic: u64) -> bool {
-        self.permits_sending(monotonic)
+    /// [`permits_sending`](Self::permits_sending_from_memory).
+    fn permits_sharing_response(&self, monotonic: u64) -> bool {
+        self.permits_sending_from_memory(monotonic)
     }
 
     /// Generation of the last purge that is in effect here.
@@ -116,17 +125,17 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
     }
 
     /// Returns the chains that the owner follows, as far as this process has received their states.
-    fn followed_chains(&self) -> &Chains;
+    fn followed_chains(&self) -> &NamespaceChains;
 
     /// Returns the dispatch mark of a request that is sent to the node, or `None` if the chain of
     /// the namespace is not followed.
-    fn dispatch_mark(&self, namespace: &Namespace, _now: u64) -> Option<DispatchMark> {
+    fn dispatch_mark(&self, namespace: &CacheNamespace, _now: u64) -> Option<DispatchMark> {
         Some(self.followed_chains().get(namespace)?.dispatch_mark())
     }
 
     /// Reports to the owner a block above the head that is about to be shown to a client; the owner
     /// notifies all processes.
-    fn report_shown_block(&self, _namespace: &Namespace, _sighting: ShownBlock) {}
+    fn report_shown_block(&self, _namespace: &CacheNamespace, _sighting: ShownBlock) {}
 
     /// Sends an operator's purge to the owner: `query` has its scope (docs/caching.md, Purging),
     /// and `own` is the namespace if `query` names none. `waiter` is woken when the purge is in
@@ -136,18 +145,18 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
         &self,
         query: &[u8],
         own: Option<&[u8]>,
-        waiter: Waiter,
+        waiter: RequestWaiter,
         now: u64,
-    ) -> Option<AdminReply>;
+    ) -> Option<OwnerAdminReply>;
 
     /// Queries the owner's status (docs/owner-protocol.md, `/v1/status`). `waiter` is woken and
     /// [claims](Self::claim_admin_reply) the reply. Returns `false` if the owner is not reachable
     /// now.
-    fn query_status(&self, _waiter: Waiter, _now: u64) -> bool {
+    fn query_owner_status(&self, _waiter: RequestWaiter, _now: u64) -> bool {
         false
     }
 
     /// Takes the owner's reply to the purge or the status query of `waiter`, which waits no longer,
     /// or returns `None` if there is none.
-    fn claim_admin_reply(&self, waiter: Waiter) -> Option<AdminReply>;
+    fn claim_admin_reply(&self, waiter: RequestWaiter) -> Option<OwnerAdminReply>;
 }

@@ -21,7 +21,7 @@ static THREAD_COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// A table with a copy for each event loop, so that threads do not contend for one lock.
 #[derive(Debug, Default)]
-pub(super) struct PerEventLoop<T> {
+pub(super) struct PerEventLoopTable<T> {
     first: PaddedTable<T>,
     others: OnceLock<Box<[PaddedTable<T>]>>,
 }
@@ -31,7 +31,7 @@ pub(super) struct PerEventLoop<T> {
 #[repr(align(128))]
 struct PaddedTable<T>(Mutex<T>);
 
-impl<T: Default> PerEventLoop<T> {
+impl<T: Default> PerEventLoopTable<T> {
     /// Creates a table for each of `event_loops` event loops, which run on a thread each. Only the
     /// first call has an effect; without it all event loops share one table.
     pub(super) fn set_event_loops(&self, event_loops: usize) {
@@ -51,7 +51,7 @@ impl<T: Default> PerEventLoop<T> {
     }
 
     /// Applies a change to all tables, one after another.
-    pub(super) fn for_each_loop(&self, mut change: impl FnMut(&mut T)) {
+    pub(super) fn for_each_loop_table(&self, mut change: impl FnMut(&mut T)) {
         let others = self.others.get().into_iter().flatten();
         for table in others.chain([&self.first]) {
             change(&mut lock_ignoring_poison(&table.0));
@@ -70,11 +70,11 @@ fn thread_number() -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::PerEventLoop;
+    use super::PerEventLoopTable;
 
     #[test]
     fn event_loops_lock_different_tables() {
-        let own = PerEventLoop::<usize>::default();
+        let own = PerEventLoopTable::<usize>::default();
         own.set_event_loops(4);
         let own = &own;
         let here = super::thread_number() % 4;
@@ -92,11 +92,11 @@ mod tests {
     #[test]
     fn change_of_all_tables_is_visible_to_all_threads() {
         for event_loops in [0, 1, 3] {
-            let own = PerEventLoop::<Vec<usize>>::default();
+            let own = PerEventLoopTable::<Vec<usize>>::default();
             own.set_event_loops(event_loops);
             own.set_event_loops(7);
             let mut tables = 0;
-            own.for_each_loop(|table| {
+            own.for_each_loop_table(|table| {
                 table.push(5);
                 tables += 1;
             });

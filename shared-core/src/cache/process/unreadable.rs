@@ -3,8 +3,8 @@
 //! The node's next response for such a key is checked strictly before it is stored, as it may be
 //! the same.
 
-use super::negative_cache::{NegativeCache, Uncacheable};
-use crate::cache::Key;
+use super::negative_cache::{NegativeCache, UncacheableSharing};
+use crate::cache::CacheKey;
 
 /// Time for which keys are remembered, in milliseconds.
 const KEY_DURATION: u32 = 600_000;
@@ -12,43 +12,46 @@ const KEY_DURATION: u32 = 600_000;
 /// A table of the keys whose stored entries failed the strict check, and whose next responses are
 /// checked strictly before they are stored. Any number of threads may use it.
 #[derive(Debug)]
-pub struct UnreadableKeys(NegativeCache);
+pub struct UnreadableEntryKeys(NegativeCache);
 
-impl Default for UnreadableKeys {
+impl Default for UnreadableEntryKeys {
     fn default() -> Self {
         Self(NegativeCache::with_duration(KEY_DURATION))
     }
 }
 
-impl UnreadableKeys {
+impl UnreadableEntryKeys {
     /// Remembers that the entry of `key` failed the strict check at `now`, in milliseconds of the
     /// lookups' clock.
-    pub fn record_unreadable(&self, key: &Key, now: u64) {
+    pub fn record_unreadable_entry(&self, key: &CacheKey, now: u64) {
         self.0.advance_clock(now);
-        self.0.record_uncacheable(key, Uncacheable::RequesterOnly);
+        self.0
+            .record_uncacheable(key, UncacheableSharing::RequesterOnly);
     }
 
     /// Whether the entry of `key` failed the strict check some time ago.
-    pub fn is_unreadable(&self, key: &Key, now: u64) -> bool {
-        self.0.get(key, now).is_some()
+    pub fn is_entry_unreadable(&self, key: &CacheKey, now: u64) -> bool {
+        self.0.find_uncacheable(key, now).is_some()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{UnreadableKeys, KEY_DURATION};
+    use super::{UnreadableEntryKeys, KEY_DURATION};
 
     #[test]
     fn key_is_forgotten_after_some_time() {
-        let unreadable = UnreadableKeys::default();
+        let unreadable = UnreadableEntryKeys::default();
         let now = 5_000;
-        unreadable.record_unreadable(&[1; 32], now);
+        unreadable.record_unreadable_entry(&[1; 32], now);
         let last = now + u64::from(KEY_DURATION);
         assert!(
-            unreadable.is_unreadable(&[1; 32], now) && unreadable.is_unreadable(&[1; 32], last - 1)
+            unreadable.is_entry_unreadable(&[1; 32], now)
+                && unreadable.is_entry_unreadable(&[1; 32], last - 1)
         );
         assert!(
-            !unreadable.is_unreadable(&[1; 32], last) && !unreadable.is_unreadable(&[2; 32], now)
+            !unreadable.is_entry_unreadable(&[1; 32], last)
+                && !unreadable.is_entry_unreadable(&[2; 32], now)
         );
     }
 }

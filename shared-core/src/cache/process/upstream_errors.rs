@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::cache::freshness::is_revert;
+use crate::cache::freshness::is_revert_error;
 use crate::cache::use_stale::UpstreamFailure;
 use crate::jsonrpc::response::first_object_member;
 
@@ -11,7 +11,7 @@ named_enum! {
     /// The kind under which a failed upstream request or a JSON-RPC error is counted in the
     /// metrics.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    UpstreamError
+    UpstreamErrorKind
     /// No connection to the node could be opened.
     Connect "connect",
     /// The node did not answer in time.
@@ -37,12 +37,12 @@ named_enum! {
 }
 
 /// Number of kinds.
-pub const ERROR_KINDS: usize = UpstreamError::ALL.len();
+pub const ERROR_KINDS: usize = UpstreamErrorKind::ALL.len();
 
-impl UpstreamError {
+impl UpstreamErrorKind {
     /// Returns the kind under which a failed upstream request is counted, or `None` for a status
     /// below 500 or a local reply.
-    pub fn from_failure(failure: UpstreamFailure) -> Option<Self> {
+    pub fn from_upstream_failure(failure: UpstreamFailure) -> Option<Self> {
         match failure {
             UpstreamFailure::Connect => Some(Self::Connect),
             UpstreamFailure::Error => Some(Self::Reset),
@@ -55,7 +55,7 @@ impl UpstreamError {
 
     /// Returns the kind under which a JSON-RPC error object is counted, by its code and message.
     pub fn from_rpc_error(error: &[u8]) -> Self {
-        if is_revert(error) {
+        if is_revert_error(error) {
             return Self::RpcRevert;
         }
         let code =
@@ -71,21 +71,21 @@ impl UpstreamError {
 
 /// The numbers of upstream errors by kind that were not added to the metrics yet.
 #[derive(Debug, Default)]
-pub struct UpstreamErrors {
+pub struct UpstreamErrorCounts {
     counts: [AtomicU64; ERROR_KINDS],
     has_counts: AtomicBool,
 }
 
-impl UpstreamErrors {
+impl UpstreamErrorCounts {
     /// Counts an upstream error of this kind.
-    pub fn count_error(&self, error: UpstreamError) {
+    pub fn count_upstream_error(&self, error: UpstreamErrorKind) {
         self.counts[error as usize].fetch_add(1, Ordering::Relaxed);
         self.has_counts.store(true, Ordering::Release);
     }
 
     /// Takes the numbers of errors since the last call, in the order of [`UpstreamError::ALL`], or
     /// returns `None` if there were none.
-    pub fn take_counts(&self) -> Option<[u64; ERROR_KINDS]> {
+    pub fn take_error_counts(&self) -> Option<[u64; ERROR_KINDS]> {
         if !self.has_counts.load(Ordering::Relaxed) {
             return None;
         }
@@ -98,46 +98,49 @@ impl UpstreamErrors {
 
 #[cfg(test)]
 mod tests {
-    use super::{UpstreamError, UpstreamErrors};
+    use super::{UpstreamErrorCounts, UpstreamErrorKind};
 
     #[test]
     fn rpc_errors_are_classified_by_code_and_message() {
         for (error, expected) in [
-            (r#"{"code":-32700,"message":""}"#, UpstreamError::RpcInvalid),
-            (r#"{"code":-32600}"#, UpstreamError::RpcInvalid),
-            (r#"{"code":-32601}"#, UpstreamError::RpcMethodNotFound),
-            (r#"{"code":-32602}"#, UpstreamError::RpcInvalid),
-            (r#"{"code":-32603}"#, UpstreamError::RpcInvalid),
-            (r#"{"code":-32604}"#, UpstreamError::RpcOther),
+            (
+                r#"{"code":-32700,"message":""}"#,
+                UpstreamErrorKind::RpcInvalid,
+            ),
+            (r#"{"code":-32600}"#, UpstreamErrorKind::RpcInvalid),
+            (r#"{"code":-32601}"#, UpstreamErrorKind::RpcMethodNotFound),
+            (r#"{"code":-32602}"#, UpstreamErrorKind::RpcInvalid),
+            (r#"{"code":-32603}"#, UpstreamErrorKind::RpcInvalid),
+            (r#"{"code":-32604}"#, UpstreamErrorKind::RpcOther),
             (
                 r#"{"code":-32000,"message":"header not found"}"#,
-                UpstreamError::RpcServer,
+                UpstreamErrorKind::RpcServer,
             ),
-            (r#"{"code":-32099}"#, UpstreamError::RpcServer),
-            (r#"{"code":-32100}"#, UpstreamError::RpcOther),
+            (r#"{"code":-32099}"#, UpstreamErrorKind::RpcServer),
+            (r#"{"code":-32100}"#, UpstreamErrorKind::RpcOther),
             (
                 r#"{"message":"execution reverted","code":-32000}"#,
-                UpstreamError::RpcRevert,
+                UpstreamErrorKind::RpcRevert,
             ),
-            (r#"{"code":3,"data":"0x"}"#, UpstreamError::RpcRevert),
-            (r#"{"code":429}"#, UpstreamError::RpcOther),
-            (r#"{"code":"-32601"}"#, UpstreamError::RpcOther),
-            ("{}", UpstreamError::RpcOther),
+            (r#"{"code":3,"data":"0x"}"#, UpstreamErrorKind::RpcRevert),
+            (r#"{"code":429}"#, UpstreamErrorKind::RpcOther),
+            (r#"{"code":"-32601"}"#, UpstreamErrorKind::RpcOther),
+            ("{}", UpstreamErrorKind::RpcOther),
         ] {
-            let kind = UpstreamError::from_rpc_error(error.as_bytes());
+            let kind = UpstreamErrorKind::from_rpc_error(error.as_bytes());
             assert_eq!(kind, expected, "{error}");
         }
     }
 
     #[test]
     fn error_counts_are_taken_once() {
-        let errors = UpstreamErrors::default();
-        assert_eq!(errors.take_counts(), None);
-        errors.count_error(UpstreamError::Connect);
-        errors.count_error(UpstreamError::RpcOther);
-        errors.count_error(UpstreamError::RpcOther);
-        let counts = errors.take_counts().unwrap();
+        let errors = UpstreamErrorCounts::default();
+        assert_eq!(errors.take_error_counts(), None);
+        errors.count_upstream_error(UpstreamErrorKind::Connect);
+        errors.count_upstream_error(UpstreamErrorKind::RpcOther);
+        errors.count_upstream_error(UpstreamErrorKind::RpcOther);
+        let counts = errors.take_error_counts().unwrap();
         assert_eq!((counts[0], counts[10]), (1, 2));
-        assert_eq!(errors.take_counts(), None);
+        assert_eq!(errors.take_error_counts(), None);
     }
 }

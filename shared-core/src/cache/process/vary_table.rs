@@ -2,8 +2,8 @@
 
 use crate::hash_keys::HashMap;
 
-use super::per_loop::PerEventLoop;
-use crate::cache::vary_key::{truncated_blake3, HeaderNames, VaryKey, NAME_SEPARATOR};
+use super::per_loop::PerEventLoopTable;
+use crate::cache::vary_key::{truncated_blake3, VaryHeaderNames, VaryKey, NAME_SEPARATOR};
 
 /// Maximum number of routes in the table. Beyond it each new route replaces the least recently used
 /// one. With [`MAX_NAMES_LENGTH`] for each of them the table takes 1.7 MB.
@@ -17,11 +17,11 @@ type RouteHash = [u8; 16];
 
 /// The action of a fill after its response's `Vary` was recorded for the route of a vary key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum VaryUpdate {
+pub enum VaryTableUpdate {
     /// The vary key covers the header names already.
     Covered,
     /// The vary key has to be made again, with these names.
-    New(HeaderNames),
+    New(VaryHeaderNames),
     /// There are too many names: the response can't be stored.
     TooMany,
 }
@@ -33,32 +33,32 @@ pub enum VaryUpdate {
 ///
 /// Each lookup reads the table and few change it: with several event loops each has a copy.
 #[derive(Debug, Default)]
-pub struct VaryTable(PerEventLoop<RouteTable>);
+pub struct VaryTable(PerEventLoopTable<RouteVaryTable>);
 
 /// The header names of the routes that one event loop has looked up, in a table of fixed size.
 /// Clients choose the names of routes, so that many routes that are looked up once must not replace
 /// a route in use: the least recently used one is replaced.
 #[derive(Debug, Default)]
-struct RouteTable {
-    places: HashMap<RouteHash, RouteHeaders>,
+struct RouteVaryTable {
+    places: HashMap<RouteHash, RouteVaryHeaders>,
     /// Number of lookups and insertions.
     uses: u64,
 }
 
 /// The header names of one route, and the time of their last use.
 #[derive(Debug)]
-struct RouteHeaders {
-    names: HeaderNames,
+struct RouteVaryHeaders {
+    names: VaryHeaderNames,
     /// Number of the last use.
     used: u64,
 }
 
-impl RouteTable {
-    fn get(&self, place: &RouteHash) -> Option<&HeaderNames> {
+impl RouteVaryTable {
+    fn get(&self, place: &RouteHash) -> Option<&VaryHeaderNames> {
         self.places.get(place).map(|known| &known.names)
     }
 
-    fn get_and_touch(&mut self, place: &RouteHash) -> Option<&HeaderNames> {
+    fn get_and_touch(&mut self, place: &RouteHash) -> Option<&VaryHeaderNames> {
         let known = self.places.get_mut(place)?;
         self.uses += 1;
         known.used = self.uses;
@@ -66,7 +66,7 @@ impl RouteTable {
     }
 
     /// Inserts the names of a route, unless memory is refused.
-    fn insert(&mut self, place: RouteHash, names: HeaderNames) {
+    fn insert(&mut self, place: RouteHash, names: VaryHeaderNames) {
         if self.places.len() >= MAX_ROUTES && !self.places.contains_key(&place) {
             // takes some microseconds, which is little compared with a response of the node
             let oldest = self.places.iter().min_by_key(|(_, known)| known.used);
@@ -77,7 +77,7 @@ impl RouteTable {
         if self.places.try_reserve(1).is_ok() {
             self.uses += 1;
             let used = self.uses;
-            self.places.insert(place, RouteHeaders { names, used });
+            self.places.insert(place, RouteVaryHeaders { names, used });
         }
     }
 }
@@ -91,7 +91,7 @@ impl VaryTable {
 
     /// Returns the names of the headers on which responses of the vary key's route depend, or
     /// `None` if none are recorded.
-    pub fn recorded_header_names(&self, scope: &VaryKey) -> Option<HeaderNames> {
+    pub fn recorded_header_names(&self, scope: &VaryKey) -> Option<VaryHeaderNames> {
         let mut table = self.0.lock_loop_table();
         if table.places.is_empty() {
             return None;
@@ -102,9 +102,9 @@ impl VaryTable {
     }
 
     /// Records that a response depends on the headers `names` (in lower case).
-    pub fn record_vary_names(&self, scope: &VaryKey, names: &[String]) -> VaryUpdate {
+    pub fn record_vary_names(&self, scope: &VaryKey, names: &[String]) -> VaryTableUpdate {
         if names.iter().all(|name| scope.covers_header(name)) {
-            return VaryUpdate::Covered;
+            return VaryTableUpdate::Covered;
         }
         let place = truncated_blake3(scope.route_encoding());
         // the names of the vary key are included: they may be forgotten here
@@ -114,25 +114,25 @@ impl VaryTable {
             .flat_map(|names| names.split(NAME_SEPARATOR));
         let learnt: Vec<&str> = had.chain(names.iter().map(|name| &**name)).collect();
         let known = self.0.lock_loop_table().get(&place).cloned();
-        let all = merge_names(known.as_deref(), &learnt);
+        let all = merge_header_names(known.as_deref(), &learnt);
         if all.len() > MAX_NAMES_LENGTH {
-            return VaryUpdate::TooMany;
+            return VaryTableUpdate::TooMany;
         }
-        self.0.for_each_loop(|places| {
+        self.0.for_each_loop_table(|places| {
             // other threads may have recorded more names meanwhile
             let known = places.get(&place).map(|known| &**known);
-            let mut names = merge_names(known, &learnt);
+            let mut names = merge_header_names(known, &learnt);
             if names.len() > MAX_NAMES_LENGTH {
                 names.clone_from(&all);
             }
             places.insert(place, names.into());
         });
-        VaryUpdate::New(all.into())
+        VaryTableUpdate::New(all.into())
     }
 }
 
 /// Returns all names, each once and in order.
-fn merge_names(known: Option<&str>, learnt: &[&str]) -> String {
+fn merge_header_names(known: Option<&str>, learnt: &[&str]) -> String {
     let known = known.unwrap_or("").split(NAME_SEPARATOR);
     let known = known.filter(|name| !name.is_empty());
     let mut all: Vec<&str> = known.chain(learnt.iter().copied()).collect();
@@ -143,7 +143,7 @@ fn merge_names(known: Option<&str>, learnt: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{VaryTable, VaryUpdate, MAX_NAMES_LENGTH, MAX_ROUTES};
+    use super::{VaryTable, VaryTableUpdate, MAX_NAMES_LENGTH, MAX_ROUTES};
     use crate::cache::vary_key::tests::{fields, scope};
 
     #[test]
@@ -151,7 +151,7 @@ mod tests {
         let varying = VaryTable::default();
         let place = scope(&["here"]);
         assert_eq!(varying.recorded_header_names(&place), None);
-        let learnt = VaryUpdate::New("origin".into());
+        let learnt = VaryTableUpdate::New("origin".into());
         assert_eq!(
             varying.record_vary_names(&place, &["origin".into()]),
             learnt
@@ -174,7 +174,7 @@ mod tests {
         );
         assert_eq!(
             varying.record_vary_names(&of("x"), &["origin".into()]),
-            VaryUpdate::Covered
+            VaryTableUpdate::Covered
         );
         assert_eq!(varying.recorded_header_names(&scope(&["there"])), None);
     }
@@ -202,7 +202,7 @@ mod tests {
         let mut place = scope(&["here"]);
         place.set_vary_headers(&fields(&[]), Some("x-tenant".into()));
         let learnt = VaryTable::default().record_vary_names(&place, &["x-lang".into()]);
-        assert_eq!(learnt, VaryUpdate::New("x-lang\nx-tenant".into()));
+        assert_eq!(learnt, VaryTableUpdate::New("x-lang\nx-tenant".into()));
     }
 
     #[test]
@@ -265,7 +265,7 @@ mod tests {
     fn too_many_header_names_are_rejected() {
         let names: Vec<String> = (0..100).map(|number| format!("x-{number}")).collect();
         let learnt = VaryTable::default().record_vary_names(&scope(&["here"]), &names);
-        assert_eq!(learnt, VaryUpdate::TooMany);
+        assert_eq!(learnt, VaryTableUpdate::TooMany);
     }
 
     #[test]
@@ -273,8 +273,8 @@ mod tests {
         let learn = |length| {
             VaryTable::default().record_vary_names(&scope(&["here"]), &["x".repeat(length)])
         };
-        let longest = VaryUpdate::New("x".repeat(MAX_NAMES_LENGTH).into());
+        let longest = VaryTableUpdate::New("x".repeat(MAX_NAMES_LENGTH).into());
         assert_eq!(learn(MAX_NAMES_LENGTH), longest);
-        assert_eq!(learn(MAX_NAMES_LENGTH + 1), VaryUpdate::TooMany);
+        assert_eq!(learn(MAX_NAMES_LENGTH + 1), VaryTableUpdate::TooMany);
     }
 }

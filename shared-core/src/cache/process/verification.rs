@@ -8,7 +8,7 @@ use crate::lock::lock_ignoring_poison;
 
 /// The result of comparing a cache hit with a new response of the node in the background.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HitVerdict {
+pub enum HitVerificationVerdict {
     /// The node's response is the same.
     Same,
     /// The node's response differs, and the entry was cached for a limited time because it may
@@ -20,7 +20,7 @@ pub enum HitVerdict {
     Unanswered,
 }
 
-impl HitVerdict {
+impl HitVerificationVerdict {
     /// All verdicts.
     pub const ALL: [Self; 4] = [Self::Same, Self::Changed, Self::Different, Self::Unanswered];
 
@@ -45,7 +45,7 @@ pub struct HitVerifications {
     /// Number of hits from which the share was taken.
     seen: AtomicU64,
     /// Verdicts that were not counted yet.
-    counts: [AtomicU64; HitVerdict::ALL.len()],
+    counts: [AtomicU64; HitVerificationVerdict::ALL.len()],
     /// Whether there are uncounted verdicts.
     has_counts: AtomicBool,
     lines: Mutex<VecDeque<String>>,
@@ -56,12 +56,12 @@ impl HitVerifications {
     /// Whether one more hit has to be verified, at a rate of `rate` in a million. Due hits are
     /// scattered, so that clients with a regular pattern do not evade verification.
     pub fn is_verification_due(&self, rate: u32) -> bool {
-        self.pick_due(1, rate).is_some()
+        self.pick_hit_to_verify(1, rate).is_some()
     }
 
     /// Returns which of several hits that are sent together has to be verified; at most one, and
     /// not always the first.
-    pub fn pick_due(&self, hits: usize, rate: u32) -> Option<usize> {
+    pub fn pick_hit_to_verify(&self, hits: usize, rate: u32) -> Option<usize> {
         let first = self.seen.fetch_add(hits as u64, Ordering::Relaxed);
         let due = (0..hits).filter_map(|hit| {
             let mixed = splitmix_finalize(first.wrapping_add(hit as u64));
@@ -72,7 +72,7 @@ impl HitVerifications {
     }
 
     /// Counts a verdict, and queues a line for the operator's log if there is one.
-    pub fn record_verdict(&self, verdict: HitVerdict, line: Option<String>) {
+    pub fn record_verdict(&self, verdict: HitVerificationVerdict, line: Option<String>) {
         self.counts[verdict as usize].fetch_add(1, Ordering::Relaxed);
         self.has_counts.store(true, Ordering::Release);
         if let Some(line) = line {
@@ -89,15 +89,17 @@ impl HitVerifications {
         }
     }
 
-    /// Takes the numbers of verdicts since the last call, in the order of [`HitVerdict::ALL`], or
+    /// Takes the numbers of verdicts since the last call, in the order of [`HitVerificationVerdict::ALL`], or
     /// returns `None` if there were none.
-    pub fn take_counts(&self) -> Option<[u64; HitVerdict::ALL.len()]> {
+    pub fn take_verdict_counts(&self) -> Option<[u64; HitVerificationVerdict::ALL.len()]> {
         if !self.has_counts.load(Ordering::Relaxed) {
             return None;
         }
         self.has_counts.store(false, Ordering::Relaxed);
-        let take = |verdict: HitVerdict| self.counts[verdict as usize].swap(0, Ordering::AcqRel);
-        Some(HitVerdict::ALL.map(take))
+        let take = |verdict: HitVerificationVerdict| {
+            self.counts[verdict as usize].swap(0, Ordering::AcqRel)
+        };
+        Some(HitVerificationVerdict::ALL.map(take))
     }
 
     /// Takes the oldest queued line for the host's error log.
@@ -123,7 +125,7 @@ fn splitmix_finalize(turn: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{HitVerdict, HitVerifications};
+    use super::{HitVerificationVerdict, HitVerifications};
 
     #[test]
     fn hits_are_due_at_the_rate() {
@@ -149,26 +151,26 @@ mod tests {
         let verified = HitVerifications::default();
         let mut chosen = [0; 5];
         for _ in 0..1000 {
-            chosen[verified.pick_due(5, 1_000_000).unwrap()] += 1;
+            chosen[verified.pick_hit_to_verify(5, 1_000_000).unwrap()] += 1;
         }
         assert!(chosen.iter().all(|times| *times > 100), "{chosen:?}");
-        assert_eq!(verified.pick_due(5, 0), None);
-        assert_eq!(verified.pick_due(0, 1_000_000), None);
+        assert_eq!(verified.pick_hit_to_verify(5, 0), None);
+        assert_eq!(verified.pick_hit_to_verify(0, 1_000_000), None);
         // each of them counts for the rate
-        let due = (0..20_000).filter(|_| verified.pick_due(5, 1_000).is_some());
+        let due = (0..20_000).filter(|_| verified.pick_hit_to_verify(5, 1_000).is_some());
         assert!((70..130).contains(&due.count()));
     }
 
     #[test]
     fn verdicts_and_log_lines_are_taken_once() {
         let verified = HitVerifications::default();
-        assert_eq!(verified.take_counts(), None);
-        verified.record_verdict(HitVerdict::Same, None);
-        verified.record_verdict(HitVerdict::Different, Some("a".into()));
-        assert_eq!(verified.take_counts(), Some([1, 0, 1, 0]));
-        assert_eq!(verified.take_counts(), None);
+        assert_eq!(verified.take_verdict_counts(), None);
+        verified.record_verdict(HitVerificationVerdict::Same, None);
+        verified.record_verdict(HitVerificationVerdict::Different, Some("a".into()));
+        assert_eq!(verified.take_verdict_counts(), Some([1, 0, 1, 0]));
+        assert_eq!(verified.take_verdict_counts(), None);
         for _ in 0..100 {
-            verified.record_verdict(HitVerdict::Different, Some("b".into()));
+            verified.record_verdict(HitVerificationVerdict::Different, Some("b".into()));
         }
         assert_eq!(verified.take_log_line().as_deref(), Some("a"));
         assert_eq!(std::iter::from_fn(|| verified.take_log_line()).count(), 15);

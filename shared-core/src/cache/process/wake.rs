@@ -13,7 +13,7 @@ use crate::lock::{lock_ignoring_poison, read_ignoring_poison, write_ignoring_poi
 /// The function of a host that resumes waiting requests of one event loop. It is called on any
 /// thread while locks are taken: it queues the wakeup for its event loop, and must not call the
 /// library.
-pub trait Wake: fmt::Debug + Send + Sync {
+pub trait EventLoopWaker: fmt::Debug + Send + Sync {
     /// Wakes the waiter that the event loop knows as `id`. The waiter may have resumed and ended
     /// meanwhile: a process with several event loops never reuses an id.
     fn wake(&self, id: usize);
@@ -25,12 +25,12 @@ pub trait Wake: fmt::Debug + Send + Sync {
 /// The number of an event loop among those that the host has registered in this process; the
 /// default is the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct EventLoop(usize);
+pub struct EventLoopId(usize);
 
-impl EventLoop {
+impl EventLoopId {
     /// Returns the waiter for the request that this event loop knows as `id`.
-    pub fn waiter_with_id(self, id: usize) -> Waiter {
-        Waiter {
+    pub fn waiter_with_id(self, id: usize) -> RequestWaiter {
+        RequestWaiter {
             event_loop: self,
             id,
         }
@@ -40,40 +40,40 @@ impl EventLoop {
 /// A request that can be woken: its event loop, and its id there, which is unique among the waiting
 /// requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Waiter {
+pub struct RequestWaiter {
     /// Event loop of the request.
-    pub event_loop: EventLoop,
+    pub event_loop: EventLoopId,
     /// Id of the request in its host.
     pub id: usize,
 }
 
-impl Waiter {
+impl RequestWaiter {
     /// The waiter of a request that waits for no reply.
     pub const NONE: Self = Self {
-        event_loop: EventLoop(usize::MAX),
+        event_loop: EventLoopId(usize::MAX),
         id: usize::MAX,
     };
 }
 
 /// The wakers of all event loops of a process, by number.
 #[derive(Debug, Default)]
-pub struct Wakers(RwLock<Vec<Arc<dyn Wake>>>);
+pub struct EventLoopWakers(RwLock<Vec<Arc<dyn EventLoopWaker>>>);
 
-impl Wakers {
+impl EventLoopWakers {
     /// Registers an event loop with its waker, for as long as the process lasts.
-    pub fn add_event_loop(&self, waker: Arc<dyn Wake>) -> EventLoop {
+    pub fn add_event_loop(&self, waker: Arc<dyn EventLoopWaker>) -> EventLoopId {
         let mut wakers = write_ignoring_poison(&self.0);
         wakers.push(waker);
-        EventLoop(wakers.len() - 1)
+        EventLoopId(wakers.len() - 1)
     }
 
     /// Wakes waiting requests on their event loops, in this order.
-    pub fn wake(&self, waiters: impl IntoIterator<Item = Waiter>) {
+    pub fn wake(&self, waiters: impl IntoIterator<Item = RequestWaiter>) {
         let mut waiters = waiters.into_iter().peekable();
         // most often there is none
         if waiters.peek().is_some() {
             let wakers = read_ignoring_poison(&self.0);
-            for Waiter { event_loop, id } in waiters {
+            for RequestWaiter { event_loop, id } in waiters {
                 if let Some(waker) = wakers.get(event_loop.0) {
                     waker.wake(id);
                 }
@@ -81,8 +81,8 @@ impl Wakers {
         }
     }
 
-    /// Cancels the wakeup of a waiter, see [`Wake::cancel_wakeup`].
-    pub fn cancel_wakeup(&self, Waiter { event_loop, id }: Waiter) {
+    /// Cancels the wakeup of a waiter, see [`EventLoopWaker::cancel_wakeup`].
+    pub fn cancel_wakeup(&self, RequestWaiter { event_loop, id }: RequestWaiter) {
         let wakers = read_ignoring_poison(&self.0);
         if let Some(waker) = wakers.get(event_loop.0) {
             waker.cancel_wakeup(id);
@@ -93,16 +93,16 @@ impl Wakers {
 /// A queue of woken requests for an event loop that polls it: their ids in order. A forgotten
 /// waiter is not woken, so that ids may be addresses.
 #[derive(Debug, Default)]
-pub struct WakeQueue(Mutex<VecDeque<usize>>);
+pub struct WokenRequestQueue(Mutex<VecDeque<usize>>);
 
-impl WakeQueue {
+impl WokenRequestQueue {
     /// Takes the id of the request that was woken first and not returned yet.
-    pub fn next_woken(&self) -> Option<usize> {
+    pub fn next_woken_id(&self) -> Option<usize> {
         lock_ignoring_poison(&self.0).pop_front()
     }
 }
 
-impl Wake for WakeQueue {
+impl EventLoopWaker for WokenRequestQueue {
     fn wake(&self, id: usize) {
         let mut woken = lock_ignoring_poison(&self.0);
         // a waiter that is not woken resumes by itself after its timeout
@@ -120,14 +120,14 @@ impl Wake for WakeQueue {
 mod tests {
     use std::sync::Arc;
 
-    use super::{EventLoop, WakeQueue, Wakers};
+    use super::{EventLoopId, EventLoopWakers, WokenRequestQueue};
 
     #[test]
     fn waiters_are_woken_on_their_own_event_loop() {
-        let wakers = Wakers::default();
+        let wakers = EventLoopWakers::default();
         let queues = [
-            Arc::new(WakeQueue::default()),
-            Arc::new(WakeQueue::default()),
+            Arc::new(WokenRequestQueue::default()),
+            Arc::new(WokenRequestQueue::default()),
         ];
         let [one, two] = queues
             .each_ref()
@@ -141,10 +141,10 @@ mod tests {
         wakers.cancel_wakeup(one.waiter_with_id(6));
         wakers.cancel_wakeup(two.waiter_with_id(5));
         let woken =
-            queues.map(|queue| std::iter::from_fn(|| queue.next_woken()).collect::<Vec<_>>());
+            queues.map(|queue| std::iter::from_fn(|| queue.next_woken_id()).collect::<Vec<_>>());
         assert_eq!(woken, [vec![7], vec![7, 6]]);
         // an unknown event loop has no waker
-        wakers.wake([EventLoop(2).waiter_with_id(1)]);
-        wakers.cancel_wakeup(EventLoop(2).waiter_with_id(1));
+        wakers.wake([EventLoopId(2).waiter_with_id(1)]);
+        wakers.cancel_wakeup(EventLoopId(2).waiter_with_id(1));
     }
 }

@@ -5,7 +5,7 @@
 //! keys as a filter holds, in bounded memory. About one key in a hundred is a false positive and is
 //! stored on its first request, which costs a write and nothing else.
 
-use crate::cache::Key;
+use crate::cache::CacheKey;
 
 /// A Bloom filter of recently filled keys, in two generations, which finds the keys that are worth
 /// a write to disk.
@@ -46,7 +46,7 @@ impl AdmissionFilter {
     }
 
     /// Records `key`, and returns whether it was requested before.
-    pub fn record_request(&mut self, key: &Key, now: u64) -> bool {
+    pub fn record_key_request(&mut self, key: &CacheKey, now: u64) -> bool {
         // if the clock was set back, the filter is not old
         if self.noted >= self.keys || now.saturating_sub(self.since) > self.max_age {
             self.rotate_generations(now);
@@ -72,17 +72,17 @@ impl AdmissionFilter {
     }
 
     /// Memory of the filters in bytes.
-    pub fn memory_bytes(&self) -> usize {
+    pub fn filter_memory_bytes(&self) -> usize {
         size_of_val(&*self.younger) + size_of_val(&*self.elder)
     }
 }
 
-fn filter_contains_key(filter: &[u64], key: &Key) -> bool {
+fn filter_contains_key(filter: &[u64], key: &CacheKey) -> bool {
     probe_positions(filter, key).all(|(word, bit)| filter[word] & bit != 0)
 }
 
 /// Returns the probes of a key. Keys are hashes: their bytes are as random as any hash of them.
-fn probe_positions(filter: &[u64], key: &Key) -> impl Iterator<Item = (usize, u64)> {
+fn probe_positions(filter: &[u64], key: &CacheKey) -> impl Iterator<Item = (usize, u64)> {
     let half = |at: usize| {
         let mut bytes = [0; 8];
         bytes.copy_from_slice(&key[at..at + 8]);
@@ -99,58 +99,61 @@ fn probe_positions(filter: &[u64], key: &Key) -> impl Iterator<Item = (usize, u6
 #[cfg(test)]
 mod tests {
     use super::AdmissionFilter;
-    use crate::cache::Key;
+    use crate::cache::CacheKey;
 
-    fn key(n: u64) -> Key {
+    fn key(n: u64) -> CacheKey {
         *blake3::hash(&n.to_le_bytes()).as_bytes()
     }
 
     #[test]
     fn key_is_admitted_on_its_second_request() {
         let mut admission = AdmissionFilter::new(1000, 1000, 0);
-        assert!(!admission.record_request(&key(1), 0));
-        assert!(admission.record_request(&key(1), 0));
-        assert!(admission.record_request(&key(1), 1000));
-        assert!(!admission.record_request(&key(2), 1000));
+        assert!(!admission.record_key_request(&key(1), 0));
+        assert!(admission.record_key_request(&key(1), 0));
+        assert!(admission.record_key_request(&key(1), 1000));
+        assert!(!admission.record_key_request(&key(2), 1000));
     }
 
     #[test]
     fn last_keys_are_remembered_with_few_false_positives() {
         let mut admission = AdmissionFilter::new(10_000, u64::MAX, 0);
-        let memory = admission.memory_bytes();
+        let memory = admission.filter_memory_bytes();
         for round in 0..5u64 {
             let mut mistaken = 0;
             for n in 0..50_000 {
-                mistaken += u32::from(admission.record_request(&key(round << 32 | n), 0));
+                mistaken += u32::from(admission.record_key_request(&key(round << 32 | n), 0));
             }
             assert!(mistaken < 1000, "{mistaken} of 50000");
             for n in 40_000..50_000 {
-                assert!(admission.record_request(&key(round << 32 | n), 0), "{n}");
+                assert!(
+                    admission.record_key_request(&key(round << 32 | n), 0),
+                    "{n}"
+                );
             }
         }
-        assert_eq!(admission.memory_bytes(), memory);
+        assert_eq!(admission.filter_memory_bytes(), memory);
         assert!(memory <= 10_000 * 5, "{memory}");
     }
 
     #[test]
     fn keys_older_than_the_maximum_age_are_forgotten() {
         let mut admission = AdmissionFilter::new(1000, 1000, 0);
-        admission.record_request(&key(1), 0);
+        admission.record_key_request(&key(1), 0);
         // a key is remembered for twice the maximum age at most
-        assert!(admission.record_request(&key(1), 1001));
+        assert!(admission.record_key_request(&key(1), 1001));
         let mut admission = AdmissionFilter::new(1000, 1000, 0);
-        admission.record_request(&key(1), 0);
-        admission.record_request(&key(2), 1001);
-        assert!(!admission.record_request(&key(1), 2002));
+        admission.record_key_request(&key(1), 0);
+        admission.record_key_request(&key(2), 1001);
+        assert!(!admission.record_key_request(&key(1), 2002));
         let mut admission = AdmissionFilter::new(1000, 1000, 0);
-        admission.record_request(&key(1), 0);
-        assert!(!admission.record_request(&key(1), 5000));
+        admission.record_key_request(&key(1), 0);
+        assert!(!admission.record_key_request(&key(1), 5000));
     }
 
     #[test]
     fn filter_without_size_works_when_the_clock_is_set_back() {
         let mut admission = AdmissionFilter::new(0, 1000, 5000);
-        assert!(!admission.record_request(&key(1), 5000));
-        assert!(admission.record_request(&key(1), 0));
+        assert!(!admission.record_key_request(&key(1), 5000));
+        assert!(admission.record_key_request(&key(1), 0));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::cache::class::Class;
+use crate::cache::class::LifetimeClass;
 
 use super::rocks::FamilyOptions;
 
@@ -15,7 +15,7 @@ pub struct StoreConfig {
     /// [`MIN_SIZE`].
     pub max_size: u64,
     /// Bytes of entries at which a flush begins. Entries since the last flush are in memtables, up
-    /// to [`StoreConfig::max_memory`] bytes, and are written by a clean stop.
+    /// to [`StoreConfig::max_memtable_memory`] bytes, and are written by a clean stop.
     pub write_buffer: u64,
     /// Bytes of SST blocks that RocksDB caches, apart from indexes. The page cache of the system
     /// does most of the caching.
@@ -34,20 +34,20 @@ pub(super) const CONTROL_FAMILY: usize = 0;
 /// A column family of entries. Entries with similar lifetimes share SST files, so that short-lived
 /// entries do not evict the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum EntryFamily {
+pub(super) enum EntryColumnFamily {
     /// Entries that are valid as long as the chain is.
     Immutable,
     /// Entries with a lifetime, such as HTTP resources.
     Aging,
 }
 
-impl EntryFamily {
+impl EntryColumnFamily {
     pub(super) const ALL: [Self; 2] = [Self::Immutable, Self::Aging];
 
     /// Returns the column family in which entries of a class are stored.
-    pub(super) fn for_class(class: Class) -> Self {
+    pub(super) fn family_for_class(class: LifetimeClass) -> Self {
         match class {
-            Class::Immutable => Self::Immutable,
+            LifetimeClass::Immutable => Self::Immutable,
             _ => Self::Aging,
         }
     }
@@ -59,9 +59,9 @@ impl EntryFamily {
 }
 
 /// The size limits and the compaction setting that RocksDB has at present for the families of
-/// [`EntryFamily::ALL`].
+/// [`EntryColumnFamily::ALL`].
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct FamilyLimits {
+pub(super) struct EntryFamilyLimits {
     /// Maximum bytes of SST files; 0 before it was set.
     pub(super) sizes: [u64; 2],
     /// Whether SST files are compacted.
@@ -81,21 +81,21 @@ impl StoreConfig {
     }
 
     /// Maximum size of the memtables in bytes, without RocksDB's overhead.
-    pub fn max_memory(&self) -> u64 {
+    pub fn max_memtable_memory(&self) -> u64 {
         // one set of memtables is filled while another is flushed
-        2 * self.max_memtable()
+        2 * self.max_memtable_bytes()
     }
 
     /// Maximum number of bytes that are written between two flushes. A flush begins at
     /// [`StoreConfig::write_buffer`], or as soon as the flush in progress has ended. At twice as
     /// many bytes writes are refused, except an entry, of any length, that begins below.
-    pub(super) fn max_memtable(&self) -> u64 {
-        2 * self.write_buffer + self.max_entry()
+    pub(super) fn max_memtable_bytes(&self) -> u64 {
+        2 * self.write_buffer + self.max_entry_length()
     }
 
     /// Maximum length of a stored body in bytes: an SST file of several bodies must not be a large
     /// part of the store.
-    pub fn max_entry(&self) -> u64 {
+    pub fn max_entry_length(&self) -> u64 {
         self.max_size / 64
     }
 
@@ -116,18 +116,18 @@ impl StoreConfig {
     }
 
     /// Guaranteed bytes of a family, which the other one can't take.
-    fn guaranteed_share(&self, tables: EntryFamily) -> u64 {
+    fn guaranteed_share(&self, tables: EntryColumnFamily) -> u64 {
         match tables {
-            EntryFamily::Immutable => self.max_entry_files() / 4 * 3,
-            EntryFamily::Aging => self.max_entry_files() / 4,
+            EntryColumnFamily::Immutable => self.max_entry_files() / 4 * 3,
+            EntryColumnFamily::Aging => self.max_entry_files() / 4,
         }
     }
 
-    /// Returns the bytes that each of [`EntryFamily::ALL`] may keep if they use `used` bytes: the
+    /// Returns the bytes that each of [`EntryColumnFamily::ALL`] may keep if they use `used` bytes: the
     /// unused part of one share belongs to the other family until the first one grows.
-    pub(super) fn allocate_space(&self, used: [u64; 2]) -> [u64; 2] {
+    pub(super) fn allocate_family_space(&self, used: [u64; 2]) -> [u64; 2] {
         let margin = 2 * self.write_buffer;
-        let [immutable, aging] = EntryFamily::ALL.map(|tables| self.guaranteed_share(tables));
+        let [immutable, aging] = EntryColumnFamily::ALL.map(|tables| self.guaranteed_share(tables));
         [
             self.max_entry_files() - aging.min(used[1] + margin),
             self.max_entry_files() - immutable.min(used[0] + margin),
@@ -140,7 +140,7 @@ impl StoreConfig {
             fifo_size,
             write_buffer: self.write_buffer,
             // with RocksDB's overhead
-            memtable: 2 * self.max_memtable() + (8 << 20),
+            memtable: 2 * self.max_memtable_bytes() + (8 << 20),
             joined: self.max_compacted_file(),
         };
         [
@@ -161,14 +161,23 @@ mod tests {
         let config = StoreConfig::new("/", 1 << 30);
         let (all, margin) = (config.max_entry_files(), 2 * config.write_buffer);
         assert!(all > (1 << 30) / 5 * 4);
-        assert_eq!(config.allocate_space([0, 0]), [all - margin, all - margin]);
+        assert_eq!(
+            config.allocate_family_space([0, 0]),
+            [all - margin, all - margin]
+        );
         let (immutable, aging) = (all - all / 4, all - all / 4 * 3);
-        assert_eq!(config.allocate_space([all, 0]), [all - margin, aging]);
-        assert_eq!(config.allocate_space([0, all]), [immutable, all - margin]);
-        assert_eq!(config.allocate_space([all, all]), [immutable, aging]);
+        assert_eq!(
+            config.allocate_family_space([all, 0]),
+            [all - margin, aging]
+        );
+        assert_eq!(
+            config.allocate_family_space([0, all]),
+            [immutable, all - margin]
+        );
+        assert_eq!(config.allocate_family_space([all, all]), [immutable, aging]);
         // one family is full, and the other one grows
         for used in (0..all / 4).step_by(1 << 20) {
-            let [immutable, _] = config.allocate_space([all, used]);
+            let [immutable, _] = config.allocate_family_space([all, used]);
             assert!(immutable + used <= all, "{used}");
         }
     }

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use super::config::CONTROL_FAMILY;
-use super::marker::Marker;
+use super::marker::StoreMarker;
 use super::purges::PurgeRecords;
-use super::rocks::{Rocks, RocksError};
+use super::rocks::{RocksDatabase, RocksError};
 
 const NAME_ROW: &[u8] = b"name";
 pub(super) const SERIAL_ROW: &[u8] = b"serial";
@@ -16,8 +16,8 @@ const OWNER_PREFIX: &[u8] = b"owner/";
 /// The rows that wait for a durable write, and the marker file that counts these writes; writes are
 /// made one at a time.
 #[derive(Debug)]
-pub(super) struct DurableWriter {
-    pub(super) marker: Marker,
+pub(super) struct DurableWriteQueue {
+    pub(super) marker: StoreMarker,
     /// Rows to be written; `None` removes a row. Rows that could not be written wait for the next
     /// write.
     pub(super) rows: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
@@ -33,7 +33,7 @@ pub(super) struct ControlRows {
 }
 
 /// Reads all rows of the control family when the database is opened, so that damage shows at once.
-pub(super) fn read_control_rows(rocks: &Rocks) -> Result<ControlRows, RocksError> {
+pub(super) fn read_control_rows(rocks: &RocksDatabase) -> Result<ControlRows, RocksError> {
     let mut control = ControlRows {
         name: None,
         serial: 0,
@@ -58,37 +58,40 @@ pub(super) fn read_control_rows(rocks: &Rocks) -> Result<ControlRows, RocksError
         let rows = purges
             .iter()
             .map(|(row, generation)| (&row[..], *generation));
-        control.purges = PurgeRecords::load_rows(rows);
+        control.purges = PurgeRecords::load_purge_rows(rows);
     }
     Ok(control)
 }
 
 /// Returns the rows of the control family of a new database: its name, serial and purges.
-pub(super) fn first_rows(name: &[u8; 16], purges: &PurgeRecords) -> Vec<(Vec<u8>, Vec<u8>)> {
+pub(super) fn initial_control_rows(
+    name: &[u8; 16],
+    purges: &PurgeRecords,
+) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut rows = vec![
         (NAME_ROW.to_vec(), name.to_vec()),
         (SERIAL_ROW.to_vec(), 0u64.to_be_bytes().to_vec()),
     ];
     rows.extend(
         purges
-            .all_rows()
+            .all_purge_rows()
             .into_iter()
-            .map(|(row, generation)| (purge_row(&row), generation.to_be_bytes().to_vec())),
+            .map(|(row, generation)| (purge_row_key(&row), generation.to_be_bytes().to_vec())),
     );
     rows
 }
 
 /// Returns the row key of a purge.
-pub(super) fn purge_row(row: &[u8]) -> Vec<u8> {
+pub(super) fn purge_row_key(row: &[u8]) -> Vec<u8> {
     [PURGE_PREFIX, row].concat()
 }
 
 /// Returns the row key of a value of the owner.
-pub(super) fn owner_row(key: &[u8]) -> Vec<u8> {
+pub(super) fn owner_row_key(key: &[u8]) -> Vec<u8> {
     [OWNER_PREFIX, key].concat()
 }
 
 /// Returns the owner's key of a row.
-pub(super) fn owner_key(row: &[u8]) -> Option<&[u8]> {
+pub(super) fn owner_key_of_row(row: &[u8]) -> Option<&[u8]> {
     row.strip_prefix(OWNER_PREFIX)
 }

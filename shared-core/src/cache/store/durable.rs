@@ -6,14 +6,14 @@
 use std::sync::atomic::Ordering;
 
 use super::config::CONTROL_FAMILY;
-use super::control::{self, DurableWriter};
-use super::entries::{Store, StoreError};
-use super::rocks::{RocksError, Write};
+use super::control::{self, DurableWriteQueue};
+use super::entries::{EntryStore, StoreError};
+use super::rocks::{RocksError, RowChange};
 use crate::cache::entry::store_attributes::PurgeScope;
-use crate::faults::{abort_if_injected, Fault};
+use crate::faults::{abort_if_injected, InjectedFault};
 use crate::lock::{lock_ignoring_poison, write_ignoring_poison};
 
-impl Store {
+impl EntryStore {
     /// Purges the entries in `scope` that were requested from the node before. From this call on
     /// they are not found. If it returns `Ok`, the purge is durable. After an error it is in effect
     /// until this process ends: it must not be acknowledged, and may be retried. Returns the
@@ -33,100 +33,103 @@ impl Store {
         let (generation, changes) = write_ignoring_poison(&self.purges).add_purge(scope);
         for (row, generation) in changes {
             let value = generation.map(|at| at.to_be_bytes().to_vec());
-            lasting.rows.insert(control::purge_row(&row), value);
+            lasting.rows.insert(control::purge_row_key(&row), value);
         }
         for key in keys {
-            lasting.rows.insert(control::owner_row(&key), None);
+            lasting.rows.insert(control::owner_row_key(&key), None);
         }
-        self.write_durable(&mut lasting)?;
+        self.write_durable_rows(&mut lasting)?;
         Ok(generation)
     }
 
     /// Stores or removes (`None`) values of the owner by key, all or none, and as durable as a
     /// purge.
-    pub fn put_durable(&self, rows: &[(&[u8], Option<&[u8]>)]) -> Result<(), StoreError> {
+    pub fn put_durable_rows(&self, rows: &[(&[u8], Option<&[u8]>)]) -> Result<(), StoreError> {
         let mut lasting = lock_ignoring_poison(&self.lasting);
         for (key, value) in rows {
             let value = value.map(<[u8]>::to_vec);
-            lasting.rows.insert(control::owner_row(key), value);
+            lasting.rows.insert(control::owner_row_key(key), value);
         }
-        self.write_durable(&mut lasting)
+        self.write_durable_rows(&mut lasting)
     }
 
     /// Stores or removes a value of the owner, as durable as an entry that is stored next: no crash
     /// keeps that entry and loses this value. It does not flush.
-    pub fn put_with_next_flush(&self, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
+    pub fn put_row_with_flush(&self, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
         let mut lasting = lock_ignoring_poison(&self.lasting);
-        let key = control::owner_row(key);
+        let key = control::owner_row_key(key);
         // a waiting older row must not be written later
         lasting.rows.remove(&key);
         let write = match value {
-            Some(value) => Write::Put {
+            Some(value) => RowChange::Put {
                 family: CONTROL_FAMILY,
                 key: &key,
                 value: [value, &[]],
             },
-            None => Write::Remove {
+            None => RowChange::Remove {
                 family: CONTROL_FAMILY,
                 key: &key,
             },
         };
-        self.reserve_memtable((key.len() + value.unwrap_or_default().len()) as u64)?;
+        self.reserve_memtable_space((key.len() + value.unwrap_or_default().len()) as u64)?;
         let written = self.rocks.write(&[write], false);
-        self.classify_write(written)?;
-        self.flush_if_full();
+        self.record_write_result(written)?;
+        self.flush_full_memtable();
         Ok(())
     }
 
     /// Returns the owner's value of `key`.
-    pub fn control_get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, RocksError> {
+    pub fn get_owner_row(&self, key: &[u8]) -> Result<Option<Vec<u8>>, RocksError> {
         let value = self
             .rocks
-            .get(CONTROL_FAMILY, &control::owner_row(key), false)?;
+            .get(CONTROL_FAMILY, &control::owner_row_key(key), false)?;
         Ok(value.map(|value| value.to_vec()))
     }
 
     /// Returns the owner's keys that begin with `prefix` (not with 255).
-    pub fn control_keys(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>, RocksError> {
-        let first = control::owner_row(prefix);
+    pub fn list_owner_keys(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>, RocksError> {
+        let first = control::owner_row_key(prefix);
         let end = [&first[..], &[0xff; 40]].concat();
         let mut keys = Vec::new();
         let mut rows = self.rocks.iterate_rows(CONTROL_FAMILY, &first, &end)?;
         while let Some((row, _)) = rows.next_row()? {
-            keys.extend(control::owner_key(row).map(<[u8]>::to_vec));
+            keys.extend(control::owner_key_of_row(row).map(<[u8]>::to_vec));
         }
         Ok(keys)
     }
 
     /// Writes all waiting rows to disk, with all writes before them: otherwise a crash could keep
     /// later writes and lose earlier ones.
-    pub(super) fn write_durable(&self, lasting: &mut DurableWriter) -> Result<(), StoreError> {
+    pub(super) fn write_durable_rows(
+        &self,
+        lasting: &mut DurableWriteQueue,
+    ) -> Result<(), StoreError> {
         let serial = lasting.marker.serial + 1;
         let number = serial.to_be_bytes();
-        let mut writes = vec![Write::Put {
+        let mut writes = vec![RowChange::Put {
             family: CONTROL_FAMILY,
             key: control::SERIAL_ROW,
             value: [&number, &[]],
         }];
         writes.extend(lasting.rows.iter().map(|(key, value)| match value {
-            Some(value) => Write::Put {
+            Some(value) => RowChange::Put {
                 family: CONTROL_FAMILY,
                 key,
                 value: [value, &[]],
             },
-            None => Write::Remove {
+            None => RowChange::Remove {
                 family: CONTROL_FAMILY,
                 key,
             },
         }));
-        self.classify_write(self.rocks.write(&writes, false))?;
+        self.record_write_result(self.rocks.write(&writes, false))?;
         self.unflushed.store(true, Ordering::SeqCst);
-        abort_if_injected(Fault::DieUnflushed);
-        self.flush_entries()?;
-        abort_if_injected(Fault::DieWritten);
+        abort_if_injected(InjectedFault::DieUnflushed);
+        self.flush_unwritten_entries()?;
+        abort_if_injected(InjectedFault::DieWritten);
         // the database may be one write ahead of its marker, but not behind
         lasting.marker.serial = serial;
-        let marker = lasting.marker.write(&self.config.path);
+        let marker = lasting.marker.write_marker_file(&self.config.path);
         marker.map_err(|error| StoreError::Marker(error.to_string()))?;
         lasting.rows.clear();
         Ok(())

@@ -7,38 +7,38 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
-use super::config::{EntryFamily, FamilyLimits, StoreConfig};
-use super::control::DurableWriter;
+use super::config::{EntryColumnFamily, EntryFamilyLimits, StoreConfig};
+use super::control::DurableWriteQueue;
 #[cfg(feature = "faults")]
 use super::marker;
-use super::open::{OpenError, OpenOutcome};
+use super::open::{StoreOpenError, StoreOpenOutcome};
 use super::purges::PurgeRecords;
-use super::record::RecordHeader;
-use super::rocks::{PinnedValue, Rocks, RocksError, Write};
-use super::store_health::{StoreHealth, StoreHealthChange, WriteError};
+use super::record::EntryRecordAttributes;
+use super::rocks::{PinnedValue, RocksDatabase, RocksError, RowChange};
+use super::store_health::{StoreHealth, StoreHealthChange, StoreWriteError};
 use super::{open, record};
 use crate::cache::entry::store_attributes::StoreAttributes;
-use crate::cache::Key;
+use crate::cache::CacheKey;
 use crate::lock::{lock_ignoring_poison, read_ignoring_poison};
 
 /// An open store of cache entries in RocksDB, with its purges, its limits and its health.
 #[derive(Debug)]
-pub struct Store {
-    pub(super) rocks: Arc<Rocks>,
+pub struct EntryStore {
+    pub(super) rocks: Arc<RocksDatabase>,
     pub(super) config: StoreConfig,
     pub(super) purges: RwLock<PurgeRecords>,
-    pub(super) lasting: Mutex<DurableWriter>,
+    pub(super) lasting: Mutex<DurableWriteQueue>,
     pub(super) storing: Mutex<StoreHealth>,
     /// Whether there were writes since the last flush.
     pub(super) unflushed: AtomicBool,
     pub(super) flushing: Mutex<()>,
-    /// Sequence numbers below which the entries of [`EntryFamily::ALL`] are old: they are removed
+    /// Sequence numbers below which the entries of [`EntryColumnFamily::ALL`] are old: they are removed
     /// with the next SST files (`old`), or have reached their age (`aged`).
     pub(super) old: [AtomicU64; 2],
     pub(super) aged: [AtomicU64; 2],
     /// Sequence number of the newest write before the last flush.
     pub(super) flushed: AtomicU64,
-    pub(super) room: Mutex<FamilyLimits>,
+    pub(super) room: Mutex<EntryFamilyLimits>,
     /// Bytes written since the last flush began.
     pub(super) in_memory: AtomicU64,
     pub(super) read_errors: AtomicU64,
@@ -49,15 +49,15 @@ pub struct Store {
 /// The reason why an entry or a purge was not written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// RocksDB can't write. [`Store::next_health_change`] reports it once, and the store recovers
+    /// RocksDB can't write. [`EntryStore::next_health_change`] reports it once, and the store recovers
     /// by itself.
     #[error("{0}")]
-    Off(WriteError),
+    Off(StoreWriteError),
     /// The memtables are full because a flush is in progress: a later write may succeed, and none
     /// waits.
     #[error("the disk is too slow: all memtables are full")]
     Busy,
-    /// The entry is longer than [`StoreConfig::max_entry`], or its header is longer than 64 KiB.
+    /// The entry is longer than [`StoreConfig::max_entry_length`], or its header is longer than 64 KiB.
     #[error("the entry is too large")]
     TooLarge,
     /// The entry was purged before it arrived.
@@ -74,11 +74,11 @@ pub enum StoreError {
 pub struct StoredEntry {
     value: PinnedValue,
     /// Header of the entry.
-    pub header: RecordHeader,
+    pub header: EntryRecordAttributes,
     sequence: u64,
     body: usize,
     /// Whether the entry is in the oldest quarter of a full store, or old by
-    /// [`Store::drop_expired_files`]. It is removed soon unless it is stored again.
+    /// [`EntryStore::drop_expired_sst_files`]. It is removed soon unless it is stored again.
     pub is_old: bool,
 }
 
@@ -102,7 +102,7 @@ fn newer_entry(one: Option<StoredEntry>, other: Option<StoredEntry>) -> Option<S
 
 /// The error of a read that has to wait for the disk, and was not permitted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WouldBlock;
+pub struct ReadWouldBlock;
 
 /// The body, in RocksDB's memory.
 impl AsRef<[u8]> for StoredEntry {
@@ -119,16 +119,19 @@ impl Deref for StoredEntry {
     }
 }
 
-impl Store {
+impl EntryStore {
     /// Opens the store in `config.path`, and creates one if there is none or the present one is
     /// damaged. `now` is in milliseconds since 1970.
-    pub fn open_store(config: &StoreConfig, now: u64) -> Result<(Self, OpenOutcome), OpenError> {
+    pub fn open_store(
+        config: &StoreConfig,
+        now: u64,
+    ) -> Result<(Self, StoreOpenOutcome), StoreOpenError> {
         let opened = open::open_database(config, now)?;
         let store = Self {
             rocks: Arc::new(opened.rocks),
             config: config.clone(),
             purges: RwLock::new(opened.purges),
-            lasting: Mutex::new(DurableWriter {
+            lasting: Mutex::new(DurableWriteQueue {
                 marker: opened.marker,
                 rows: BTreeMap::new(),
             }),
@@ -145,8 +148,8 @@ impl Store {
             busy: AtomicU64::new(0),
         };
         // all entries are in SST files
-        store.record_flush(store.rocks.newest_sequence());
-        store.update_file_stats();
+        store.record_flushed_sequence(store.rocks.newest_sequence());
+        store.update_sst_file_stats();
         Ok((store, opened.opening))
     }
 
@@ -154,11 +157,11 @@ impl Store {
     /// survives a crash from the next flush on.
     pub fn put_entry(
         &self,
-        key: &Key,
-        header: &RecordHeader,
+        key: &CacheKey,
+        header: &EntryRecordAttributes,
         body: &[u8],
     ) -> Result<(), StoreError> {
-        if body.len() as u64 > self.config.max_entry() {
+        if body.len() as u64 > self.config.max_entry_length() {
             return Err(StoreError::TooLarge);
         }
         if self.is_entry_purged(key, &header.about) {
@@ -167,28 +170,28 @@ impl Store {
         let head =
             record::encode_record_head(key, header, self.rocks.newest_sequence(), body.len());
         let head = head.ok_or(StoreError::TooLarge)?;
-        let write = Write::Put {
-            family: EntryFamily::for_class(header.about.class).family_number(),
+        let write = RowChange::Put {
+            family: EntryColumnFamily::family_for_class(header.about.class).family_number(),
             key,
             value: [&head, body],
         };
         let length = (key.len() + head.len() + body.len()) as u64;
-        self.reserve_memtable(length)?;
+        self.reserve_memtable_space(length)?;
         let written = self.rocks.write(&[write], self.config.log_entries);
         if written.is_ok() {
             // after the write: an acknowledged entry is written by the next flush that finds this
             // set
             self.unflushed.store(true, Ordering::SeqCst);
         }
-        self.classify_write(written)?;
-        self.flush_if_full();
+        self.record_write_result(written)?;
+        self.flush_full_memtable();
         Ok(())
     }
 
     /// Returns the entry of `key` if it is fresh at `now` (milliseconds since 1970). An unreadable
     /// entry is a miss, and counted.
-    pub fn get(&self, key: &Key, now: u64) -> Option<StoredEntry> {
-        self.get_with_stale(key)
+    pub fn get(&self, key: &CacheKey, now: u64) -> Option<StoredEntry> {
+        self.get_fresh_or_stale(key)
             .filter(|stored| stored.is_fresh(now))
     }
 
@@ -196,12 +199,16 @@ impl Store {
     /// disk.
     ///
     /// # Errors
-    /// Returns [`WouldBlock`] if [`get`](Self::get) has to read the disk.
-    pub fn get_nonblocking(&self, key: &Key, now: u64) -> Result<Option<StoredEntry>, WouldBlock> {
-        let [one, other] = EntryFamily::ALL.map(|tables| {
+    /// Returns [`ReadWouldBlock`] if [`get`](Self::get) has to read the disk.
+    pub fn get_without_disk(
+        &self,
+        key: &CacheKey,
+        now: u64,
+    ) -> Result<Option<StoredEntry>, ReadWouldBlock> {
+        let [one, other] = EntryColumnFamily::ALL.map(|tables| {
             match self.rocks.get(tables.family_number(), key, true) {
                 // counted by the read that waits
-                Err(_) => Err(WouldBlock),
+                Err(_) => Err(ReadWouldBlock),
                 Ok(value) => Ok(value.and_then(|value| self.decode_entry(key, tables, value))),
             }
         });
@@ -210,14 +217,16 @@ impl Store {
 
     /// Whether `key` may have an entry. It reads memory only, and never waits for the disk; it
     /// answers most lookups of absent keys.
-    pub fn may_contain(&self, key: &Key) -> bool {
-        let mut families = EntryFamily::ALL.map(EntryFamily::family_number).into_iter();
-        families.any(|family| self.rocks.may_contain(family, key))
+    pub fn may_contain_key(&self, key: &CacheKey) -> bool {
+        let mut families = EntryColumnFamily::ALL
+            .map(EntryColumnFamily::family_number)
+            .into_iter();
+        families.any(|family| self.rocks.may_contain_key(family, key))
     }
 
     /// Returns the entry of `key`, fresh or stale, unless it was purged.
-    pub fn get_with_stale(&self, key: &Key) -> Option<StoredEntry> {
-        let [one, other] = EntryFamily::ALL.map(|tables| {
+    pub fn get_fresh_or_stale(&self, key: &CacheKey) -> Option<StoredEntry> {
+        let [one, other] = EntryColumnFamily::ALL.map(|tables| {
             match self.rocks.get(tables.family_number(), key, false) {
                 Ok(value) => self.decode_entry(key, tables, value?),
                 Err(_) => {
@@ -232,11 +241,11 @@ impl Store {
     /// Decodes an entry. Returns `None` if it was purged or is damaged.
     fn decode_entry(
         &self,
-        key: &Key,
-        tables: EntryFamily,
+        key: &CacheKey,
+        tables: EntryColumnFamily,
         value: PinnedValue,
     ) -> Option<StoredEntry> {
-        let Some((header, sequence, body)) = record::decode_record(key, &value) else {
+        let Some((header, sequence, body)) = record::decode_entry_record(key, &value) else {
             self.read_errors.fetch_add(1, Ordering::Relaxed);
             return None;
         };
@@ -256,13 +265,13 @@ impl Store {
     }
 
     /// Whether a purge covers the entry with these attributes under `key`.
-    pub fn is_entry_purged(&self, key: &Key, about: &StoreAttributes) -> bool {
-        read_ignoring_poison(&self.purges).is_purged(key, about)
+    pub fn is_entry_purged(&self, key: &CacheKey, about: &StoreAttributes) -> bool {
+        read_ignoring_poison(&self.purges).is_entry_purged(key, about)
     }
 
     /// Returns the [`StoreAttributes::generation`] of a request that is sent to the node now.
     pub fn purge_generation(&self) -> u64 {
-        read_ignoring_poison(&self.purges).newest_generation()
+        read_ignoring_poison(&self.purges).newest_purge_generation()
     }
 
     /// Flushes and closes the store. Dropping the last user flushes too, without a report of a
@@ -278,7 +287,7 @@ impl Store {
     pub fn power_cut(&self, to: &std::path::Path, synced_names: bool) -> io::Result<()> {
         // copied first: a marker that is newer than the database would count as a loss
         std::fs::create_dir_all(to)?;
-        marker::copy_marker(&self.config.path, to)?;
+        marker::copy_marker_file(&self.config.path, to)?;
         if !self
             .rocks
             .power_cut(&to.join(open::DATABASE_FOLDER), synced_names)
@@ -295,7 +304,10 @@ impl Store {
     }
 
     /// Translates the result of a write, and updates the health of the store.
-    pub(super) fn classify_write(&self, written: Result<(), RocksError>) -> Result<(), StoreError> {
+    pub(super) fn record_write_result(
+        &self,
+        written: Result<(), RocksError>,
+    ) -> Result<(), StoreError> {
         match written {
             Ok(()) => {
                 let mut storing = lock_ignoring_poison(&self.storing);
@@ -310,7 +322,7 @@ impl Store {
                 Err(StoreError::Busy)
             }
             Err(failure) => {
-                let reason = WriteError::from(&failure);
+                let reason = StoreWriteError::from(&failure);
                 lock_ignoring_poison(&self.storing).off = Some(reason.clone());
                 Err(StoreError::Off(reason))
             }

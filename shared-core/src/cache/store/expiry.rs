@@ -7,32 +7,32 @@
 
 use std::sync::atomic::Ordering;
 
-use super::config::EntryFamily;
-use super::entries::{Store, StoreError};
+use super::config::EntryColumnFamily;
+use super::entries::{EntryStore, StoreError};
 use super::rocks::SstFile;
 
-impl Store {
+impl EntryStore {
     /// Drops the SST files that were created more than `goes` milliseconds ago, from the oldest on,
     /// and returns their number. From now on entries of files that are older than `renews`
     /// milliseconds [are old](super::StoredEntry::is_old). `now` is in milliseconds since 1970; SST
     /// files are dated in seconds. The owner calls it periodically: files in a compaction stay
     /// until the next call.
-    pub fn drop_expired_files(
+    pub fn drop_expired_sst_files(
         &self,
         goes: u64,
         renews: u64,
         now: u64,
     ) -> Result<usize, StoreError> {
         let mut count = 0;
-        for (place, family) in EntryFamily::ALL
-            .map(EntryFamily::family_number)
+        for (place, family) in EntryColumnFamily::ALL
+            .map(EntryColumnFamily::family_number)
             .into_iter()
             .enumerate()
         {
             let before = now.saturating_sub(goes) / 1_000;
-            let dropped = self.rocks.drop_before(family, before);
+            let dropped = self.rocks.drop_sst_files_before(family, before);
             count += *dropped.as_ref().unwrap_or(&0);
-            self.classify_write(dropped.map(drop))?;
+            self.record_write_result(dropped.map(drop))?;
             let tables = self.rocks.sst_files(family);
             let young = now.saturating_sub(renews) / 1_000;
             let first = first_sequence_since(&tables, young, self.flushed.load(Ordering::Relaxed));
@@ -42,7 +42,7 @@ impl Store {
     }
 
     /// Records that the writes up to `sequence` are in SST files.
-    pub(super) fn record_flush(&self, sequence: u64) {
+    pub(super) fn record_flushed_sequence(&self, sequence: u64) {
         self.flushed.store(sequence, Ordering::Relaxed);
     }
 }

@@ -2,11 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
-use super::config::{EntryFamily, FamilyLimits};
-use super::entries::{Store, StoreError};
+use super::config::{EntryColumnFamily, EntryFamilyLimits};
+use super::entries::{EntryStore, StoreError};
 use super::rocks::{self, RocksError};
-use super::store_health::WriteError;
-use crate::faults::{is_fault_injected_once, Fault};
+use super::store_health::StoreWriteError;
+use crate::faults::{is_fault_injected_once, InjectedFault};
 use crate::lock::lock_ignoring_poison;
 
 /// Overhead of a memtable row besides key and value, in bytes.
@@ -19,13 +19,13 @@ const MIN_FREE_SPACE: u64 = 8 << 20;
 /// Upper bound of the bytes that RocksDB writes when its options are changed.
 const MAX_OPTIONS_FILE: u64 = 1 << 20;
 
-impl Store {
+impl EntryStore {
     /// Reserves space in the memtables for a row of `length` bytes. It is called before the write,
-    /// and [`flush_if_full`](Self::flush_if_full) after it.
+    /// and [`flush_if_full`](Self::flush_full_memtable) after it.
     ///
     /// # Errors
     /// Returns [`StoreError::Busy`] if the disk is too slow.
-    pub(super) fn reserve_memtable(&self, length: u64) -> Result<(), StoreError> {
+    pub(super) fn reserve_memtable_space(&self, length: u64) -> Result<(), StoreError> {
         let length = length + ROW_OVERHEAD;
         let before = self.in_memory.fetch_add(length, Ordering::Relaxed);
         if before < 2 * self.config.write_buffer {
@@ -46,7 +46,7 @@ impl Store {
 
     /// Begins a flush when a write buffer is full, if none is in progress. RocksDB does not flush
     /// by itself.
-    pub(super) fn flush_if_full(&self) {
+    pub(super) fn flush_full_memtable(&self) {
         if self.in_memory.load(Ordering::Relaxed) >= self.config.write_buffer {
             // the next write reports the same error
             let _ = self.begin_flush();
@@ -56,11 +56,11 @@ impl Store {
     /// Begins a flush. Returns `false` if one is in progress.
     fn begin_flush(&self) -> Result<bool, StoreError> {
         let begun = self.rocks.begin_flush();
-        self.classify_write(begun.clone().map(drop))?;
+        self.record_write_result(begun.clone().map(drop))?;
         let begun = begun == Ok(true);
         if begun {
             self.in_memory.store(0, Ordering::Relaxed);
-            self.update_file_stats();
+            self.update_sst_file_stats();
         }
         Ok(begun)
     }
@@ -69,34 +69,34 @@ impl Store {
     /// and more often while nothing is stored.
     pub fn flush(&self) -> Result<(), StoreError> {
         if let Some(failure) = self.rocks.background_error() {
-            self.resume_writes(&failure)?;
+            self.resume_failed_writes(&failure)?;
         }
         if lock_ignoring_poison(&self.storing).off.is_some() {
             self.unflushed.store(true, Ordering::SeqCst);
         }
-        self.flush_entries()?;
-        self.update_file_stats();
+        self.flush_unwritten_entries()?;
+        self.update_sst_file_stats();
         let mut lasting = lock_ignoring_poison(&self.lasting);
         if !lasting.rows.is_empty() {
-            self.write_durable(&mut lasting)?;
+            self.write_durable_rows(&mut lasting)?;
         }
         Ok(())
     }
 
     /// Resumes writing after a background error.
-    fn resume_writes(&self, failure: &RocksError) -> Result<(), StoreError> {
-        let reason = WriteError::from(failure);
+    fn resume_failed_writes(&self, failure: &RocksError) -> Result<(), StoreError> {
+        let reason = StoreWriteError::from(failure);
         lock_ignoring_poison(&self.storing).off = Some(reason.clone());
         // a retry would fill the disk for a moment, for all its users
         if failure.is_no_space() && self.free_disk_space() < self.memtable_bytes() + MIN_FREE_SPACE
         {
             return Err(StoreError::Off(reason));
         }
-        self.classify_write(self.rocks.resume_after_error())
+        self.record_write_result(self.rocks.resume_after_error())
     }
 
     /// Writes the memtables to disk if they have entries.
-    pub(super) fn flush_entries(&self) -> Result<(), StoreError> {
+    pub(super) fn flush_unwritten_entries(&self) -> Result<(), StoreError> {
         // callers that arrive during a flush wait until it is done
         let _flushing = lock_ignoring_poison(&self.flushing);
         if !self.unflushed.swap(false, Ordering::SeqCst) {
@@ -104,16 +104,16 @@ impl Store {
         }
         self.in_memory.store(0, Ordering::Relaxed);
         let sequence = self.rocks.newest_sequence();
-        let flushed = if is_fault_injected_once(Fault::FailFlush) {
-            Err(RocksError::without_code("injected fault"))
+        let flushed = if is_fault_injected_once(InjectedFault::FailFlush) {
+            Err(RocksError::from_message("injected fault"))
         } else {
             self.rocks.flush()
         };
         match flushed {
-            Ok(()) => self.record_flush(sequence),
+            Ok(()) => self.record_flushed_sequence(sequence),
             Err(_) => self.unflushed.store(true, Ordering::SeqCst),
         }
-        self.classify_write(flushed)
+        self.record_write_result(flushed)
     }
 
     /// Bytes in memtables.
@@ -135,12 +135,13 @@ impl Store {
     /// Reads the list of SST files, updates the limits of the families, and determines the files
     /// that a quarter more of their class would evict. SST files are compacted as long as there is
     /// space for the longest one.
-    pub(super) fn update_file_stats(&self) {
-        let tables = EntryFamily::ALL.map(|tables| self.rocks.sst_files(tables.family_number()));
+    pub(super) fn update_sst_file_stats(&self) {
+        let tables =
+            EntryColumnFamily::ALL.map(|tables| self.rocks.sst_files(tables.family_number()));
         let used = tables
             .each_ref()
             .map(|tables| tables.iter().map(|table| table.size).sum());
-        let wanted = self.config.allocate_space(used);
+        let wanted = self.config.allocate_family_space(used);
         let free = self.free_disk_space();
         let joins = free >= 2 * self.config.max_compacted_file() + MIN_FREE_SPACE;
         let mut room = lock_ignoring_poison(&self.room);
@@ -148,11 +149,11 @@ impl Store {
         // RocksDB writes a file for each change of options
         if free >= MAX_OPTIONS_FILE && (differs(0) || differs(1) || joins != room.joins) {
             let set = |n: usize| {
-                let family = EntryFamily::ALL[n].family_number();
+                let family = EntryColumnFamily::ALL[n].family_number();
                 self.rocks.set_fifo_limits(family, wanted[n], joins)
             };
             if set(0).is_ok() && set(1).is_ok() {
-                *room = FamilyLimits {
+                *room = EntryFamilyLimits {
                     sizes: wanted,
                     joins,
                 };

@@ -31,7 +31,7 @@ pub(super) const PRIVATE_MODE: u32 = 0o600;
 
 /// The content of the marker file, which records what the database must contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Marker {
+pub(super) struct StoreMarker {
     /// Name of the database, which the database contains too.
     pub(super) name: [u8; 16],
     /// Number of durable writes.
@@ -40,7 +40,7 @@ pub(super) struct Marker {
 
 /// The reason why the marker file can't be used: it is unreadable, invalid, or of another format.
 #[derive(Debug)]
-pub(super) enum MarkerError {
+pub(super) enum StoreMarkerError {
     /// The file was created by a later version.
     Newer(u64),
     /// The file was created by an earlier version.
@@ -51,20 +51,20 @@ pub(super) enum MarkerError {
     Io(io::Error),
 }
 
-impl Marker {
+impl StoreMarker {
     /// Reads the marker in `folder`; returns `None` if there is none.
-    pub(super) fn read(folder: &Path) -> Result<Option<Self>, MarkerError> {
+    pub(super) fn read_marker_file(folder: &Path) -> Result<Option<Self>, StoreMarkerError> {
         let text = match fs::read(folder.join(MARKER_FILE)) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(MarkerError::Io(error)),
+            Err(error) => return Err(StoreMarkerError::Io(error)),
         };
-        let text = str::from_utf8(&text).map_err(|_| MarkerError::Damaged)?;
-        Self::parse(text).map(Some)
+        let text = str::from_utf8(&text).map_err(|_| StoreMarkerError::Damaged)?;
+        Self::parse_marker_text(text).map(Some)
     }
 
-    fn parse(text: &str) -> Result<Self, MarkerError> {
-        let damaged = MarkerError::Damaged;
+    fn parse_marker_text(text: &str) -> Result<Self, StoreMarkerError> {
+        let damaged = StoreMarkerError::Damaged;
         let checked = || {
             let (content, last) = text.strip_suffix('\n')?.rsplit_once('\n')?;
             let (_, content) = (last, &text[..=content.len()]);
@@ -79,8 +79,8 @@ impl Marker {
         let format = line(MARKER_TITLE).and_then(|format| format.parse().ok());
         match format {
             Some(STORE_FORMAT) => {}
-            Some(format) if format > STORE_FORMAT => return Err(MarkerError::Newer(format)),
-            Some(format) => return Err(MarkerError::Older(format)),
+            Some(format) if format > STORE_FORMAT => return Err(StoreMarkerError::Newer(format)),
+            Some(format) => return Err(StoreMarkerError::Older(format)),
             None => return Err(damaged),
         }
         let name = line("name ").filter(|name| name.len() == 32);
@@ -95,7 +95,7 @@ impl Marker {
         }
     }
 
-    fn format_text(self) -> String {
+    fn format_marker_text(self) -> String {
         let name = u128::from_be_bytes(self.name);
         let content = format!(
             "{MARKER_TITLE}{STORE_FORMAT}\nname {name:032x}\nserial {}\n",
@@ -106,7 +106,7 @@ impl Marker {
     }
 
     /// Replaces the marker file in `folder` atomically. It is on disk when this returns.
-    pub(super) fn write(&self, folder: &Path) -> io::Result<()> {
+    pub(super) fn write_marker_file(&self, folder: &Path) -> io::Result<()> {
         let new = folder.join(NEW_MARKER_FILE);
         let mut file = File::options()
             .create(true)
@@ -116,7 +116,7 @@ impl Marker {
             .open(&new)?;
         // a file that an earlier attempt has left keeps its own mode
         file.set_permissions(Permissions::from_mode(PRIVATE_MODE))?;
-        file.write_all(self.format_text().as_bytes())?;
+        file.write_all(self.format_marker_text().as_bytes())?;
         file.sync_all()?;
         drop(file);
         fs::rename(&new, folder.join(MARKER_FILE))?;
@@ -124,7 +124,7 @@ impl Marker {
     }
 
     /// Removes the marker in `folder`, if there is one. The removal is on disk when this returns.
-    pub(super) fn remove(folder: &Path) -> io::Result<()> {
+    pub(super) fn remove_marker_file(folder: &Path) -> io::Result<()> {
         for file in [MARKER_FILE, NEW_MARKER_FILE] {
             match fs::remove_file(folder.join(file)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -142,40 +142,40 @@ pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
 
 /// Copies the marker of one directory to another.
 #[cfg(feature = "faults")]
-pub(super) fn copy_marker(from: &Path, to: &Path) -> io::Result<()> {
+pub(super) fn copy_marker_file(from: &Path, to: &Path) -> io::Result<()> {
     fs::copy(from.join(MARKER_FILE), to.join(MARKER_FILE)).map(drop)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Marker, MarkerError, STORE_FORMAT};
+    use super::{StoreMarker, StoreMarkerError, STORE_FORMAT};
 
-    const MARKER: Marker = Marker {
+    const MARKER: StoreMarker = StoreMarker {
         name: [0xa7; 16],
         serial: 12,
     };
 
     #[test]
     fn serialized_marker_is_parsed_unchanged() {
-        let text = MARKER.format_text();
-        assert_eq!(Marker::parse(&text).unwrap(), MARKER);
+        let text = MARKER.format_marker_text();
+        assert_eq!(StoreMarker::parse_marker_text(&text).unwrap(), MARKER);
         assert!(text.starts_with("sszip-store 3\nname a7a7"));
     }
 
     #[test]
     fn changed_marker_is_reported_as_damaged() {
-        let text = MARKER.format_text();
+        let text = MARKER.format_marker_text();
         for length in 0..text.len() {
             assert!(matches!(
-                Marker::parse(&text[..length]),
-                Err(MarkerError::Damaged)
+                StoreMarker::parse_marker_text(&text[..length]),
+                Err(StoreMarkerError::Damaged)
             ));
         }
         for at in 0..text.len() {
             let mut other = text.clone().into_bytes();
             other[at] ^= 1;
-            let parsed = Marker::parse(str::from_utf8(&other).unwrap());
-            assert!(matches!(parsed, Err(MarkerError::Damaged)), "{at}");
+            let parsed = StoreMarker::parse_marker_text(str::from_utf8(&other).unwrap());
+            assert!(matches!(parsed, Err(StoreMarkerError::Damaged)), "{at}");
         }
     }
 
@@ -184,11 +184,15 @@ mod tests {
         let parse = |format: u64| {
             let content = format!("sszip-store {format}\nwhatever else\n");
             let crc = crc32fast::hash(content.as_bytes());
-            Marker::parse(&format!("{content}crc32 {crc:08x}\n"))
+            StoreMarker::parse_marker_text(&format!("{content}crc32 {crc:08x}\n"))
         };
         let newer = parse(STORE_FORMAT + 1);
-        assert!(matches!(newer, Err(MarkerError::Newer(format)) if format == STORE_FORMAT + 1));
+        assert!(
+            matches!(newer, Err(StoreMarkerError::Newer(format)) if format == STORE_FORMAT + 1)
+        );
         let older = parse(STORE_FORMAT - 1);
-        assert!(matches!(older, Err(MarkerError::Older(format)) if format == STORE_FORMAT - 1));
+        assert!(
+            matches!(older, Err(StoreMarkerError::Older(format)) if format == STORE_FORMAT - 1)
+        );
     }
 }

@@ -19,13 +19,13 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{fcntl_lock, FlockOperation};
 
-use crate::faults::{abort_if_injected, Fault};
+use crate::faults::{abort_if_injected, InjectedFault};
 
 use super::config::{StoreConfig, CONTROL_FAMILY, MIN_SIZE};
 use super::control;
-use super::marker::{sync_folder, Marker, MarkerError, MARKER_FILE, PRIVATE_MODE};
+use super::marker::{sync_folder, StoreMarker, StoreMarkerError, MARKER_FILE, PRIVATE_MODE};
 use super::purges::PurgeRecords;
-use super::rocks::{Rocks, RocksError, Write};
+use super::rocks::{RocksDatabase, RocksError, RowChange};
 
 pub(super) const DATABASE_FOLDER: &str = "db";
 const OPENING_FILE: &str = "opening";
@@ -40,7 +40,7 @@ const MAX_BROKEN: usize = 2;
 /// The content with which a store was opened: its former one, or none because it is new or was
 /// damaged.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OpenOutcome {
+pub enum StoreOpenOutcome {
     /// There was no store, and a new one was created.
     Fresh,
     /// The store was reopened with its content.
@@ -91,7 +91,7 @@ pub enum StoreDamage {
 
 /// The reason why a store can't be opened, which is the operator's to resolve. No file was changed.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum StoreOpenError {
     /// Another process has the store open.
     #[error("another process has it open")]
     Locked,
@@ -129,7 +129,7 @@ pub enum OpenError {
         max_size: u64,
     },
     /// A system call failed.
-    #[error("{}: {error}{}", path.display(), remedy(error))]
+    #[error("{}: {error}{}", path.display(), io_error_remedy(error))]
     Io {
         /// Path of the failed operation.
         path: PathBuf,
@@ -142,7 +142,7 @@ pub enum OpenError {
 }
 
 /// Returns the remedy that ends the message of a failed system call, if it has one.
-fn remedy(error: &io::Error) -> &'static str {
+fn io_error_remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
             "; chown the folder to the user of this process, or choose another one"
@@ -152,21 +152,21 @@ fn remedy(error: &io::Error) -> &'static str {
 }
 
 /// An open RocksDB database of the store, with the marker and the purges that were read from it.
-pub(super) struct OpenDatabase {
-    pub(super) rocks: Rocks,
-    pub(super) marker: Marker,
+pub(super) struct OpenStoreDatabase {
+    pub(super) rocks: RocksDatabase,
+    pub(super) marker: StoreMarker,
     pub(super) purges: PurgeRecords,
-    pub(super) opening: OpenOutcome,
+    pub(super) opening: StoreOpenOutcome,
 }
 
 /// The result of a failed attempt to reopen a database: damage, after which it is replaced, or an
 /// error.
-enum OpenFailure {
+enum DatabaseReopenFailure {
     Damaged(StoreDamage),
-    Error(OpenError),
+    Error(StoreOpenError),
 }
 
-impl From<RocksError> for OpenFailure {
+impl From<RocksError> for DatabaseReopenFailure {
     fn from(failure: RocksError) -> Self {
         Self::Damaged(StoreDamage::Unreadable(failure.to_string()))
     }
@@ -174,77 +174,89 @@ impl From<RocksError> for OpenFailure {
 
 /// Opens or creates the database. `now` is in milliseconds since 1970: it becomes the generation of
 /// a new store, so that entries that were fetched for an earlier one are older.
-pub(super) fn open_database(config: &StoreConfig, now: u64) -> Result<OpenDatabase, OpenError> {
+pub(super) fn open_database(
+    config: &StoreConfig,
+    now: u64,
+) -> Result<OpenStoreDatabase, StoreOpenError> {
     if config.max_size < MIN_SIZE {
-        return Err(OpenError::TooSmall {
+        return Err(StoreOpenError::TooSmall {
             max_size: config.max_size,
         });
     }
     let folder = &config.path;
-    prepare_folder(folder)?;
-    let lock = lock_folder(folder)?;
-    probe_folder(folder)?;
+    prepare_store_folder(folder)?;
+    let lock = lock_store_folder(folder)?;
+    probe_store_folder(folder)?;
     let database = folder.join(DATABASE_FOLDER);
     let exists = path_exists(&database)?;
-    let found = match Marker::read(folder) {
+    let found = match StoreMarker::read_marker_file(folder) {
         Ok(Some(marker)) if exists => reopen_database(config, &database, marker),
-        Ok(Some(_)) => Err(OpenFailure::Damaged(StoreDamage::NoDatabase)),
-        Ok(None) if exists => Err(OpenFailure::Damaged(StoreDamage::NoMarker)),
-        Ok(None) => {
-            create_database(config, &database, now, OpenOutcome::Fresh).map_err(OpenFailure::Error)
+        Ok(Some(_)) => Err(DatabaseReopenFailure::Damaged(StoreDamage::NoDatabase)),
+        Ok(None) if exists => Err(DatabaseReopenFailure::Damaged(StoreDamage::NoMarker)),
+        Ok(None) => create_database(config, &database, now, StoreOpenOutcome::Fresh)
+            .map_err(DatabaseReopenFailure::Error),
+        Err(StoreMarkerError::Damaged) => Err(DatabaseReopenFailure::Damaged(StoreDamage::Marker)),
+        Err(StoreMarkerError::Older(format)) => {
+            Err(DatabaseReopenFailure::Damaged(StoreDamage::Older(format)))
         }
-        Err(MarkerError::Damaged) => Err(OpenFailure::Damaged(StoreDamage::Marker)),
-        Err(MarkerError::Older(format)) => Err(OpenFailure::Damaged(StoreDamage::Older(format))),
-        Err(MarkerError::Newer(format)) => Err(OpenFailure::Error(OpenError::Newer { format })),
-        Err(MarkerError::Io(error)) => Err(OpenFailure::Error(io_error(folder, error))),
+        Err(StoreMarkerError::Newer(format)) => {
+            Err(DatabaseReopenFailure::Error(StoreOpenError::Newer {
+                format,
+            }))
+        }
+        Err(StoreMarkerError::Io(error)) => {
+            Err(DatabaseReopenFailure::Error(store_io_error(folder, error)))
+        }
     };
     let mut opened = match found {
         Ok(opened) => opened,
-        Err(OpenFailure::Error(error)) => return Err(error),
-        Err(OpenFailure::Damaged(damage)) => {
-            probe_folder(folder)?;
+        Err(DatabaseReopenFailure::Error(error)) => return Err(error),
+        Err(DatabaseReopenFailure::Damaged(damage)) => {
+            probe_store_folder(folder)?;
             refuse_foreign_files(folder)?;
-            let set_aside = set_aside(folder).map_err(|error| io_error(folder, error));
-            let opening = OpenOutcome::SetAside {
+            let set_aside =
+                set_database_aside(folder).map_err(|error| store_io_error(folder, error));
+            let opening = StoreOpenOutcome::SetAside {
                 damage,
                 to: set_aside?,
             };
             create_database(config, &database, now, opening)?
         }
     };
-    end_opening(folder)?;
+    clear_opening_attempts(folder)?;
     // held until the last user of the database is gone
-    opened.rocks.hold_lock_file(lock);
+    opened.rocks.attach_lock_file(lock);
     Ok(opened)
 }
 
-fn io_error(path: &Path, error: io::Error) -> OpenError {
-    OpenError::Io {
+fn store_io_error(path: &Path, error: io::Error) -> StoreOpenError {
+    StoreOpenError::Io {
         path: path.into(),
         error,
     }
 }
 
-fn path_exists(path: &Path) -> Result<bool, OpenError> {
-    path.try_exists().map_err(|error| io_error(path, error))
+fn path_exists(path: &Path) -> Result<bool, StoreOpenError> {
+    path.try_exists()
+        .map_err(|error| store_io_error(path, error))
 }
 
 /// Creates the directory if necessary, and checks that it belongs to this user and can be written.
-fn prepare_folder(folder: &Path) -> Result<(), OpenError> {
+fn prepare_store_folder(folder: &Path) -> Result<(), StoreOpenError> {
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(folder)
-        .map_err(|error| io_error(folder, error))?;
+        .map_err(|error| store_io_error(folder, error))?;
     // of a link its target counts
-    check_owner(folder, folder.metadata())?;
+    check_file_owner(folder, folder.metadata())?;
     refuse_other_files(folder)
 }
 
 /// Refuses a directory with other files: a store creates and removes files in its directory, so
 /// that it must be a store's, or empty.
-fn refuse_other_files(folder: &Path) -> Result<(), OpenError> {
-    let io = |error| io_error(folder, error);
+fn refuse_other_files(folder: &Path) -> Result<(), StoreOpenError> {
+    let io = |error| store_io_error(folder, error);
     let mut first = None;
     for entry in fs::read_dir(folder).map_err(io)? {
         let entry = entry.map_err(io)?;
@@ -258,18 +270,18 @@ fn refuse_other_files(folder: &Path) -> Result<(), OpenError> {
         }
     }
     match first {
-        Some(path) => Err(OpenError::Foreign { path }),
+        Some(path) => Err(StoreOpenError::Foreign { path }),
         None => Ok(()),
     }
 }
 
-fn check_owner(path: &Path, metadata: io::Result<Metadata>) -> Result<(), OpenError> {
-    let owner = metadata.map_err(|error| io_error(path, error))?.uid();
+fn check_file_owner(path: &Path, metadata: io::Result<Metadata>) -> Result<(), StoreOpenError> {
+    let owner = metadata.map_err(|error| store_io_error(path, error))?.uid();
     let user = rustix::process::geteuid().as_raw();
     if owner == user {
         return Ok(());
     }
-    Err(OpenError::Owner {
+    Err(StoreOpenError::Owner {
         path: path.into(),
         owner,
         user,
@@ -278,27 +290,27 @@ fn check_owner(path: &Path, metadata: io::Result<Metadata>) -> Result<(), OpenEr
 
 /// Checks that the directory can be written, and has space for the files that RocksDB creates when
 /// it opens: without it, a failure is no damage.
-fn probe_folder(folder: &Path) -> Result<(), OpenError> {
+fn probe_store_folder(folder: &Path) -> Result<(), StoreOpenError> {
     let probe = folder.join("probe");
     let written = fs::write(&probe, vec![0; PROBE_LENGTH]);
     let removed = fs::remove_file(&probe);
     written
         .and(removed)
-        .map_err(|error| io_error(&probe, error))
+        .map_err(|error| store_io_error(&probe, error))
 }
 
 /// Refuses files of another user, which are no damage of the database.
-fn refuse_foreign_files(folder: &Path) -> Result<(), OpenError> {
+fn refuse_foreign_files(folder: &Path) -> Result<(), StoreOpenError> {
     for folder in [folder, &folder.join(DATABASE_FOLDER)] {
         match fs::read_dir(folder) {
             Ok(entries) => {
                 for entry in entries {
-                    let entry = entry.map_err(|error| io_error(folder, error))?;
-                    check_owner(&entry.path(), entry.metadata())?;
+                    let entry = entry.map_err(|error| store_io_error(folder, error))?;
+                    check_file_owner(&entry.path(), entry.metadata())?;
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(io_error(folder, error)),
+            Err(error) => return Err(store_io_error(folder, error)),
         }
     }
     Ok(())
@@ -306,7 +318,7 @@ fn refuse_foreign_files(folder: &Path) -> Result<(), OpenError> {
 
 /// Takes the directory's lock, which ends with the process, and checks whether a tool of RocksDB
 /// holds the lock of the database.
-fn lock_folder(folder: &Path) -> Result<File, OpenError> {
+fn lock_store_folder(folder: &Path) -> Result<File, StoreOpenError> {
     let path = folder.join(LOCK_FILE);
     let file = File::options()
         .create(true)
@@ -314,14 +326,14 @@ fn lock_folder(folder: &Path) -> Result<File, OpenError> {
         .write(true)
         .mode(PRIVATE_MODE)
         .open(&path)
-        .map_err(|error| io_error(&path, error))?;
+        .map_err(|error| store_io_error(&path, error))?;
     // the file of an earlier version was writable for all users
     file.set_permissions(Permissions::from_mode(PRIVATE_MODE))
-        .map_err(|error| io_error(&path, error))?;
+        .map_err(|error| store_io_error(&path, error))?;
     match file.try_lock() {
         Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Err(OpenError::Locked),
-        Err(TryLockError::Error(error)) => return Err(io_error(&path, error)),
+        Err(TryLockError::WouldBlock) => return Err(StoreOpenError::Locked),
+        Err(TryLockError::Error(error)) => return Err(store_io_error(&path, error)),
     }
     let path = folder.join(DATABASE_FOLDER).join(LOCK_FILE);
     match File::options().write(true).open(&path) {
@@ -329,12 +341,12 @@ fn lock_folder(folder: &Path) -> Result<File, OpenError> {
         Ok(file) => match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::ACCESS) => {
-                return Err(OpenError::Locked)
+                return Err(StoreOpenError::Locked)
             }
-            Err(error) => return Err(io_error(&path, error.into())),
+            Err(error) => return Err(store_io_error(&path, error.into())),
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(io_error(&path, error)),
+        Err(error) => return Err(store_io_error(&path, error)),
     }
     Ok(file)
 }
@@ -342,9 +354,9 @@ fn lock_folder(folder: &Path) -> Result<File, OpenError> {
 /// Counts the times that a process began to open the database and did not survive: RocksDB, with
 /// Debian's assertions, may abort the process when it finds damage, and a supervisor would restart
 /// it forever.
-fn begin_opening(folder: &Path) -> Result<(), OpenFailure> {
+fn record_opening_attempt(folder: &Path) -> Result<(), DatabaseReopenFailure> {
     let path = folder.join(OPENING_FILE);
-    let io = |error| OpenFailure::Error(io_error(&path, error));
+    let io = |error| DatabaseReopenFailure::Error(store_io_error(&path, error));
     let mut file = File::options()
         .create(true)
         .append(true)
@@ -352,15 +364,15 @@ fn begin_opening(folder: &Path) -> Result<(), OpenFailure> {
         .open(&path)
         .map_err(io)?;
     if file.metadata().map_err(io)?.len() >= MAX_OPENINGS {
-        return Err(OpenFailure::Damaged(StoreDamage::CrashedOpening));
+        return Err(DatabaseReopenFailure::Damaged(StoreDamage::CrashedOpening));
     }
     file.write_all(b"x").map_err(io)
 }
 
-fn end_opening(folder: &Path) -> Result<(), OpenError> {
+fn clear_opening_attempts(folder: &Path) -> Result<(), StoreOpenError> {
     match fs::remove_file(folder.join(OPENING_FILE)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(io_error(&folder.join(OPENING_FILE), error))
+            Err(store_io_error(&folder.join(OPENING_FILE), error))
         }
         _ => Ok(()),
     }
@@ -369,11 +381,11 @@ fn end_opening(folder: &Path) -> Result<(), OpenError> {
 fn reopen_database(
     config: &StoreConfig,
     database: &Path,
-    marker: Marker,
-) -> Result<OpenDatabase, OpenFailure> {
-    begin_opening(&config.path)?;
-    abort_if_injected(Fault::DieOpening);
-    let rocks = Rocks::open_database(
+    marker: StoreMarker,
+) -> Result<OpenStoreDatabase, DatabaseReopenFailure> {
+    record_opening_attempt(&config.path)?;
+    abort_if_injected(InjectedFault::DieOpening);
+    let rocks = RocksDatabase::open_database(
         database,
         &config.family_options(),
         config.block_cache,
@@ -381,28 +393,28 @@ fn reopen_database(
     )?;
     let control = control::read_control_rows(&rocks)?;
     if control.name != Some(marker.name) {
-        return Err(OpenFailure::Damaged(StoreDamage::OtherDatabase));
+        return Err(DatabaseReopenFailure::Damaged(StoreDamage::OtherDatabase));
     }
     // an unacknowledged write may be in the database and not in the marker
     if control.serial < marker.serial {
-        return Err(OpenFailure::Damaged(StoreDamage::LostWrites {
+        return Err(DatabaseReopenFailure::Damaged(StoreDamage::LostWrites {
             found: control.serial,
             wanted: marker.serial,
         }));
     }
     let purges = control.purges.ok_or_else(|| {
-        OpenFailure::Damaged(StoreDamage::Unreadable(
+        DatabaseReopenFailure::Damaged(StoreDamage::Unreadable(
             "the rows of its purges are invalid".into(),
         ))
     })?;
-    Ok(OpenDatabase {
+    Ok(OpenStoreDatabase {
         rocks,
-        marker: Marker {
+        marker: StoreMarker {
             serial: control.serial,
             ..marker
         },
         purges,
-        opening: OpenOutcome::Reopened,
+        opening: StoreOpenOutcome::Reopened,
     })
 }
 
@@ -411,19 +423,21 @@ fn create_database(
     config: &StoreConfig,
     database: &Path,
     now: u64,
-    opening: OpenOutcome,
-) -> Result<OpenDatabase, OpenError> {
+    opening: StoreOpenOutcome,
+) -> Result<OpenStoreDatabase, StoreOpenError> {
     let folder = &config.path;
-    Marker::remove(folder).map_err(|error| io_error(folder, error))?;
-    let rocks = Rocks::open_database(database, &config.family_options(), config.block_cache, true)
-        .map_err(OpenError::Database)?;
-    let name = random_name().map_err(|error| io_error(Path::new(RANDOM_DEVICE), error))?;
-    let marker = Marker { name, serial: 0 };
+    StoreMarker::remove_marker_file(folder).map_err(|error| store_io_error(folder, error))?;
+    let rocks =
+        RocksDatabase::open_database(database, &config.family_options(), config.block_cache, true)
+            .map_err(StoreOpenError::Database)?;
+    let name =
+        random_database_name().map_err(|error| store_io_error(Path::new(RANDOM_DEVICE), error))?;
+    let marker = StoreMarker { name, serial: 0 };
     let purges = PurgeRecords::new(now);
-    let rows = control::first_rows(&name, &purges);
+    let rows = control::initial_control_rows(&name, &purges);
     let writes: Vec<_> = rows
         .iter()
-        .map(|(key, value)| Write::Put {
+        .map(|(key, value)| RowChange::Put {
             family: CONTROL_FAMILY,
             key,
             value: [value, &[]],
@@ -432,12 +446,12 @@ fn create_database(
     rocks
         .write(&writes, false)
         .and_then(|()| rocks.flush())
-        .map_err(OpenError::Database)?;
-    abort_if_injected(Fault::DieMade);
+        .map_err(StoreOpenError::Database)?;
+    abort_if_injected(InjectedFault::DieMade);
     sync_folder(folder)
-        .and_then(|()| marker.write(folder))
-        .map_err(|error| io_error(folder, error))?;
-    Ok(OpenDatabase {
+        .and_then(|()| marker.write_marker_file(folder))
+        .map_err(|error| store_io_error(folder, error))?;
+    Ok(OpenStoreDatabase {
         rocks,
         marker,
         purges,
@@ -447,7 +461,7 @@ fn create_database(
 
 const RANDOM_DEVICE: &str = "/dev/urandom";
 
-fn random_name() -> io::Result<[u8; 16]> {
+fn random_database_name() -> io::Result<[u8; 16]> {
     let mut name = [0; 16];
     File::open(RANDOM_DEVICE)?.read_exact(&mut name)?;
     Ok(name)
@@ -455,12 +469,12 @@ fn random_name() -> io::Result<[u8; 16]> {
 
 /// Renames the database, if there is one, and keeps the last few of these directories. SST files
 /// and logs are removed: they may be as large as the store, and the other files show the cause.
-fn set_aside(folder: &Path) -> io::Result<Option<PathBuf>> {
+fn set_database_aside(folder: &Path) -> io::Result<Option<PathBuf>> {
     let database = folder.join(DATABASE_FOLDER);
     if !database.try_exists()? {
         return Ok(None);
     }
-    let mut broken = list_set_aside(folder)?;
+    let mut broken = list_broken_databases(folder)?;
     let next = broken.last().map_or(1, |(number, _)| number + 1);
     let to = folder.join(format!("broken-{next}"));
     fs::rename(&database, &to)?;
@@ -479,7 +493,7 @@ fn set_aside(folder: &Path) -> io::Result<Option<PathBuf>> {
 }
 
 /// Returns the databases that were set aside before, the oldest first.
-fn list_set_aside(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+fn list_broken_databases(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();

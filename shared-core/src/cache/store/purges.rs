@@ -13,14 +13,14 @@ use std::collections::{btree_map, BTreeMap};
 
 use crate::cache::entry::store_attributes::{PurgeScope, StoreAttributes};
 use crate::cache::resource::other_format_key;
-use crate::cache::{Key, Namespace};
+use crate::cache::{CacheKey, CacheNamespace};
 
 /// Maximum number of records.
 pub const MAX_RECORDS: usize = 16_384;
 /// Maximum number of block ranges in a namespace; each entry is compared with all of them.
 pub const MAX_RANGES: usize = 1_024;
 
-/// A change of a row to be stored for [`PurgeRecords::load_rows`]: a scope in postcard's format,
+/// A change of a row to be stored for [`PurgeRecords::load_purge_rows`]: a scope in postcard's format,
 /// and its generation; `None` removes the row.
 pub type PurgeRow = (Vec<u8>, Option<u64>);
 
@@ -42,13 +42,13 @@ impl PurgeRecords {
     }
 
     /// Returns the generation of a request that is sent to the node now.
-    pub fn newest_generation(&self) -> u64 {
+    pub fn newest_purge_generation(&self) -> u64 {
         self.newest
     }
 
     /// Whether a recorded purge covers an entry: it is in the purge's scope and has a lower
     /// generation.
-    pub fn is_purged(&self, key: &Key, about: &StoreAttributes) -> bool {
+    pub fn is_entry_purged(&self, key: &CacheKey, about: &StoreAttributes) -> bool {
         if about.generation >= self.newest {
             return false;
         }
@@ -66,14 +66,17 @@ impl PurgeRecords {
         ];
         let named = scopes.iter().flatten();
         let named = named.filter_map(|scope| self.records.get(scope));
-        let ranges = self.block_ranges(about.namespace);
+        let ranges = self.purged_block_ranges(about.namespace);
         let ranges = ranges.filter(|(range, _)| range.covers_entry(key, about));
         let mut purges = named.chain(ranges.map(|(_, purge)| purge));
         purges.any(|purge| about.generation < *purge)
     }
 
     /// Returns the block ranges that were purged in a namespace.
-    fn block_ranges(&self, namespace: Namespace) -> btree_map::Range<'_, PurgeScope, u64> {
+    fn purged_block_ranges(
+        &self,
+        namespace: CacheNamespace,
+    ) -> btree_map::Range<'_, PurgeScope, u64> {
         let only = |block| PurgeScope::Blocks {
             namespace,
             from: block,
@@ -83,53 +86,53 @@ impl PurgeRecords {
     }
 
     /// Records a purge of `scope` under a new generation. Returns its generation, and the changes
-    /// of the rows for [`load_rows`](Self::load_rows). An empty range purges nothing.
+    /// of the rows for [`load_rows`](Self::load_purge_rows). An empty range purges nothing.
     pub fn add_purge(&mut self, scope: &PurgeScope) -> (u64, Vec<PurgeRow>) {
         self.newest += 1;
         let mut changes = vec![(NEWEST_ROW.to_vec(), Some(self.newest))];
         if !matches!(scope, PurgeScope::Blocks { from, to, .. } if from > to) {
-            self.record_scope(scope.clone(), &mut changes);
+            self.record_purge_scope(scope.clone(), &mut changes);
         }
         if let PurgeScope::Blocks { namespace, .. } = *scope {
-            if self.block_ranges(namespace).count() > MAX_RANGES {
-                self.record_scope(PurgeScope::Namespace(namespace), &mut changes);
+            if self.purged_block_ranges(namespace).count() > MAX_RANGES {
+                self.record_purge_scope(PurgeScope::Namespace(namespace), &mut changes);
             }
         }
         if self.records.len() > MAX_RECORDS {
-            self.record_scope(PurgeScope::Everything, &mut changes);
+            self.record_purge_scope(PurgeScope::Everything, &mut changes);
         }
         (self.newest, changes)
     }
 
     /// Records a purge, and removes the records that it covers.
-    fn record_scope(&mut self, scope: PurgeScope, changes: &mut Vec<PurgeRow>) {
+    fn record_purge_scope(&mut self, scope: PurgeScope, changes: &mut Vec<PurgeRow>) {
         if !matches!(scope, PurgeScope::Method { .. } | PurgeScope::Key(_)) {
             self.records.retain(|old, _| {
-                let stays = !is_covered_by(old, &scope);
+                let stays = !is_scope_covered_by(old, &scope);
                 if !stays {
-                    changes.push((scope_row(old), None));
+                    changes.push((purge_scope_row(old), None));
                 }
                 stays
             });
         }
-        changes.push((scope_row(&scope), Some(self.newest)));
+        changes.push((purge_scope_row(&scope), Some(self.newest)));
         self.records.insert(scope, self.newest);
     }
 
     /// Number of recorded purge scopes, including everything, which always has a record.
-    pub fn record_count(&self) -> usize {
+    pub fn purge_record_count(&self) -> usize {
         self.records.len()
     }
 
-    /// Returns all rows for [`load_rows`](Self::load_rows).
-    pub fn all_rows(&self) -> Vec<(Vec<u8>, u64)> {
+    /// Returns all rows for [`load_rows`](Self::load_purge_rows).
+    pub fn all_purge_rows(&self) -> Vec<(Vec<u8>, u64)> {
         let records = self.records.iter();
-        let rows = records.map(|(scope, generation)| (scope_row(scope), *generation));
+        let rows = records.map(|(scope, generation)| (purge_scope_row(scope), *generation));
         rows.chain([(NEWEST_ROW.to_vec(), self.newest)]).collect()
     }
 
     /// Loads the records from their rows, in any order. Returns `None` if a row is invalid.
-    pub fn load_rows<'a>(rows: impl IntoIterator<Item = (&'a [u8], u64)>) -> Option<Self> {
+    pub fn load_purge_rows<'a>(rows: impl IntoIterator<Item = (&'a [u8], u64)>) -> Option<Self> {
         let mut purges = Self::new(0);
         for (row, generation) in rows {
             if row == NEWEST_ROW {
@@ -146,7 +149,7 @@ impl PurgeRecords {
 }
 
 /// Whether a purge of `all` covers a purge of `part`.
-fn is_covered_by(part: &PurgeScope, all: &PurgeScope) -> bool {
+fn is_scope_covered_by(part: &PurgeScope, all: &PurgeScope) -> bool {
     match (all, part) {
         (PurgeScope::Everything, _) => true,
         (
@@ -177,7 +180,7 @@ fn is_covered_by(part: &PurgeScope, all: &PurgeScope) -> bool {
 /// Row key of the newest generation, which is no serialized scope.
 const NEWEST_ROW: &[u8] = &[0xff];
 
-fn scope_row(scope: &PurgeScope) -> Vec<u8> {
+fn purge_scope_row(scope: &PurgeScope) -> Vec<u8> {
     // hashes, numbers and strings can always be serialized
     postcard::to_allocvec(scope).unwrap_or_default()
 }

@@ -12,11 +12,11 @@
 use serde::{Deserialize, Serialize};
 
 use crate::cache::entry::store_attributes::StoreAttributes;
-use crate::cache::Key;
+use crate::cache::CacheKey;
 
 /// The times and attributes that are stored in front of an entry's body.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub struct RecordHeader {
+pub struct EntryRecordAttributes {
     /// Store attributes of the entry.
     pub about: StoreAttributes,
     /// Time at which the entry was stored, in milliseconds since 1970.
@@ -33,16 +33,16 @@ const CHECKSUM_LENGTH: usize = 4;
 
 /// The sequence number of RocksDB's newest write when the record was made, which is its position in
 /// the order in which SST files are removed; and the length of its body.
-type SequenceNumber = (u64, u64);
+type RecordPosition = (u64, u64);
 
 /// Encodes the bytes before a body of `body` bytes. Returns `None` if they are too long.
 pub(super) fn encode_record_head(
-    key: &Key,
-    header: &RecordHeader,
+    key: &CacheKey,
+    header: &EntryRecordAttributes,
     sequence: u64,
     body: usize,
 ) -> Option<Vec<u8>> {
-    let place: SequenceNumber = (sequence, body as u64);
+    let place: RecordPosition = (sequence, body as u64);
     let mut head = postcard::to_extend(&(place, header), vec![RECORD_VERSION, 0, 0]).ok()?;
     let length = u16::try_from(head.len() - FIXED_LENGTH).ok()?;
     head[1..FIXED_LENGTH].copy_from_slice(&length.to_le_bytes());
@@ -52,7 +52,10 @@ pub(super) fn encode_record_head(
 
 /// Decodes the record of `key`: its header, its sequence number, and the start of its body. Returns
 /// `None` if it is invalid, or the record of another key.
-pub(super) fn decode_record(key: &Key, value: &[u8]) -> Option<(RecordHeader, u64, usize)> {
+pub(super) fn decode_entry_record(
+    key: &CacheKey,
+    value: &[u8],
+) -> Option<(EntryRecordAttributes, u64, usize)> {
     let &[version, low, high] = value.first_chunk::<FIXED_LENGTH>()?;
     if version != RECORD_VERSION {
         return None;
@@ -63,12 +66,12 @@ pub(super) fn decode_record(key: &Key, value: &[u8]) -> Option<(RecordHeader, u6
     if record_checksum(key, head) != u32::from_le_bytes(*stored) {
         return None;
     }
-    let ((sequence, body_length), header): (SequenceNumber, RecordHeader) =
+    let ((sequence, body_length), header): (RecordPosition, EntryRecordAttributes) =
         postcard::from_bytes(&head[FIXED_LENGTH..]).ok()?;
     (body_length == body.len() as u64).then_some((header, sequence, length + CHECKSUM_LENGTH))
 }
 
-fn record_checksum(key: &Key, head: &[u8]) -> u32 {
+fn record_checksum(key: &CacheKey, head: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(key);
     hasher.update(head);
@@ -77,14 +80,14 @@ fn record_checksum(key: &Key, head: &[u8]) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{decode_record, encode_record_head, RecordHeader};
-    use crate::cache::class::Class;
+    use super::{decode_entry_record, encode_record_head, EntryRecordAttributes};
+    use crate::cache::class::LifetimeClass;
     use crate::cache::entry::store_attributes::StoreAttributes;
 
-    fn header(method: Option<&str>, block: Option<u64>) -> RecordHeader {
-        RecordHeader {
+    fn header(method: Option<&str>, block: Option<u64>) -> EntryRecordAttributes {
+        EntryRecordAttributes {
             about: StoreAttributes {
-                class: Class::Resource,
+                class: LifetimeClass::Resource,
                 namespace: [7; 16],
                 method: method.map(Into::into),
                 block,
@@ -97,7 +100,7 @@ mod tests {
         }
     }
 
-    fn stored(header: &RecordHeader, body: &[u8]) -> Vec<u8> {
+    fn stored(header: &EntryRecordAttributes, body: &[u8]) -> Vec<u8> {
         let head = encode_record_head(&[9; 32], header, 41, body.len()).unwrap();
         [&head, body].concat()
     }
@@ -110,7 +113,7 @@ mod tests {
                 for body in [&b""[..], b"body", &[0; 100_000]] {
                     let header = header(method, block);
                     let value = stored(&header, body);
-                    let (read, sequence, start) = decode_record(&[9; 32], &value).unwrap();
+                    let (read, sequence, start) = decode_entry_record(&[9; 32], &value).unwrap();
                     assert_eq!((read, sequence), (header, 41));
                     assert_eq!(&value[start..], body);
                 }
@@ -123,7 +126,7 @@ mod tests {
     #[test]
     fn changed_truncated_or_moved_record_is_invalid() {
         let value = stored(&header(Some("eth_chainId"), Some(5)), b"body");
-        let is_record = |key: u8, value: &[u8]| decode_record(&[key; 32], value).is_some();
+        let is_record = |key: u8, value: &[u8]| decode_entry_record(&[key; 32], value).is_some();
         assert!(is_record(9, &value) && !is_record(8, &value));
         assert!((0..value.len()).all(|length| !is_record(9, &value[..length])));
         assert!(!is_record(9, &[&value[..], b"x"].concat()));

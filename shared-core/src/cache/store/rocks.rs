@@ -57,7 +57,7 @@ mod ffi {
         pub create: u8,
     }
 
-    /// A change of one row, as [`Write`](super::Write) has it.
+    /// A change of one row, as [`Write`](super::RowChange) has it.
     #[repr(C)]
     pub struct RowWrite {
         pub family: u32,
@@ -164,7 +164,7 @@ pub struct RocksError {
 
 impl RocksError {
     /// Creates an error that RocksDB has no code for.
-    pub(super) fn without_code(message: &str) -> Self {
+    pub(super) fn from_message(message: &str) -> Self {
         Self {
             code: u8::MAX,
             subcode: 0,
@@ -241,7 +241,7 @@ pub struct FamilyOptions {
 
 /// A change of one row in a batch, all of whose changes are written or none.
 #[derive(Clone, Copy, Debug)]
-pub enum Write<'a> {
+pub enum RowChange<'a> {
     /// Stores a value, whose parts are concatenated.
     Put {
         /// Number of the family, in the order of opening.
@@ -277,7 +277,7 @@ pub struct SstFile {
 
 /// The numbers of bytes that RocksDB has written since the database was opened, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct WriteStats {
+pub struct RocksWriteStats {
     /// Bytes written to the write-ahead log.
     #[serde(rename = "written_wal")]
     pub wal: u64,
@@ -291,7 +291,7 @@ pub struct WriteStats {
 
 /// An open RocksDB database, which its last owner closes.
 #[derive(Debug)]
-pub struct Rocks {
+pub struct RocksDatabase {
     db: NonNull<ffi::Database>,
     /// Lock file, which is closed after the database.
     _lock: Option<File>,
@@ -299,18 +299,18 @@ pub struct Rocks {
 
 // SAFETY: rocksdb::DB and the other members of the shim's struct may be used by any number of
 // threads (db.h), and closed by any one.
-unsafe impl Send for Rocks {}
+unsafe impl Send for RocksDatabase {}
 // SAFETY: as above.
-unsafe impl Sync for Rocks {}
+unsafe impl Sync for RocksDatabase {}
 
 /// Creates RocksDB's static objects, for a process that will register a handler with `atexit`: the
 /// handler then runs before they are destroyed.
-pub fn prepare_static_objects() {
+pub fn prepare_rocks_statics() {
     // SAFETY: it has no arguments, and may be called by any thread.
     unsafe { ffi::sszip_rocks_prepare() };
 }
 
-impl Rocks {
+impl RocksDatabase {
     /// Opens the database at `path`. With `create`, missing parts are created.
     pub fn open_database(
         path: &Path,
@@ -339,28 +339,28 @@ impl Rocks {
         let db = call_with_status(|status| unsafe { ffi::sszip_rocks_open(&options, status) })?;
         NonNull::new(db)
             .map(|db| Self { db, _lock: None })
-            .ok_or_else(|| RocksError::without_code("no database and no error"))
+            .ok_or_else(|| RocksError::from_message("no database and no error"))
     }
 
     /// Keeps a lock file open until the database is closed.
-    pub fn hold_lock_file(&mut self, lock: File) {
+    pub fn attach_lock_file(&mut self, lock: File) {
         self._lock = Some(lock);
     }
 
     /// Writes all of `writes` or none to the memtables, and with `wal` to the write-ahead log.
     /// Fails ([`RocksError::is_busy`]) instead of waiting for a flush.
-    pub fn write(&self, writes: &[Write<'_>], wal: bool) -> Result<(), RocksError> {
+    pub fn write(&self, writes: &[RowChange<'_>], wal: bool) -> Result<(), RocksError> {
         let empty = ffi::ByteSlice::from(&[][..]);
         let writes: Vec<_> = writes
             .iter()
             .map(|write| match *write {
-                Write::Put { family, key, value } => ffi::RowWrite {
+                RowChange::Put { family, key, value } => ffi::RowWrite {
                     family: family as u32,
                     remove: 0,
                     key: key.into(),
                     value: value.map(ffi::ByteSlice::from),
                 },
-                Write::Remove { family, key } => ffi::RowWrite {
+                RowChange::Remove { family, key } => ffi::RowWrite {
                     family: family as u32,
                     remove: 1,
                     key: key.into(),
@@ -386,7 +386,7 @@ impl Rocks {
 
     /// Drops the oldest SST files of a FIFO family that were created before `made` (seconds since
     /// 1970), and returns their number. Files in a compaction stay.
-    pub fn drop_before(&self, family: usize, made: u64) -> Result<usize, RocksError> {
+    pub fn drop_sst_files_before(&self, family: usize, made: u64) -> Result<usize, RocksError> {
         // SAFETY: the database is open as long as `self` lives.
         call_with_status(|status| unsafe {
             ffi::sszip_rocks_drop_before(self.db, family as u32, made, status)
@@ -476,7 +476,7 @@ impl Rocks {
                 _db: PhantomData,
             })
         })?;
-        rows.ok_or_else(|| RocksError::without_code("no iterator and no error"))
+        rows.ok_or_else(|| RocksError::from_message("no iterator and no error"))
     }
 
     /// Returns the SST files of `family`, the newest first.
@@ -504,7 +504,7 @@ impl Rocks {
     }
 
     /// Whether `key` may be in `family`. It reads memory only, and never waits.
-    pub fn may_contain(&self, family: usize, key: &[u8]) -> bool {
+    pub fn may_contain_key(&self, family: usize, key: &[u8]) -> bool {
         // SAFETY: the key is read before the call returns.
         unsafe { ffi::sszip_rocks_may_have(self.db, family as u32, &key.into()) != 0 }
     }
@@ -516,12 +516,12 @@ impl Rocks {
     }
 
     /// Returns the bytes written since the database was opened.
-    pub fn write_stats(&self) -> WriteStats {
+    pub fn write_stats(&self) -> RocksWriteStats {
         let mut out = [0; 3];
         // SAFETY: `out` has the three elements that are written.
         unsafe { ffi::sszip_rocks_written(self.db, &mut out) };
         let [wal, flush, compaction] = out;
-        WriteStats {
+        RocksWriteStats {
             wal,
             flush,
             compaction,
@@ -539,7 +539,7 @@ impl Rocks {
     }
 }
 
-impl Drop for Rocks {
+impl Drop for RocksDatabase {
     fn drop(&mut self) {
         let mut status = ffi::CallStatus::new();
         // SAFETY: the database has no other user, and is closed once. Callers that need the error
@@ -554,7 +554,7 @@ pub struct PinnedValue {
     value: NonNull<ffi::PinnedBytes>,
     bytes: ffi::ByteSlice,
     /// Database that owns the block.
-    _db: Arc<Rocks>,
+    _db: Arc<RocksDatabase>,
 }
 
 // SAFETY: nothing in a PinnableSlice belongs to the thread that made it, and
@@ -583,19 +583,19 @@ impl Drop for PinnedValue {
 }
 
 /// The key and the value of one row, valid until the iterator moves on.
-pub type Row<'a> = (&'a [u8], &'a [u8]);
+pub type RocksRow<'a> = (&'a [u8], &'a [u8]);
 
 /// An iterator over the rows of a column family in a range of keys, in the order of the keys.
 #[derive(Debug)]
 pub struct RowIterator<'a> {
     iterator: NonNull<ffi::RawIterator>,
     first: bool,
-    _db: PhantomData<&'a Rocks>,
+    _db: PhantomData<&'a RocksDatabase>,
 }
 
 impl RowIterator<'_> {
     /// Returns the next row, which is valid until the following call; `None` after the last.
-    pub fn next_row(&mut self) -> Result<Option<Row<'_>>, RocksError> {
+    pub fn next_row(&mut self) -> Result<Option<RocksRow<'_>>, RocksError> {
         let mut status = ffi::CallStatus::new();
         let (mut key, mut value) = (ffi::ByteSlice::from(&[][..]), ffi::ByteSlice::from(&[][..]));
         let first = std::mem::replace(&mut self.first, false);

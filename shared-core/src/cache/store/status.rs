@@ -4,10 +4,10 @@ use std::sync::atomic::Ordering;
 
 use serde::Serialize;
 
-use super::config::EntryFamily;
-use super::entries::Store;
-use super::rocks::WriteStats;
-use super::store_health::WriteError;
+use super::config::EntryColumnFamily;
+use super::entries::EntryStore;
+use super::rocks::RocksWriteStats;
+use super::store_health::StoreWriteError;
 use crate::lock::lock_ignoring_poison;
 
 /// The sizes, counts and health of the store at one moment, as the owner's status reports them.
@@ -23,7 +23,7 @@ pub struct StoreStatus {
     pub memory: u64,
     /// Bytes written since the database was opened.
     #[serde(flatten)]
-    pub written: WriteStats,
+    pub written: RocksWriteStats,
     /// Number of lookups that found an unreadable or invalid record.
     pub read_errors: u64,
     /// Number of lookups that found a purged entry.
@@ -31,10 +31,10 @@ pub struct StoreStatus {
     /// Number of entries that were not stored because the memtables were full.
     pub busy: u64,
     /// Reason why nothing is stored; `None` while entries are stored.
-    pub off: Option<WriteError>,
+    pub off: Option<StoreWriteError>,
 }
 
-impl Store {
+impl EntryStore {
     /// Reads the sizes, counts and health of the store. It is cheap enough for one call per second.
     pub fn store_status(&self) -> StoreStatus {
         let sum = |property: &str, families: &[usize]| {
@@ -46,7 +46,7 @@ impl Store {
         StoreStatus {
             entries: sum(
                 "rocksdb.estimate-num-keys",
-                &EntryFamily::ALL.map(EntryFamily::family_number),
+                &EntryColumnFamily::ALL.map(EntryColumnFamily::family_number),
             ),
             disk: sum("rocksdb.total-sst-files-size", &all),
             memory: self.memtable_bytes(),
@@ -54,7 +54,12 @@ impl Store {
             read_errors: self.read_errors.load(Ordering::Relaxed),
             refused: self.refused.load(Ordering::Relaxed),
             busy: self.busy.load(Ordering::Relaxed),
-            off: off.or_else(|| self.rocks.background_error().as_ref().map(WriteError::from)),
+            off: off.or_else(|| {
+                self.rocks
+                    .background_error()
+                    .as_ref()
+                    .map(StoreWriteError::from)
+            }),
         }
     }
 }

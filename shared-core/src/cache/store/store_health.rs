@@ -10,7 +10,7 @@ use super::rocks::RocksError;
 /// The reason why the store writes nothing at present: the disk is full, or RocksDB has failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[serde(into = "String")]
-pub enum WriteError {
+pub enum StoreWriteError {
     /// No space is left on the device.
     #[error("the disk is full")]
     DiskFull,
@@ -19,13 +19,13 @@ pub enum WriteError {
     Failed(String),
 }
 
-impl From<WriteError> for String {
-    fn from(reason: WriteError) -> Self {
+impl From<StoreWriteError> for String {
+    fn from(reason: StoreWriteError) -> Self {
         reason.to_string()
     }
 }
 
-impl From<&RocksError> for WriteError {
+impl From<&RocksError> for StoreWriteError {
     fn from(failure: &RocksError) -> Self {
         if failure.is_no_space() {
             Self::DiskFull
@@ -39,7 +39,7 @@ impl From<&RocksError> for WriteError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreHealthChange {
     /// Entries are not stored any more; stored ones are still read.
-    StoringOff(WriteError),
+    StoringOff(StoreWriteError),
     /// The disk accepts writes again.
     StoringOn,
 }
@@ -49,7 +49,7 @@ pub enum StoreHealthChange {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct StoreHealth {
     /// Reason why nothing is stored; `None` while entries are stored.
-    pub(super) off: Option<WriteError>,
+    pub(super) off: Option<StoreWriteError>,
     /// Whether the failure was logged.
     is_reported: bool,
 }
@@ -70,17 +70,17 @@ impl StoreHealth {
 
 #[cfg(test)]
 mod tests {
-    use super::{StoreHealth, StoreHealthChange, WriteError};
+    use super::{StoreHealth, StoreHealthChange, StoreWriteError};
 
     #[test]
     fn health_change_is_reported_once() {
         let mut storing = StoreHealth::default();
         assert_eq!(storing.next_health_change(), None);
-        storing.off = Some(WriteError::DiskFull);
-        storing.off = Some(WriteError::Failed("bad sector".into()));
-        let change = StoreHealthChange::StoringOff(WriteError::Failed("bad sector".into()));
+        storing.off = Some(StoreWriteError::DiskFull);
+        storing.off = Some(StoreWriteError::Failed("bad sector".into()));
+        let change = StoreHealthChange::StoringOff(StoreWriteError::Failed("bad sector".into()));
         assert_eq!(storing.next_health_change(), Some(change));
-        storing.off = Some(WriteError::DiskFull);
+        storing.off = Some(StoreWriteError::DiskFull);
         assert_eq!(storing.next_health_change(), None);
         storing.off = None;
         assert_eq!(
@@ -88,7 +88,7 @@ mod tests {
             Some(StoreHealthChange::StoringOn)
         );
         assert_eq!(storing.next_health_change(), None);
-        storing.off = Some(WriteError::DiskFull);
+        storing.off = Some(StoreWriteError::DiskFull);
         storing.off = None;
         assert_eq!(storing.next_health_change(), None);
     }

@@ -4,7 +4,7 @@ use super::{FinalityRule, HeadSource, NodeApi};
 
 fn parse(line: &str) -> Result<(HeadSource, Option<String>), String> {
     let words: Vec<&[u8]> = line.split('|').map(str::as_bytes).collect();
-    HeadSource::parse_words(&words).map_err(|error| error.to_string())
+    HeadSource::parse_head_source(&words).map_err(|error| error.to_string())
 }
 
 fn head(line: &str) -> HeadSource {
@@ -262,9 +262,9 @@ fn head_source_equals_the_one_parsed_from_its_words() {
         "https://n/p?q|api=beacon|header=A: b:c=d|header=A:e f|ca=/c d",
     ] {
         let head = head(line);
-        let words = head.to_words();
+        let words = head.to_directive_words();
         let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
-        assert_eq!(HeadSource::parse_words(&words), Ok((head, None)));
+        assert_eq!(HeadSource::parse_head_source(&words), Ok((head, None)));
     }
 }
 
@@ -279,11 +279,11 @@ proptest! {
         ),
     ) {
         let words: Vec<&[u8]> = std::iter::once(&url).chain(&words).map(String::as_bytes).collect();
-        if let Ok((head, _)) = HeadSource::parse_words(&words) {
-            let again = head.to_words();
+        if let Ok((head, _)) = HeadSource::parse_head_source(&words) {
+            let again = head.to_directive_words();
             let again: Vec<&[u8]> = again.iter().map(String::as_bytes).collect();
             prop_assert!(head.url.starts_with(head.url_origin()));
-            prop_assert_eq!(HeadSource::parse_words(&again), Ok((head, None)));
+            prop_assert_eq!(HeadSource::parse_head_source(&again), Ok((head, None)));
         }
     }
 }

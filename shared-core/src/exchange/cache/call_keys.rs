@@ -3,23 +3,25 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::cache::freshness::{CallProspect, Lifetimes};
+use crate::cache::freshness::{CacheLifetimes, CallLifetimeRules};
 use crate::cache::process::key_cache::{
-    CachedCall, HashedVaryKey, KeyCache, LockedKeyCache, RawCall, MAX_CALL_LENGTH,
+    CachedCallFacts, CallKeyCache, HashedVaryKey, LockedCallKeyCache, RawCall, MAX_CALL_LENGTH,
 };
 use crate::cache::vary_key::VaryKey;
-use crate::cache::Key;
+use crate::cache::CacheKey;
 use crate::config::RouteConfig;
-use crate::jsonrpc::call_prefix::CallPrefix;
+use crate::jsonrpc::call_prefix::PresumedCall;
 use crate::jsonrpc::key::CallKeyBuilder;
 use crate::jsonrpc::request;
-use crate::jsonrpc::request::{Call, JsonRpcRequest, MemberOffsets, ParseRefusal, MAX_ID_LENGTH};
+use crate::jsonrpc::request::{
+    CallMemberOffsets, JsonRpcCall, JsonRpcRequest, RequestParseRefusal, MAX_ID_LENGTH,
+};
 
 /// The cache key of one call whose response may be stored, and the lifetime rules of the call.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::exchange) struct CallKey {
-    pub(in crate::exchange) key: Key,
-    pub(in crate::exchange) prospect: CallProspect,
+    pub(in crate::exchange) key: CacheKey,
+    pub(in crate::exchange) prospect: CallLifetimeRules,
     /// The key was found in the key cache.
     remembered: bool,
 }
@@ -27,17 +29,17 @@ pub(in crate::exchange) struct CallKey {
 /// A reader of the calls in one request body, which finds their keys and lifetime rules in the key
 /// cache, or computes them.
 #[derive(Debug)]
-pub(in crate::exchange) struct CallReader<'a> {
+pub(in crate::exchange) struct CallKeyReader<'a> {
     body: &'a [u8],
-    valid: &'a Arc<Lifetimes>,
+    valid: &'a Arc<CacheLifetimes>,
     call_vary_key: &'a VaryKey,
     hashed: HashedVaryKey<'a>,
-    memo: &'a KeyCache,
+    memo: &'a CallKeyCache,
     /// Created for the first call that is not in the key cache.
     keys: Option<CallKeyBuilder>,
 }
 
-impl<'a> CallReader<'a> {
+impl<'a> CallKeyReader<'a> {
     pub(in crate::exchange) fn new(
         config: &'a RouteConfig,
         scope: &'a VaryKey,
@@ -64,11 +66,11 @@ impl<'a> CallReader<'a> {
     pub(in crate::exchange) fn read_call_keys(
         &mut self,
         batch_max: usize,
-    ) -> Result<(JsonRpcRequest<'a>, Vec<Option<CallKey>>), ParseRefusal> {
-        let mut places = Vec::with_capacity(request::estimate_calls(self.body).min(batch_max));
+    ) -> Result<(JsonRpcRequest<'a>, Vec<Option<CallKey>>), RequestParseRefusal> {
+        let mut places = Vec::with_capacity(request::estimate_call_count(self.body).min(batch_max));
         let mut memo = None;
         let request = request::parse_request_with_known(self.body, batch_max, |start| {
-            let found = self.remembered_call(
+            let found = self.find_in_key_cache(
                 memo.get_or_insert_with(|| self.memo.lock_loop_table()),
                 start,
             );
@@ -95,19 +97,19 @@ impl<'a> CallReader<'a> {
     }
 
     /// Returns the call that starts at `start`, if it is in the key cache.
-    pub(in crate::exchange) fn remembered_call(
+    pub(in crate::exchange) fn find_in_key_cache(
         &self,
-        memo: &LockedKeyCache<'_>,
+        memo: &LockedCallKeyCache<'_>,
         start: usize,
-    ) -> Option<(Call<'a>, CallKey)> {
+    ) -> Option<(JsonRpcCall<'a>, CallKey)> {
         let text = self.body.get(start..)?;
         // longer calls are not in the key cache
         let text = &text[..text.len().min(MAX_CALL_LENGTH + MAX_ID_LENGTH)];
-        let CallPrefix { before, id, after } = CallPrefix::split_first_call(text)?;
+        let PresumedCall { before, id, after } = PresumedCall::split_first_call(text)?;
         if id.len() > MAX_ID_LENGTH {
             return None;
         }
-        let known = memo.find_call(
+        let known = memo.find_cached_call(
             self.valid,
             &RawCall {
                 scope: self.hashed,
@@ -125,10 +127,10 @@ impl<'a> CallReader<'a> {
         };
         let (method, params) = (there(&known.method), known.params.as_ref().map(there));
         let length = before.len() + id.len() + after.len();
-        let call = Call {
+        let call = JsonRpcCall {
             span: start..start + length,
             id: Some(id),
-            starts: MemberOffsets {
+            starts: CallMemberOffsets {
                 id: before.len(),
                 method: method.start,
                 params: params.as_ref().map_or(0, |params| params.start),
@@ -148,11 +150,14 @@ impl<'a> CallReader<'a> {
     }
 
     /// Computes the key and the lifetime rules of a call; `None` if its response is not cached.
-    pub(in crate::exchange) fn compute_call_key(&mut self, call: &Call<'_>) -> Option<CallKey> {
-        let prospect = CallProspect::for_call(call.method, call.params, self.valid)?;
+    pub(in crate::exchange) fn compute_call_key(
+        &mut self,
+        call: &JsonRpcCall<'_>,
+    ) -> Option<CallKey> {
+        let prospect = CallLifetimeRules::rules_for_call(call.method, call.params, self.valid)?;
         let keys = self
             .keys
-            .get_or_insert_with(|| self.call_vary_key.key_builder());
+            .get_or_insert_with(|| self.call_vary_key.call_key_builder());
         let key = keys.build_key(call.method, call.params).ok()?.0;
         Some(CallKey {
             key,
@@ -162,12 +167,12 @@ impl<'a> CallReader<'a> {
     }
 
     /// Adds the key of a call that was a hit to the key cache.
-    pub(in crate::exchange) fn remember_call_key(&self, call: &Call<'_>, place: &CallKey) {
+    pub(in crate::exchange) fn add_to_key_cache(&self, call: &JsonRpcCall<'_>, place: &CallKey) {
         if place.remembered {
             return;
         }
         let text = &self.body[call.span.clone()];
-        let Some(CallPrefix { before, id, after }) = CallPrefix::split_first_call(text) else {
+        let Some(PresumedCall { before, id, after }) = PresumedCall::split_first_call(text) else {
             return;
         };
         // a sketch that misreads the call would not find it again
@@ -179,7 +184,7 @@ impl<'a> CallReader<'a> {
             let moved = if start < call.starts.id { 0 } else { id.len() };
             start - moved..start - moved + length
         };
-        let known = CachedCall {
+        let known = CachedCallFacts {
             key: place.key,
             prospect: place.prospect,
             method: here(call.starts.method, call.method.len()),
@@ -194,7 +199,7 @@ impl<'a> CallReader<'a> {
         };
         self.memo
             .lock_loop_table()
-            .insert_call(self.valid, &spelling, known);
+            .insert_cached_call(self.valid, &spelling, known);
     }
 }
 
@@ -202,7 +207,7 @@ impl<'a> CallReader<'a> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{CallReader, VaryKey};
+    use super::{CallKeyReader, VaryKey};
     use crate::cache::process::ProcessHandle;
     use crate::config::{ConfigBlock, RouteConfig};
     use crate::jsonrpc::request::{parse_request, JsonRpcRequest};
@@ -210,7 +215,7 @@ mod tests {
     const MOST: usize = 100;
 
     fn config() -> RouteConfig {
-        ConfigBlock::default().resolve_route(ProcessHandle::default())
+        ConfigBlock::default().resolve_route_config(ProcessHandle::default())
     }
 
     /// Generates objects with members in any order, calls among them.
@@ -272,7 +277,7 @@ mod tests {
 
     /// Checks that a request is read equally with and without the key cache.
     fn agree(config: &RouteConfig, scope: &VaryKey, body: &str) -> Result<(), TestCaseError> {
-        let mut calls = CallReader::new(config, scope, body.as_bytes());
+        let mut calls = CallKeyReader::new(config, scope, body.as_bytes());
         let read = calls.read_call_keys(MOST);
         let parsed = parse_request(body.as_bytes(), MOST);
         prop_assert_eq!(read.as_ref().map(|(request, _)| request), parsed.as_ref());
@@ -290,7 +295,7 @@ mod tests {
             let prospect = |place: super::CallKey| format!("{:?}", place.prospect);
             prop_assert_eq!(place.map(prospect), judged.map(prospect));
             if let Some(place) = place {
-                calls.remember_call_key(call, place);
+                calls.add_to_key_cache(call, place);
             }
         }
         Ok(())
@@ -328,12 +333,12 @@ mod tests {
         };
         let remembered = |id: &str| {
             let body = body(id);
-            let mut calls = CallReader::new(&config, &scope, body.as_bytes());
+            let mut calls = CallKeyReader::new(&config, &scope, body.as_bytes());
             let Ok((JsonRpcRequest::Batch(read), places)) = calls.read_call_keys(MOST) else {
                 return None;
             };
             let places: Vec<_> = places.into_iter().flatten().collect();
-            calls.remember_call_key(&read[0], &places[0]);
+            calls.add_to_key_cache(&read[0], &places[0]);
             Some(places.iter().filter(|place| place.remembered).count())
         };
         assert_eq!(remembered("1"), Some(0));

@@ -1,13 +1,13 @@
 //! Chain identity: a namespace whose node responds for another chain is suspended.
 
 use crate::cache::chain::{ChainState, HeightKind};
-use crate::cache::credentials::Credentials;
+use crate::cache::credentials::CredentialsPolicies;
 use crate::cache::entry::CacheEntry;
-use crate::cache::process::chain_identities::ChainFact;
-use crate::cache::process::wake::Waiter;
+use crate::cache::process::chain_identities::ChainIdentityFact;
+use crate::cache::process::wake::RequestWaiter;
 use crate::cache::process::ProcessState;
 use crate::cache::vary_key::{truncated_blake3, RequestHeaderFields, VaryKey};
-use crate::cache::Namespace;
+use crate::cache::CacheNamespace;
 use crate::exchange::cache::lookup::request::LookupRequest;
 use crate::exchange::machine::Exchange;
 
@@ -70,9 +70,9 @@ const UNRELATED_PREFIXES: &[&str] = &[
 
 /// Returns a hash of the request headers that may select the chain; `None` if there are none.
 /// Headers that are part of keys (`keyed`) select another vary key, and are left out.
-pub(in crate::exchange) fn chain_selector_hash(
+pub(in crate::exchange) fn chain_headers_hash(
     fields: &RequestHeaderFields,
-    keyed: &Credentials,
+    keyed: &CredentialsPolicies,
 ) -> Option<u64> {
     let mut selector = None;
     for (name, value) in fields.iter() {
@@ -84,7 +84,7 @@ pub(in crate::exchange) fn chain_selector_hash(
                 .iter()
                 .any(|prefix| name.starts_with(prefix.as_bytes()))
             || keyed
-                .key_headers()
+                .cache_key_headers()
                 .any(|known| known.as_bytes().eq_ignore_ascii_case(&name));
         if is_common {
             continue;
@@ -118,7 +118,7 @@ impl Exchange {
         }
         is_namespace_suspended(
             shared,
-            &truncated_blake3(self.vary_key(lookup).namespace_encoding()),
+            &truncated_blake3(self.request_vary_key(lookup).namespace_encoding()),
             lookup.now,
         )
     }
@@ -126,19 +126,23 @@ impl Exchange {
     /// Learns the chain identity of the namespace from an entry, so that later responses of the
     /// node are compared with it.
     pub(super) fn learn_chain_identity(&self, entry: &CacheEntry, lookup: &LookupRequest<'_>) {
-        if entry.decoded_memory() > MAX_FACT_BYTES {
+        if entry.decode_memory_bytes() > MAX_FACT_BYTES {
             // a longer result is no number
             return;
         }
-        let fact = entry
-            .decode_payload()
-            .and_then(|result| ChainFact::from_call(&self.looked.rpc_method, &result));
+        let fact = entry.decode_payload().and_then(|result| {
+            ChainIdentityFact::identity_from_rpc_result(&self.looked.rpc_method, &result)
+        });
         if let Some(fact) = fact {
-            let (shared, scope) = (&self.route_config.process.shared, self.vary_key(lookup));
+            let (shared, scope) = (
+                &self.route_config.process.shared,
+                self.request_vary_key(lookup),
+            );
             let within = truncated_blake3(scope.encoded_parts());
-            let observed = shared
-                .identities
-                .record_fact(&within, shared.purge_generation(), fact);
+            let observed =
+                shared
+                    .identities
+                    .record_chain_fact(&within, shared.purge_generation(), fact);
             if let Err(how) = observed {
                 suspend_namespace(shared, &scope, &how, lookup.now);
             }
@@ -147,9 +151,9 @@ impl Exchange {
 
     /// Whether the node must respond to a call that identifies the chain, because the request has
     /// headers that may select the chain and were not seen before.
-    pub(in crate::exchange) fn has_unverified_selector(&self, scope: &VaryKey) -> bool {
+    pub(in crate::exchange) fn has_unverified_chain_selector(&self, scope: &VaryKey) -> bool {
         let shared = &self.route_config.process.shared;
-        let Some(selector) = chain_selector_hash(
+        let Some(selector) = chain_headers_hash(
             &self.request.cache.fields,
             &self.route_config.cache.credentials,
         ) else {
@@ -158,20 +162,20 @@ impl Exchange {
         let within = truncated_blake3(scope.encoded_parts());
         !shared
             .identities
-            .is_verified(&within, shared.purge_generation(), selector)
+            .are_headers_verified(&within, shared.purge_generation(), selector)
     }
 }
 
 /// Whether the cache of a namespace is suspended.
 pub(in crate::exchange) fn is_namespace_suspended(
     shared: &ProcessState,
-    namespace: &Namespace,
+    namespace: &CacheNamespace,
     now: u64,
 ) -> bool {
     let mark = shared
         .owner_client()
         .and_then(|owner| owner.dispatch_mark(namespace, now));
-    mark.is_some_and(|mark| mark.is_wrong) || shared.identities.is_suspended(namespace)
+    mark.is_some_and(|mark| mark.is_wrong) || shared.identities.is_namespace_suspended(namespace)
 }
 
 /// Suspends the cache of a namespace in all processes that share the owner, because its node
@@ -186,19 +190,20 @@ pub(in crate::exchange) fn suspend_namespace(
     let is_news = match shared.owner_client() {
         Some(owner) => {
             let unknown = || ChainState::without_known_blocks(HeightKind::Blocks, 0);
-            let chain = owner.followed_chains().get_or_add(namespace, unknown);
-            let was_wrong = chain.update_state(|state| std::mem::replace(&mut state.wrong, true));
+            let chain = owner.followed_chains().get_or_add_chain(namespace, unknown);
+            let was_wrong =
+                chain.update_chain_state(|state| std::mem::replace(&mut state.wrong, true));
             if !was_wrong {
                 let query = format!("wrong-chain={}", const_hex::encode(namespace));
                 // the result of the request is ignored
-                let _ = owner.purge_at_owner(query.as_bytes(), None, Waiter::NONE, now);
+                let _ = owner.purge_at_owner(query.as_bytes(), None, RequestWaiter::NONE, now);
             }
             !was_wrong
         }
         None => shared.identities.suspend_namespace(&namespace),
     };
     if is_news {
-        shared.purge_memory(None);
+        shared.purge_hot_tier(None);
         let name = decode_namespace_name(scope.namespace_encoding()).escape_ascii();
         shared.verified.queue_log_line(format!(
             "a node of namespace \"{name}\" is on another chain ({how}): nothing is cached there \
@@ -219,8 +224,8 @@ pub(super) fn decode_namespace_name(encoding: &[u8]) -> &[u8] {
 
 #[cfg(test)]
 mod tests {
-    use super::chain_selector_hash;
-    use crate::cache::credentials::Credentials;
+    use super::chain_headers_hash;
+    use crate::cache::credentials::CredentialsPolicies;
     use crate::cache::vary_key::RequestHeaderFields;
 
     fn selector_of(fields: &[(&str, &str)]) -> Option<u64> {
@@ -228,7 +233,7 @@ mod tests {
         for (name, value) in fields {
             all.push_header(name.as_bytes(), value.as_bytes());
         }
-        chain_selector_hash(&all, &Credentials::default())
+        chain_headers_hash(&all, &CredentialsPolicies::default())
     }
 
     #[test]

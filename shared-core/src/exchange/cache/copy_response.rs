@@ -1,11 +1,11 @@
 //! Copies of responses for the cache, and the `Cache-Status` header of forwarded requests.
 
-use super::fill::Fill;
+use super::fill::CacheFill;
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
-use crate::exchange::machine::actions::{Misuse, ResponseHeadAction};
-use crate::exchange::machine::message_head::{HeadEdit, Header, RequestKind, ResponseHead};
-use crate::exchange::machine::phase::Phase;
+use crate::exchange::machine::actions::{HostMisuse, ResponseHeadAction};
+use crate::exchange::machine::message_head::{CacheRequestKind, HeadEdit, Header, ResponseHead};
+use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::transitions::ExchangeEvent;
 use crate::exchange::machine::Exchange;
 use crate::response_mode::ResponseMode;
@@ -30,7 +30,7 @@ impl Exchange {
                 self.cache_reason = self.bypass_reason();
             }
         }
-        if self.try_stored_replacement(head) {
+        if self.try_replace_with_stored(head) {
             self.set_cache_status_header(head);
             return;
         }
@@ -39,7 +39,7 @@ impl Exchange {
         let Some(fill) = &mut self.storing.fill else {
             return;
         };
-        if let Err(reason) = fill.is_storable(head, request_headers, types) {
+        if let Err(reason) = fill.check_storability(head, request_headers, types) {
             match head.status {
                 // the node is expected to respond equally to the next request
                 ..500 => self.reject_as_uncacheable(reason),
@@ -51,11 +51,14 @@ impl Exchange {
     /// Reason why the request was not looked up.
     fn bypass_reason(&self) -> Reason {
         let request = &self.request.cache;
-        if matches!(request.kind, RequestKind::None | RequestKind::Change) {
+        if matches!(
+            request.kind,
+            CacheRequestKind::None | CacheRequestKind::Change
+        ) {
             request.why
         } else if request.credentials {
             Reason::Credentials
-        } else if !self.route_config.process.shared.has_storage() {
+        } else if !self.route_config.process.shared.stores_responses() {
             Reason::NoMemoryCache
         } else {
             Reason::Local
@@ -117,20 +120,21 @@ impl Exchange {
     }
 
     /// Decides whether a response that is sent unchanged is copied.
-    pub(in crate::exchange) fn copy_or_pass(&mut self) -> ResponseHeadAction {
+    pub(in crate::exchange) fn tee_or_pass(&mut self) -> ResponseHeadAction {
         if self.storing.is_apart {
             // the fill is fed from the node's own body
             return ResponseHeadAction::Pass;
         }
         // the bytes of an encoded response are not the body itself
         let fill = self.storing.fill.as_ref();
-        let is_coded = fill.is_some_and(|fill| fill.is_coded());
+        let is_coded = fill.is_some_and(|fill| fill.has_content_coding());
         if self.response_mode == ResponseMode::Upgrade
             || self.response_mode == ResponseMode::Encoded && !is_coded
         {
             self.reject_as_uncacheable(Reason::Coding);
         }
-        match self.storing.fill.is_some() || self.watches_errors() || self.is_observing_blocks() {
+        match self.storing.fill.is_some() || self.watches_rpc_errors() || self.is_observing_blocks()
+        {
             true => ResponseHeadAction::Tee,
             false => ResponseHeadAction::Pass,
         }
@@ -139,8 +143,8 @@ impl Exchange {
     /// Copies a piece of a body that is sent unchanged, within the limits.
     ///
     /// # Errors
-    /// [`Misuse`] unless the response is sent unchanged.
-    pub fn observe_passed_piece(&mut self, piece: &[u8]) -> Result<(), Misuse> {
+    /// [`HostMisuse`] unless the response is sent unchanged.
+    pub fn observe_passed_piece(&mut self, piece: &[u8]) -> Result<(), HostMisuse> {
         self.next_state(ExchangeEvent::Observe)?;
         self.received += piece.len() as u64;
         if let Some(inquiry) = &mut self.inquiry {
@@ -154,11 +158,11 @@ impl Exchange {
 
     /// Returns the fill once the host has received the whole response; the fill outlives the
     /// exchange.
-    pub fn take_fill(&mut self) -> Option<Box<Fill>> {
+    pub fn take_complete_fill(&mut self) -> Option<Box<CacheFill>> {
         self.record_passed_errors();
         let whole = match &self.phase {
-            Phase::Ready(_) | Phase::Finished => true,
-            Phase::Passing(buffered) => {
+            ExchangePhase::Ready(_) | ExchangePhase::Finished => true,
+            ExchangePhase::Passing(buffered) => {
                 let declared = buffered.declared.map(|declared| declared as u64);
                 declared.is_none_or(|declared| declared == self.received)
             }
@@ -172,10 +176,10 @@ impl Exchange {
             self.reject_storage(Reason::Cut);
         }
         let mut fill = self.storing.fill.take()?;
-        if !fill.is_long_build() {
+        if !fill.needs_build_job() {
             fill.build_collected_entries();
         }
-        if let Some(reason) = fill.rejection_reason() {
+        if let Some(reason) = fill.storage_rejection_reason() {
             self.cache_reason = reason;
         }
         Some(fill)

@@ -3,25 +3,25 @@
 
 use std::sync::Arc;
 
-use super::chain_identity::chain_selector_hash;
+use super::chain_identity::chain_headers_hash;
 use super::fill::target::FillTarget;
-use super::fill::verification::HitVerification;
-use super::fill::{Fill, FillSettings};
-use crate::beacon::BeaconRoute;
-use crate::bytes::try_copy;
+use super::fill::verification::SentHitVerification;
+use super::fill::{CacheFill, FillSnapshot};
+use crate::beacon::BeaconRouteKind;
+use crate::bytes::try_copy_bytes;
 use crate::cache::entry::{CacheEntry, CompressionGate};
 use crate::cache::process::chain_identities::is_identity_method;
-use crate::cache::process::flights::Leadership;
+use crate::cache::process::flights::FlightLeadership;
 use crate::cache::status::CacheStatus;
 use crate::cache::vary_key::VaryKey;
 use crate::config::UpstreamEncoding;
 use crate::exchange::cache::lookup::request::LookupRequest;
 use crate::exchange::cache::lookup::result::{LookupContext, LookupResult, StaleEntry};
-use crate::exchange::machine::actions::{Misuse, ResponseHeadAction};
+use crate::exchange::machine::actions::{HostMisuse, ResponseHeadAction};
 use crate::exchange::machine::message_head::{
-    Header, RequestKind, ResponseCoding, ResponseHead, ResponseProperties,
+    CacheRequestKind, Header, ResponseCoding, ResponseHead, ResponseProperties,
 };
-use crate::exchange::machine::phase::Phase;
+use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::transitions::ExchangeEvent;
 use crate::exchange::machine::Exchange;
 use crate::exchange::response::pipeline::BufferedBody;
@@ -30,9 +30,9 @@ use crate::response_mode::ResponseMode;
 impl Exchange {
     /// Attaches the fill to this request or, while the client receives a stale response, to a
     /// background update.
-    pub(in crate::exchange) fn start_fetch(
+    pub(in crate::exchange) fn start_cache_fill(
         &mut self,
-        mut fill: Box<Fill>,
+        mut fill: Box<CacheFill>,
         lookup: &LookupRequest<'_>,
     ) -> LookupResult {
         if self.route_config.cache.background_update && !lookup.never_anew && fill.leads_flight() {
@@ -57,7 +57,10 @@ impl Exchange {
     ) {
         let verify = self.route_config.cache.verify;
         let verified = &self.route_config.process.shared.verified;
-        if !verify.is_enabled() || lookup.never_anew || !verified.is_verification_due(verify.rate) {
+        if !verify.is_verification_enabled()
+            || lookup.never_anew
+            || !verified.is_verification_due(verify.rate)
+        {
             return;
         }
         let fill = self.new_verification_fill(entry, target(), scope, lookup);
@@ -71,25 +74,25 @@ impl Exchange {
         target: FillTarget,
         scope: &VaryKey,
         lookup: &LookupRequest<'_>,
-    ) -> Box<Fill> {
-        let mut fill = self.new_fill(target, scope.clone(), None, lookup);
+    ) -> Box<CacheFill> {
+        let mut fill = self.new_cache_fill(target, scope.clone(), None, lookup);
         let purges = self.route_config.cache.verify.purges;
-        fill.compared = Some(HitVerification::new(Arc::clone(entry), purges));
+        fill.compared = Some(SentHitVerification::new(Arc::clone(entry), purges));
         fill
     }
 
     /// Returns a fill for this target, with the route's settings and the state of the chain at the
     /// lookup.
-    pub(in crate::exchange) fn new_fill(
+    pub(in crate::exchange) fn new_cache_fill(
         &self,
         target: FillTarget,
         scope: VaryKey,
-        token: Option<Leadership>,
+        token: Option<FlightLeadership>,
         lookup: &LookupRequest<'_>,
-    ) -> Box<Fill> {
+    ) -> Box<CacheFill> {
         let size = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
         let (namespace, mark) = self.dispatch_mark(&scope, lookup.now);
-        let settings = FillSettings {
+        let settings = FillSnapshot {
             sent_at: lookup.now,
             generation: self.route_config.process.shared.purge_generation(),
             changes: self.route_config.process.shared.changes.last_number(),
@@ -102,10 +105,10 @@ impl Exchange {
                 && !lookup.forwards_codings,
             gate: self.compression_gate(),
             max_entry: size(self.route_config.cache.max_entry),
-            keeps_stale: self.route_config.cache.use_stale.is_enabled(),
+            keeps_stale: self.route_config.cache.use_stale.permits_any_stale(),
             selector: match &target {
                 FillTarget::Call(wanted) if is_identity_method(&wanted.method) => {
-                    chain_selector_hash(
+                    chain_headers_hash(
                         &self.request.cache.fields,
                         &self.route_config.cache.credentials,
                     )
@@ -116,12 +119,12 @@ impl Exchange {
                 .route_config
                 .cache
                 .credentials
-                .key_headers()
+                .cache_key_headers()
                 .next()
                 .is_some(),
         };
         let shared = Arc::clone(&self.route_config.process.shared);
-        Box::new(Fill::new(target, scope, token, shared, settings))
+        Box::new(CacheFill::new(target, scope, token, shared, settings))
     }
 
     /// Returns the conditions below which entries of this route are not compressed.
@@ -140,14 +143,14 @@ impl Exchange {
         let fill = self.looked.update.take()?;
         let mut update = Self::new(Arc::clone(&self.route_config));
         update
-            .apply_event(ExchangeEvent::Update, |_| Phase::AwaitingUpdate)
+            .apply_event(ExchangeEvent::Update, |_| ExchangePhase::AwaitingUpdate)
             .ok()?;
         update.request = self.request.clone();
         update.upstream_edits = self.upstream_edits.clone();
         let one = self.looked.update_of_one.take();
         update.request_body = match &one {
-            Some(one) => try_copy(&one.body)?,
-            None => try_copy(&self.request_body)?,
+            Some(one) => try_copy_bytes(&one.body)?,
+            None => try_copy_bytes(&self.request_body)?,
         };
         update.cache_status = CacheStatus::Miss;
         update.looked = LookupContext {
@@ -161,18 +164,18 @@ impl Exchange {
                 .looked
                 .stand_in
                 .as_ref()
-                .map(StaleEntry::clone_for_request),
+                .map(StaleEntry::clone_for_update),
             ..LookupContext::default()
         };
         update.storing.fill = Some(fill);
         // clients that receive the entry from the cache later see the block, too
         update.watched = self.watched.take();
         if one.is_some() {
-            update.set_decoded_headers();
+            update.remove_request_coding();
         }
-        if update.request.cache.kind == RequestKind::Resource {
-            let route = BeaconRoute::from_target(&update.request.cache.target);
-            update.make_conditional(route != BeaconRoute::Other);
+        if update.request.cache.kind == CacheRequestKind::Resource {
+            let route = BeaconRouteKind::from_target(&update.request.cache.target);
+            update.make_request_conditional(route != BeaconRouteKind::Other);
         }
         Some(update)
     }
@@ -181,7 +184,7 @@ impl Exchange {
     pub(in crate::exchange) fn plan_background_response<'a, I>(
         &mut self,
         mut head: ResponseHead<I>,
-    ) -> Result<ResponseHeadAction, Misuse>
+    ) -> Result<ResponseHeadAction, HostMisuse>
     where
         I: Iterator<Item = Header<'a>> + Clone,
     {
@@ -192,15 +195,15 @@ impl Exchange {
         }
         let is_answer = self.check_probe_head(&head);
         self.head_edits.clear();
-        let buffered = BufferedBody::for_head(&head);
+        let buffered = BufferedBody::for_response_head(&head);
         let mode = match ResponseProperties::from_response_headers(head.fields).coding {
             ResponseCoding::Identity => ResponseMode::Subrequest,
             ResponseCoding::Gzip | ResponseCoding::Other => ResponseMode::Encoded,
         };
-        self.start_passing(ExchangeEvent::HeadToPass, buffered, mode)?;
+        self.pass_response(ExchangeEvent::HeadToPass, buffered, mode)?;
         Ok(match is_answer {
             true => ResponseHeadAction::Tee,
-            false => self.copy_or_pass(),
+            false => self.tee_or_pass(),
         })
     }
 }

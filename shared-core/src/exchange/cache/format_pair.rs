@@ -3,11 +3,11 @@
 //! that requests both would see two states of one resource, and go back in time.
 
 use crate::bytes::SharedBytes;
-use crate::cache::class::Class;
+use crate::cache::class::LifetimeClass;
 use crate::cache::entry::CacheEntry;
-use crate::cache::resource::{format_key, resource_key};
+use crate::cache::resource::{format_cache_key, resource_cache_key};
 use crate::cache::vary_key::VaryKey;
-use crate::cache::Key;
+use crate::cache::CacheKey;
 use crate::memory;
 use crate::transcode::chain_spec::ChainParameters;
 use crate::transcode::{BodyFormat, TranscodeRequest, Transcoder};
@@ -17,17 +17,17 @@ pub(in crate::exchange) fn format_pair_key(
     scope: &VaryKey,
     name: &[u8],
     ssz: Option<TranscodeRequest>,
-) -> Key {
-    let key = resource_key(scope, name);
+) -> CacheKey {
+    let key = resource_cache_key(scope, name);
     match ssz.and_then(TranscodeRequest::client_format) {
-        Some(format) => format_key(key, format == BodyFormat::Ssz),
+        Some(format) => format_cache_key(key, format == BodyFormat::Ssz),
         None => key,
     }
 }
 
 /// Whether two entries of one resource, in two formats, have the same value; `false` if they
 /// can't be compared. `may_take` receives the bytes that decoding both needs.
-pub(in crate::exchange) fn are_equal_in_value(
+pub(in crate::exchange) fn have_equal_values(
     negotiated: TranscodeRequest,
     chain: &ChainParameters,
     max_ssz: u64,
@@ -37,13 +37,15 @@ pub(in crate::exchange) fn are_equal_in_value(
 ) -> bool {
     let is =
         |class| one.response_metadata().class == class && other.response_metadata().class == class;
-    if is(Class::Immutable) {
+    if is(LifetimeClass::Immutable) {
         return true;
     }
     if one.response_metadata().status != 200 || other.response_metadata().status != 200 {
         return one.response_metadata().status == other.response_metadata().status;
     }
-    let needed = one.decoded_memory().saturating_add(other.decoded_memory());
+    let needed = one
+        .decode_memory_bytes()
+        .saturating_add(other.decode_memory_bytes());
     if memory::is_memory_short() || !memory::can_allocate(needed) || !may_take(needed) {
         return false;
     }

@@ -3,20 +3,20 @@
 use std::sync::Arc;
 
 use crate::cache::entry::{CacheEntry, IdentityReservation};
-use crate::cache::process::wake::Waiter;
+use crate::cache::process::wake::RequestWaiter;
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
-use crate::cache::Key;
+use crate::cache::CacheKey;
 use crate::exchange::cache::lookup::request::LookupRequest;
 use crate::exchange::cache::lookup::result::LookupResult;
-use crate::exchange::machine::actions::Misuse;
+use crate::exchange::machine::actions::HostMisuse;
 use crate::exchange::machine::message_head::{is_byte_dependent_header, HeadEdit};
-use crate::exchange::machine::phase::Phase;
+use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::transitions::ExchangeEvent;
 use crate::exchange::machine::Exchange;
-use crate::exchange::response::body::{PendingDecode, ResponseBody};
+use crate::exchange::response::body::{PendingDecode, ReadyResponse};
 use crate::exchange::response::pipeline::{EntryReservation, EntryReservations};
-use crate::gzip::oneshot::off_loop_length;
+use crate::gzip::oneshot::off_loop_min_length;
 use crate::gzip::splice::SlicedBody;
 use crate::memory;
 use crate::negotiate::etag::weaken_entity_tag;
@@ -29,7 +29,7 @@ impl Exchange {
     /// it is.
     pub(in crate::exchange) fn respond_from_entry(
         &mut self,
-        key: &Key,
+        key: &CacheKey,
         entry: Arc<CacheEntry>,
         id: Option<&[u8]>,
         lookup: &LookupRequest<'_>,
@@ -38,7 +38,7 @@ impl Exchange {
             self.learn_chain_identity(&entry, lookup);
             return None;
         }
-        if self.exceeds_limit(&entry, id) {
+        if self.exceeds_response_limit(&entry, id) {
             return self.respond_limit_exceeded().map(LookupResult::Hit);
         }
         let is_result = id.is_some() && self.wants_ssz_result();
@@ -46,7 +46,7 @@ impl Exchange {
         let is_to_decode = is_plain && (id.is_some() || self.needs_entry_body(&entry));
         let may_be_coded = !is_result && self.can_send_compressed_entry(&entry, lookup);
         let mut borrowed = EntryReservations::default();
-        if is_to_decode && !self.reserve_decode(&entry, &mut borrowed) && !may_be_coded {
+        if is_to_decode && !self.reserve_entry_decode(&entry, &mut borrowed) && !may_be_coded {
             self.cache_reason = Reason::Memory;
             return Some(LookupResult::Miss);
         }
@@ -55,31 +55,31 @@ impl Exchange {
             let decoding = PendingDecode::One(*key, entry, id, borrowed);
             return Some(LookupResult::HitToDecode(Box::new(decoding)));
         }
-        self.respond_after_check(key, &entry, id, lookup, borrowed)
+        self.respond_with_checked_entry(key, &entry, id, lookup, borrowed)
             .map(LookupResult::Hit)
     }
 
     /// Responds with an entry after its strict check; an entry that fails it is removed.
-    fn respond_after_check(
+    fn respond_with_checked_entry(
         &mut self,
-        key: &Key,
+        key: &CacheKey,
         entry: &Arc<CacheEntry>,
         id: Option<&[u8]>,
         lookup: &LookupRequest<'_>,
         borrowed: EntryReservations,
-    ) -> Option<Box<ResponseBody>> {
+    ) -> Option<Box<ReadyResponse>> {
         let limit = usize::try_from(self.route_config.memory).unwrap_or(usize::MAX);
-        let checked = entry.check_within(&self.route_config.process.budget, limit);
+        let checked = entry.check_strictly_within(&self.route_config.process.budget, limit);
         if let Err(reason) = checked {
-            self.remove_damaged(key, entry, reason, lookup.now);
+            self.remove_damaged_entry(key, entry, reason, lookup.now);
             return None;
         }
         let weight = entry.memory_weight();
-        let answer = self.respond_under_id(entry, id, lookup, borrowed);
+        let answer = self.respond_with_entry(entry, id, lookup, borrowed);
         if let Some(hot) = self.route_config.process.shared.hot_tier() {
             if entry.memory_weight() != weight {
                 // the entry has both codings from now on
-                hot.update_weight(key, entry);
+                hot.update_entry_weight(key, entry);
             }
         }
         answer
@@ -87,20 +87,26 @@ impl Exchange {
 
     /// Removes an entry that failed its strict check, here and at the owner, unless the check only
     /// lacked memory.
-    fn remove_damaged(&mut self, key: &Key, entry: &Arc<CacheEntry>, reason: Reason, now: u64) {
+    fn remove_damaged_entry(
+        &mut self,
+        key: &CacheKey,
+        entry: &Arc<CacheEntry>,
+        reason: Reason,
+        now: u64,
+    ) {
         let shared = &self.route_config.process.shared;
         if let Some(hot) = shared.hot_tier() {
-            hot.remove_if_same(key, entry);
+            hot.remove_same_entry(key, entry);
         }
         self.looked.unreadable = Some(reason);
         if reason == Reason::Memory {
             return;
         }
-        shared.unreadable.record_unreadable(key, now);
+        shared.unreadable.record_unreadable_entry(key, now);
         if let Some(owner) = shared.owner_client() {
             let query = format!("key={}", const_hex::encode(key));
             // the result of the purge is ignored
-            let _ = owner.purge_at_owner(query.as_bytes(), None, Waiter::NONE, now);
+            let _ = owner.purge_at_owner(query.as_bytes(), None, RequestWaiter::NONE, now);
         }
     }
 
@@ -111,32 +117,32 @@ impl Exchange {
         id: Option<&[u8]>,
         lookup: &LookupRequest<'_>,
     ) -> bool {
-        let most = off_loop_length(self.route_config.comp_level) as u64;
+        let most = off_loop_min_length(self.route_config.comp_level) as u64;
         let decodes = !self.client_prefers_gzip(lookup)
             && (id.is_some() || self.needs_entry_body(entry))
             && entry.bytes_to_decode() > most;
-        let is_read = id.is_some() && self.wants_ssz_result() || entry.is_unchecked();
+        let is_read = id.is_some() && self.wants_ssz_result() || entry.needs_strict_check();
         decodes || is_read && entry.response_length(b"") > most
     }
 
     /// Decodes an entry off the event loop. If that fails, the request is a miss and is sent to
     /// the node.
-    pub(in crate::exchange) fn decode_stored_response(&mut self) -> Result<(), Misuse> {
-        let Phase::Decoding(decoding) = &mut self.phase else {
-            return Err(self.misuse_error(ExchangeEvent::Compressed));
+    pub(in crate::exchange) fn decode_stored_response(&mut self) -> Result<(), HostMisuse> {
+        let ExchangePhase::Decoding(decoding) = &mut self.phase else {
+            return Err(self.misuse_for_event(ExchangeEvent::Compressed));
         };
         let decoding = std::mem::take(&mut **decoding);
-        let lookup = self.saved_lookup_request();
+        let lookup = self.restore_lookup_request();
         let answer = match decoding {
             _ if memory::is_memory_short() => None,
             PendingDecode::One(key, entry, id, borrowed) => {
-                self.respond_after_check(&key, &entry, id.as_deref(), &lookup, borrowed)
+                self.respond_with_checked_entry(&key, &entry, id.as_deref(), &lookup, borrowed)
             }
             PendingDecode::Batch {
                 answers,
                 gzip,
                 borrowed,
-            } => self.decode_batch(&answers, gzip, &lookup, borrowed),
+            } => self.decode_stored_batch(&answers, gzip, &lookup, borrowed),
             PendingDecode::Running => None,
         };
         let Some(answer) = answer else {
@@ -144,14 +150,14 @@ impl Exchange {
             if let Some(reason) = self.looked.unreadable.take() {
                 self.cache_reason = reason;
             }
-            self.apply_event(ExchangeEvent::Miss, |_| Phase::AwaitingHead)?;
+            self.apply_event(ExchangeEvent::Miss, |_| ExchangePhase::AwaitingHead)?;
             return self.forward_allowed_calls().map(|_| ());
         };
-        self.apply_event(ExchangeEvent::Hit, |_| Phase::Ready(answer))
+        self.apply_event(ExchangeEvent::Hit, |_| ExchangePhase::Ready(answer))
     }
 
     /// Returns the lookup request with the properties that the host set at the lookup.
-    pub(in crate::exchange) fn saved_lookup_request(&self) -> LookupRequest<'static> {
+    pub(in crate::exchange) fn restore_lookup_request(&self) -> LookupRequest<'static> {
         LookupRequest {
             now: self.looked.at,
             coding_allowed: self.looked.may_code,
@@ -168,15 +174,15 @@ impl Exchange {
 
     /// Creates the response from an entry under an id, or (`None`) without one. `None` if the entry
     /// can't be encoded for this client.
-    pub(in crate::exchange) fn respond_under_id(
+    pub(in crate::exchange) fn respond_with_entry(
         &mut self,
         entry: &CacheEntry,
         id: Option<&[u8]>,
         lookup: &LookupRequest<'_>,
         mut borrowed: EntryReservations,
-    ) -> Option<Box<ResponseBody>> {
+    ) -> Option<Box<ReadyResponse>> {
         if id.is_none() && !self.needs_entry_body(entry) {
-            return Some(self.respond_with_body(entry, None, lookup, borrowed));
+            return Some(self.respond_with_entry_body(entry, None, lookup, borrowed));
         }
         if let Some(id) = id.filter(|_| self.wants_ssz_result()) {
             return self.respond_with_ssz_result(entry, id, lookup, borrowed);
@@ -184,28 +190,28 @@ impl Exchange {
         let id = id.unwrap_or_default();
         let body = if self.client_prefers_gzip(lookup) {
             match self.request.accept_encoding.refuses_identity() {
-                true => entry.gzip_always(id),
+                true => entry.response_for_gzip_only_client(id),
                 false => entry.response_for_gzip_client(id),
             }
-        } else if self.reserve_decode(entry, &mut borrowed) {
+        } else if self.reserve_entry_decode(entry, &mut borrowed) {
             entry.response_for_identity_client(id)
         } else if self.can_send_compressed_entry(entry, lookup) {
             entry.response_for_gzip_client(id)
         } else {
             None
         };
-        Some(self.respond_with_body(entry, Some(body?), lookup, borrowed))
+        Some(self.respond_with_entry_body(entry, Some(body?), lookup, borrowed))
     }
 
     /// Reserves the memory for the decoded form of an entry. Returns `false` if there is not
     /// enough.
-    pub(in crate::exchange) fn reserve_decode(
+    pub(in crate::exchange) fn reserve_entry_decode(
         &self,
         entry: &CacheEntry,
         borrowed: &mut EntryReservations,
     ) -> bool {
         let limit = usize::try_from(self.route_config.memory).unwrap_or(usize::MAX);
-        match entry.borrow_identity(&self.route_config.process.budget, limit) {
+        match entry.reserve_identity_bytes(&self.route_config.process.budget, limit) {
             IdentityReservation::NotReserved => true,
             IdentityReservation::Reserved(decoded) => {
                 let is_it = |loan: &EntryReservation| match loan {
@@ -242,13 +248,13 @@ impl Exchange {
 
     /// Creates head and body of the response; no body if the client has it, or requested the head
     /// alone.
-    pub(in crate::exchange) fn respond_with_body(
+    pub(in crate::exchange) fn respond_with_entry_body(
         &mut self,
         entry: &CacheEntry,
         body: Option<SlicedBody>,
         lookup: &LookupRequest<'_>,
         borrowed: EntryReservations,
-    ) -> Box<ResponseBody> {
+    ) -> Box<ReadyResponse> {
         let meta = entry.response_metadata();
         self.cache_status = self.looked.served_as.unwrap_or(CacheStatus::Hit);
         self.response_mode = ResponseMode::Hit;
@@ -262,24 +268,24 @@ impl Exchange {
         self.head_edits.reserve(meta.fields.len() + 5);
         let vary_lines = self.copy_stored_headers(entry, gzip);
         let adds_encoding = self.varies && !lookup.host_writes_vary;
-        if let Some(vary) = vary::complete_vary(&vary_lines, self.varies, adds_encoding) {
+        if let Some(vary) = vary::complete_vary_header(&vary_lines, self.varies, adds_encoding) {
             self.head_edits.push(HeadEdit::set_header("Vary", vary));
         }
         if gzip {
             self.head_edits
                 .push(HeadEdit::set_header("Content-Encoding", b"gzip"));
         }
-        self.set_hit_status(entry, lookup.now);
+        self.set_hit_cache_status(entry, lookup.now);
         if let Some(body) = &body {
             self.set_content_length(usize::try_from(body.byte_length()).unwrap_or(usize::MAX));
         }
-        let mut answer = Box::new(ResponseBody {
+        let mut answer = Box::new(ReadyResponse {
             status: meta.status,
             stored: Some(body.unwrap_or_default()),
             borrowed,
-            ..ResponseBody::default()
+            ..ReadyResponse::default()
         });
-        self.finish_resource(&mut answer, entry, lookup);
+        self.finish_resource_response(&mut answer, entry, lookup);
         answer
     }
 
@@ -297,7 +303,8 @@ impl Exchange {
                 continue;
             }
             if is("content-type") {
-                self.varies = self.route_config.types.contains_type(value) || entry.is_compressed();
+                self.varies =
+                    self.route_config.types.contains_media_type(value) || entry.is_compressed();
                 self.head_edits
                     .push(HeadEdit::set_header("Content-Type", value.clone()));
                 continue;
@@ -324,7 +331,7 @@ impl Exchange {
     }
 
     /// Sets `Cache-Status` of a hit, with the remaining lifetime.
-    fn set_hit_status(&mut self, entry: &CacheEntry, now: u64) {
+    fn set_hit_cache_status(&mut self, entry: &CacheEntry, now: u64) {
         // format! costs much for this little text
         let left = remaining_lifetime_seconds(entry.response_metadata().expires_at, now);
         let mut cache_status = Vec::with_capacity(40);

@@ -66,7 +66,7 @@ impl Exchange {
             return false;
         }
         let target = &self.request.cache.target;
-        changes.is_invalidated_since(
+        changes.is_target_invalidated_since(
             entry.invalidation_number(),
             &self.invalidation_scope(lookup),
             target,

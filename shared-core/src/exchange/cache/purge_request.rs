@@ -3,15 +3,15 @@
 
 use std::sync::Arc;
 
-use super::waiting::{WaitTarget, WaitingRequest};
-use crate::cache::process::wake::Waiter;
+use super::waiting::{AwaitedResult, WaitingRequest};
+use crate::cache::process::wake::RequestWaiter;
 use crate::exchange::cache::lookup::request::LookupAction;
-use crate::exchange::machine::actions::Misuse;
+use crate::exchange::machine::actions::HostMisuse;
 use crate::exchange::machine::message_head::HeadEdit;
-use crate::exchange::machine::phase::Phase;
+use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::transitions::ExchangeEvent;
 use crate::exchange::machine::Exchange;
-use crate::exchange::response::body::ResponseBody;
+use crate::exchange::response::body::ReadyResponse;
 
 /// Milliseconds for which a request waits; longer than the owner client waits for the owner.
 pub(super) const ADMIN_TIMEOUT_MS: u64 = 15_000;
@@ -35,7 +35,7 @@ pub struct PurgeRequest<'a> {
     pub namespace: Option<&'a [u8]>,
     /// Identity under which the request is woken, as in
     /// [`LookupRequest`](crate::exchange::cache::lookup::request::LookupRequest).
-    pub waiter: Waiter,
+    pub waiter: RequestWaiter,
     /// Milliseconds of the lookup clock, as in
     /// [`LookupRequest`](crate::exchange::cache::lookup::request::LookupRequest).
     pub now: u64,
@@ -46,15 +46,15 @@ impl Exchange {
     /// again once the request was woken, or its wait has timed out.
     ///
     /// # Errors
-    /// [`Misuse`] unless a response head is awaited.
+    /// [`HostMisuse`] unless a response head is awaited.
     pub fn handle_purge_request(
         &mut self,
         purge: &PurgeRequest<'_>,
-    ) -> Result<LookupAction, Misuse> {
+    ) -> Result<LookupAction, HostMisuse> {
         self.is_administrative = true;
-        let waited = self.take_wakeup();
-        let Phase::AwaitingHead = self.phase else {
-            return Err(self.misuse_error(ExchangeEvent::Miss));
+        let waited = self.take_waiting_request();
+        let ExchangePhase::AwaitingHead = self.phase else {
+            return Err(self.misuse_for_event(ExchangeEvent::Miss));
         };
         let shared = Arc::clone(&self.route_config.process.shared);
         let (status, mut body) = match (waited, shared.owner_client()) {
@@ -72,8 +72,8 @@ impl Exchange {
                 match owner.purge_at_owner(query, namespace, waiter, purge.now) {
                     Some(reply) => reply,
                     None => {
-                        let waits = WaitingRequest::new(&shared, waiter, WaitTarget::AdminReply);
-                        self.apply_event(ExchangeEvent::Wait, |_| Phase::Waiting(waits))?;
+                        let waits = WaitingRequest::new(&shared, waiter, AwaitedResult::AdminReply);
+                        self.apply_event(ExchangeEvent::Wait, |_| ExchangePhase::Waiting(waits))?;
                         return Ok(LookupAction::Wait);
                     }
                 }
@@ -96,20 +96,20 @@ impl Exchange {
         media_type: &'static str,
         body: Vec<u8>,
         more: impl IntoIterator<Item = HeadEdit>,
-    ) -> Result<LookupAction, Misuse> {
+    ) -> Result<LookupAction, HostMisuse> {
         let length = body.len().to_string().into_bytes();
         self.head_edits = vec![
             HeadEdit::set_header("Content-Type", media_type.as_bytes()),
             HeadEdit::set_header("Content-Length", length),
         ];
         self.head_edits.extend(more);
-        let answer = Box::new(ResponseBody {
+        let answer = Box::new(ReadyResponse {
             status,
             is_ours: true,
             body,
-            ..ResponseBody::default()
+            ..ReadyResponse::default()
         });
-        self.apply_event(ExchangeEvent::Hit, |_| Phase::Ready(answer))?;
+        self.apply_event(ExchangeEvent::Hit, |_| ExchangePhase::Ready(answer))?;
         Ok(LookupAction::Respond)
     }
 }

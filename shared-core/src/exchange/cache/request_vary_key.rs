@@ -1,16 +1,16 @@
 //! Vary keys of requests.
 
-use super::waiting::LookupSnapshot;
+use super::waiting::WaitingRequestSnapshot;
 use crate::cache::chain::DispatchMark;
 use crate::cache::vary_key::{truncated_blake3, VaryKey};
-use crate::cache::Namespace;
+use crate::cache::CacheNamespace;
 use crate::exchange::cache::lookup::request::LookupRequest;
-use crate::exchange::machine::message_head::RequestKind;
+use crate::exchange::machine::message_head::CacheRequestKind;
 use crate::exchange::machine::Exchange;
 
 impl Exchange {
     /// Returns the vary key of the request, which separates the variants of a call.
-    pub(in crate::exchange) fn vary_key(&self, lookup: &LookupRequest<'_>) -> VaryKey {
+    pub(in crate::exchange) fn request_vary_key(&self, lookup: &LookupRequest<'_>) -> VaryKey {
         self.resource_vary_key(lookup, None)
     }
 
@@ -23,16 +23,21 @@ impl Exchange {
         let request = &self.request.cache;
         let mut base = VaryKey::new();
         self.push_namespace(&mut base, lookup);
-        base.end_namespace();
+        base.end_namespace_part();
         if let Some(name) = name {
             base.push_route_part(name);
         }
         // nodes send some headers to browsers only, and do not always name Origin in Vary
         let from_browser = request.fields.header_values("origin").next().is_some();
         base.push_route_part(if from_browser { b"origin" } else { b"" });
-        let mut keyed = self.route_config.cache.credentials.key_headers().peekable();
+        let mut keyed = self
+            .route_config
+            .cache
+            .credentials
+            .cache_key_headers()
+            .peekable();
         if keyed.peek().is_some() {
-            base.push_hashed(&request.fields, keyed);
+            base.push_hashed_headers(&request.fields, keyed);
         }
         let names = self
             .route_config
@@ -48,7 +53,7 @@ impl Exchange {
     fn push_namespace(&self, base: &mut VaryKey, lookup: &LookupRequest<'_>) {
         let request = &self.request.cache;
         self.push_route_namespace(base, lookup);
-        if self.configured_namespace(lookup).is_none() && request.kind == RequestKind::Call {
+        if self.configured_namespace(lookup).is_none() && request.kind == CacheRequestKind::Call {
             base.push_route_part(&request.target);
         }
     }
@@ -63,7 +68,7 @@ impl Exchange {
     }
 
     /// Whether the request has no namespace that separates its responses from other routes'.
-    pub(in crate::exchange) fn has_no_namespace(&self, lookup: &LookupRequest<'_>) -> bool {
+    pub(in crate::exchange) fn lacks_namespace(&self, lookup: &LookupRequest<'_>) -> bool {
         lookup.unnamed && self.configured_namespace(lookup).is_none()
     }
 
@@ -88,7 +93,7 @@ impl Exchange {
         &self,
         scope: &VaryKey,
         now: u64,
-    ) -> (Namespace, Option<DispatchMark>) {
+    ) -> (CacheNamespace, Option<DispatchMark>) {
         let Some(owner) = self.route_config.process.shared.owner_client() else {
             // without an owner the namespace is not used
             return Default::default();
@@ -102,9 +107,9 @@ impl Exchange {
         &self,
         scope: &VaryKey,
         now: u64,
-    ) -> (Namespace, LookupSnapshot) {
+    ) -> (CacheNamespace, WaitingRequestSnapshot) {
         let (namespace, mark) = self.dispatch_mark(scope, now);
-        let since = LookupSnapshot {
+        let since = WaitingRequestSnapshot {
             generation: self.route_config.process.shared.purge_generation(),
             mark,
         };

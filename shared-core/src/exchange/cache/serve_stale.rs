@@ -12,7 +12,7 @@ use crate::cache::use_stale::UpstreamFailure;
 use crate::exchange::cache::lookup::request::{LookupRequest, LookupTarget};
 use crate::exchange::cache::lookup::result::{LookupResult, ReportedFailure, StaleEntry};
 use crate::exchange::machine::message_head::{HeadEdit, Header, ResponseHead};
-use crate::exchange::machine::phase::Phase;
+use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::transitions::ExchangeEvent;
 use crate::exchange::machine::Exchange;
 use crate::exchange::response::pipeline::EntryReservations;
@@ -35,8 +35,9 @@ impl Exchange {
             .and_then(|hot| hot.get_fresh_or_stale(&sought.key));
         self.looked.stand_in = stale
             .filter(|entry| {
-                entry.is_usable_stale(lookup.now)
-                    && (sought.id.is_none() || self.route_config.cache.use_stale.is_enabled())
+                entry.may_serve_or_revalidate(lookup.now)
+                    && (sought.id.is_none()
+                        || self.route_config.cache.use_stale.permits_any_stale())
             })
             .map(|entry| StaleEntry {
                 key: sought.key,
@@ -51,7 +52,7 @@ impl Exchange {
     pub(in crate::exchange) fn may_send_stale(&self, lookup: &LookupRequest<'_>) -> bool {
         self.looked.stand_in.as_ref().is_some_and(|stand_in| {
             self.may_serve_during_update(&stand_in.entry, lookup.now)
-                && self.is_not_purged(stand_in, lookup.now)
+                && self.is_stale_entry_unpurged(stand_in, lookup.now)
         })
     }
 
@@ -89,7 +90,7 @@ impl Exchange {
     /// Milliseconds to wait after `LookupAction::Wait`, before the host repeats the lookup.
     pub fn lookup_wait_ms(&self) -> u64 {
         let most = match &self.phase {
-            Phase::Waiting(waits) if waits.awaits_admin_reply() => return ADMIN_TIMEOUT_MS,
+            ExchangePhase::Waiting(waits) if waits.awaits_admin_reply() => return ADMIN_TIMEOUT_MS,
             _ => self.route_config.cache.lock_timeout,
         };
         let stand_in = self.looked.stand_in.as_ref();
@@ -101,7 +102,7 @@ impl Exchange {
 
     /// Whether no purge has occurred since a stale entry was found, as far as the process may rely
     /// on that.
-    fn is_not_purged(&self, stand_in: &StaleEntry, now: u64) -> bool {
+    fn is_stale_entry_unpurged(&self, stand_in: &StaleEntry, now: u64) -> bool {
         let shared = &self.route_config.process.shared;
         shared.may_send_from_memory(now) && shared.purge_generation() == stand_in.generation
     }
@@ -109,7 +110,7 @@ impl Exchange {
     /// Records a failure of the node, which the host reports before the head of the response that
     /// the client would receive. Returns whether a stale entry will be sent in place of the
     /// response with that head.
-    pub fn upstream_failed(&mut self, failure: UpstreamFailure, now: u64) -> bool {
+    pub fn handle_upstream_failure(&mut self, failure: UpstreamFailure, now: u64) -> bool {
         self.record_upstream_failure(failure);
         let is_stood_in_for = self.would_serve_stale(failure, now);
         self.looked.failed = Some(ReportedFailure {
@@ -130,7 +131,7 @@ impl Exchange {
         self.refresh_stale_entry();
         self.looked.stand_in.as_ref().is_some_and(|stand_in| {
             self.may_serve_after_failure(&stand_in.entry, failure, now)
-                && self.is_not_purged(stand_in, now)
+                && self.is_stale_entry_unpurged(stand_in, now)
         })
     }
 
@@ -138,10 +139,10 @@ impl Exchange {
     /// and denied responses of a split batch, and errors for the other calls. The host's own
     /// response is delivered to the exchange as if it were the node's then; its status stays.
     pub fn has_response_without_node(&self, failure: UpstreamFailure) -> bool {
-        let Phase::AwaitingPart(mixed) = &self.phase else {
+        let ExchangePhase::AwaitingPart(mixed) = &self.phase else {
             return false;
         };
-        failure.is_before_head() && !mixed.is_forwarded_whole()
+        failure.precedes_response_head() && !mixed.is_forwarded_whole()
     }
 
     /// Replaces the stale entry by a newer one that another request has fetched meanwhile, and that
@@ -176,13 +177,17 @@ impl Exchange {
             _ => true,
         };
         is_error && entry.may_serve_stale_if_error(now)
-            || self.route_config.cache.use_stale.permits_after(failure)
+            || self
+                .route_config
+                .cache
+                .use_stale
+                .permits_after_failure(failure)
                 && entry.may_serve_stale(now)
     }
 
     /// Whether a stored response replaces the response with this head, because the node has
     /// validated the entry, or has failed.
-    pub(in crate::exchange) fn try_stored_replacement<'a, I>(
+    pub(in crate::exchange) fn try_replace_with_stored<'a, I>(
         &mut self,
         head: &ResponseHead<I>,
     ) -> bool
@@ -203,11 +208,11 @@ impl Exchange {
                 let covers = self.may_serve_after_failure(&stand_in.entry, failure, self.looked.at);
                 (
                     failure,
-                    covers && self.is_not_purged(&stand_in, self.looked.at),
+                    covers && self.is_stale_entry_unpurged(&stand_in, self.looked.at),
                 )
             }
         };
-        if let (true, Phase::AwaitingUpdate) = (stands_in, &self.phase) {
+        if let (true, ExchangePhase::AwaitingUpdate) = (stands_in, &self.phase) {
             // the stale entry is preferred to the node's error
             self.discard_fill();
             return true;
@@ -236,24 +241,24 @@ impl Exchange {
         id: Option<&[u8]>,
         status: CacheStatus,
     ) -> bool {
-        let mut lookup = self.saved_lookup_request();
+        let mut lookup = self.restore_lookup_request();
         if let Some(failed) = self.looked.failed {
             lookup.now = failed.now;
         }
-        let is_too_long = self.exceeds_limit(entry, id);
+        let is_too_long = self.exceeds_response_limit(entry, id);
         let limit = usize::try_from(self.route_config.memory).unwrap_or(usize::MAX);
         let budget = &self.route_config.process.budget;
-        let stands = entry.check_within(budget, limit).is_ok();
+        let stands = entry.check_strictly_within(budget, limit).is_ok();
         if self.next_state(ExchangeEvent::Replace).is_err() || !stands || is_too_long {
             return false;
         }
-        let answer = self.respond_under_id(entry, id, &lookup, EntryReservations::default());
+        let answer = self.respond_with_entry(entry, id, &lookup, EntryReservations::default());
         let Some(answer) = answer else {
             return false;
         };
         self.cache_status = status;
         self.apply_event(ExchangeEvent::Replace, |_| {
-            Phase::DiscardingUpstream(answer)
+            ExchangePhase::DiscardingUpstream(answer)
         })
         .is_ok()
     }

@@ -4,11 +4,11 @@ use crate::cache::entry::CacheEntry;
 use crate::exchange::cache::lookup::request::LookupRequest;
 use crate::exchange::machine::message_head::{is_byte_dependent_header, HeadEdit};
 use crate::exchange::machine::Exchange;
-use crate::exchange::response::body::ResponseBody;
+use crate::exchange::response::body::ReadyResponse;
 use crate::exchange::response::pipeline::{EntryReservation, EntryReservations};
-use crate::exchange::ssz::conversion::reserve_slot;
-use crate::gzip::open_stream::compress_open;
-use crate::gzip::splice::{assemble_gzip_member, MemberPart, SlicedBody};
+use crate::exchange::ssz::conversion::reserve_transcoding_slot;
+use crate::gzip::open_stream::compress_to_open_stream;
+use crate::gzip::splice::{assemble_gzip_member, SlicedBody, SplicedMemberPart};
 use crate::memory;
 use crate::memory::MemoryReservation;
 use crate::transcode::{
@@ -27,7 +27,7 @@ impl Exchange {
     /// Returns the negotiation of the format of a call's result, if it is SSZ.
     fn requested_result_format(&self) -> Option<TranscodeRequest> {
         let ssz = self.request.ssz;
-        ssz.filter(|ssz| ssz.is_call() && ssz.client_format() == Some(BodyFormat::Ssz))
+        ssz.filter(|ssz| ssz.is_rpc_call() && ssz.client_format() == Some(BodyFormat::Ssz))
     }
 
     /// Responds with the result of an entry as SSZ or, where it has none, with the JSON under its
@@ -38,15 +38,15 @@ impl Exchange {
         id: &[u8],
         lookup: &LookupRequest<'_>,
         mut borrowed: EntryReservations,
-    ) -> Option<Box<ResponseBody>> {
+    ) -> Option<Box<ReadyResponse>> {
         let ssz = self.requested_result_format()?;
-        if !self.reserve_decode(entry, &mut borrowed) {
+        if !self.reserve_entry_decode(entry, &mut borrowed) {
             return None;
         }
         let json = entry.response_for_identity_client(id)?;
         // reserved until the result is compressed
-        let place = reserve_slot(&self.route_config, json.byte_length());
-        let made = place.and_then(|place| Ok((place, self.convert_result(ssz, &json)?)));
+        let place = reserve_transcoding_slot(&self.route_config, json.byte_length());
+        let made = place.and_then(|place| Ok((place, self.convert_result_to_ssz(ssz, &json)?)));
         let (_place, (result, memory)) = match made {
             Ok(made) => made,
             Err(TranscodeError::Memory) => return None,
@@ -57,12 +57,12 @@ impl Exchange {
                     true => entry.response_for_gzip_client(id)?,
                     false => json,
                 };
-                return Some(self.respond_with_body(entry, Some(body), lookup, borrowed));
+                return Some(self.respond_with_entry_body(entry, Some(body), lookup, borrowed));
             }
         };
         borrowed.push(EntryReservation::Assembled { _memory: memory });
-        let body = self.compress_result(result, lookup)?;
-        let answer = self.respond_with_body(entry, Some(body), lookup, borrowed);
+        let body = self.compress_ssz_result(result, lookup)?;
+        let answer = self.respond_with_entry_body(entry, Some(body), lookup, borrowed);
         self.head_edits.retain(|edit| {
             let is = |name: &str| edit.name.eq_ignore_ascii_case(name);
             !is("content-type") && !is("etag") && !is_byte_dependent_header(edit.name.as_bytes())
@@ -77,7 +77,7 @@ impl Exchange {
     }
 
     /// Converts the result to SSZ. Returns it with its reservation.
-    fn convert_result(
+    fn convert_result_to_ssz(
         &self,
         ssz: TranscodeRequest,
         json: &SlicedBody,
@@ -100,12 +100,12 @@ impl Exchange {
                 return Err(TranscodeError::Memory);
             }
             stage.push_piece(piece)?;
-            if !memory.grow_to(stage.occupied_memory(), limit) {
+            if !memory.grow_reservation_to(stage.occupied_memory(), limit) {
                 return Err(TranscodeError::Memory);
             }
         }
         let mut result = stage
-            .finish_conversion(&[], &mut |room| memory.grow_to(room, limit))?
+            .finish_conversion(&[], &mut |room| memory.grow_reservation_to(room, limit))?
             .body;
         result.move_into_order().ok_or(TranscodeError::Memory)?;
         Ok((result.into_ordered_ranges().0, memory))
@@ -113,13 +113,18 @@ impl Exchange {
 
     /// Compresses the result where the client accepts gzip, and it saves bytes or identity is
     /// refused.
-    fn compress_result(&self, result: Vec<u8>, lookup: &LookupRequest<'_>) -> Option<SlicedBody> {
+    fn compress_ssz_result(
+        &self,
+        result: Vec<u8>,
+        lookup: &LookupRequest<'_>,
+    ) -> Option<SlicedBody> {
         let is_long = result.len() as u64 >= self.route_config.min_length;
         if self.client_prefers_gzip(lookup)
             && (is_long || self.request.accept_encoding.refuses_identity())
         {
-            let coded = compress_open(&result, self.route_config.comp_level);
-            let coded = coded.and_then(|coded| assemble_gzip_member([MemberPart::Open(&coded)]));
+            let coded = compress_to_open_stream(&result, self.route_config.comp_level);
+            let coded =
+                coded.and_then(|coded| assemble_gzip_member([SplicedMemberPart::Open(&coded)]));
             let is_shorter = |coded: &SlicedBody| coded.byte_length() < result.len() as u64;
             let refuses = self.request.accept_encoding.refuses_identity();
             if let Some(coded) = coded.filter(|coded| refuses || is_shorter(coded)) {

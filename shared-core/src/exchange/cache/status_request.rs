@@ -3,20 +3,20 @@
 
 use std::sync::Arc;
 
-use super::waiting::{WaitTarget, WaitingRequest};
-use crate::cache::process::wake::Waiter;
+use super::waiting::{AwaitedResult, WaitingRequest};
+use crate::cache::process::wake::RequestWaiter;
 use crate::exchange::cache::lookup::request::LookupAction;
-use crate::exchange::machine::actions::Misuse;
+use crate::exchange::machine::actions::HostMisuse;
 use crate::exchange::machine::message_head::HeadEdit;
-use crate::exchange::machine::phase::Phase;
+use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::transitions::ExchangeEvent;
 use crate::exchange::machine::Exchange;
 use crate::status::metrics_board::MetricsBoard;
 use crate::status::report::StatusReport;
-use crate::status::ReportFormat;
+use crate::status::StatusReportFormat;
 
 /// A request to the status page, with the host's counters, as the host passes it to
-/// [`Exchange::report_status`].
+/// [`Exchange::respond_with_status_page`].
 #[derive(Clone, Copy, Debug)]
 pub struct StatusRequest<'a> {
     /// Method of the request.
@@ -30,7 +30,7 @@ pub struct StatusRequest<'a> {
     /// Identity under which the request is woken, as in
     /// [`LookupRequest`](crate::exchange::cache::lookup::request::LookupRequest); without one the owner is not
     /// queried.
-    pub waiter: Option<Waiter>,
+    pub waiter: Option<RequestWaiter>,
     /// Milliseconds of the lookup clock, as in
     /// [`LookupRequest`](crate::exchange::cache::lookup::request::LookupRequest). It is the clock of the board, too.
     pub now: u64,
@@ -45,12 +45,15 @@ impl Exchange {
     /// was woken, or its wait has timed out.
     ///
     /// # Errors
-    /// [`Misuse`] unless a response head is awaited.
-    pub fn report_status(&mut self, request: &StatusRequest<'_>) -> Result<LookupAction, Misuse> {
+    /// [`HostMisuse`] unless a response head is awaited.
+    pub fn respond_with_status_page(
+        &mut self,
+        request: &StatusRequest<'_>,
+    ) -> Result<LookupAction, HostMisuse> {
         self.is_administrative = true;
-        let waited = self.take_wakeup();
-        let Phase::AwaitingHead = self.phase else {
-            return Err(self.misuse_error(ExchangeEvent::Miss));
+        let waited = self.take_waiting_request();
+        let ExchangePhase::AwaitingHead = self.phase else {
+            return Err(self.misuse_for_event(ExchangeEvent::Miss));
         };
         if !matches!(request.method, b"GET" | b"HEAD") {
             let allow = HeadEdit::set_header("Allow", b"GET, HEAD");
@@ -61,7 +64,7 @@ impl Exchange {
                 [allow],
             );
         }
-        let format = match ReportFormat::from_query(request.query) {
+        let format = match StatusReportFormat::from_format_query(request.query) {
             Ok(format) => format,
             Err(error) => {
                 return self.respond_with_local_body(
@@ -75,11 +78,11 @@ impl Exchange {
         let shared = Arc::clone(&self.route_config.process.shared);
         let owner = shared.owner_client();
         if let (None, Some(owner), Some(waiter), true) =
-            (&waited, owner, request.waiter, format.needs_owner())
+            (&waited, owner, request.waiter, format.needs_owner_report())
         {
-            if owner.query_status(waiter, request.now) {
-                let waits = WaitingRequest::new(&shared, waiter, WaitTarget::AdminReply);
-                self.apply_event(ExchangeEvent::Wait, |_| Phase::Waiting(waits))?;
+            if owner.query_owner_status(waiter, request.now) {
+                let waits = WaitingRequest::new(&shared, waiter, AwaitedResult::AdminReply);
+                self.apply_event(ExchangeEvent::Wait, |_| ExchangePhase::Waiting(waits))?;
                 return Ok(LookupAction::Wait);
             }
         }
@@ -87,15 +90,20 @@ impl Exchange {
         let reply = reply.and_then(|(owner, waiter)| owner.claim_admin_reply(waiter));
         drop(waited);
         let reply = reply.filter(|(status, _)| *status == 200);
-        let body = format.write_report(|| StatusReport {
+        let body = format.format_status_report(|| StatusReport {
             host: request.host.to_owned(),
             now: request.wall,
             sums: request.board.sum_over_workers(),
-            history: request.board.history(request.now),
+            history: request.board.interval_history(request.now),
             owner: reply.and_then(|(_, json)| serde_json::from_slice(&json).ok()),
             has_owner: owner.is_some(),
         });
         let no_store = HeadEdit::set_header("Cache-Control", b"no-store");
-        self.respond_with_local_body(200, format.media_type(), body.into_bytes(), [no_store])
+        self.respond_with_local_body(
+            200,
+            format.report_media_type(),
+            body.into_bytes(),
+            [no_store],
+        )
     }
 }

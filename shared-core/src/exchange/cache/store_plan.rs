@@ -1,6 +1,6 @@
 //! The plan for storing a response: its fill, and the bytes from which the fill is fed.
 
-use super::fill::Fill;
+use super::fill::CacheFill;
 use crate::cache::reason::Reason;
 use crate::config::RouteConfig;
 
@@ -9,7 +9,7 @@ use crate::config::RouteConfig;
 #[derive(Debug, Default)]
 pub(in crate::exchange) struct StorePlan {
     /// Fill that is published when the response is complete.
-    pub(in crate::exchange) fill: Option<Box<Fill>>,
+    pub(in crate::exchange) fill: Option<Box<CacheFill>>,
     /// The node's own head was read.
     pub(in crate::exchange) is_judged: bool,
     /// The fill is fed from the node's own body.
@@ -21,7 +21,7 @@ pub(in crate::exchange) struct StorePlan {
 
 impl StorePlan {
     /// Returns the fill if it is fed from the bytes that the client receives.
-    pub(in crate::exchange) fn fill_of_sent_bytes(&mut self) -> Option<&mut Fill> {
+    pub(in crate::exchange) fn fill_from_sent_bytes(&mut self) -> Option<&mut CacheFill> {
         self.fill.as_deref_mut().filter(|_| !self.is_apart)
     }
 
@@ -51,7 +51,7 @@ impl StorePlan {
         if fill.would_exceed_max_entry(piece.len()) {
             *reason = Reason::Length;
             fill.finish_uncacheable();
-        } else if fill.collect_piece(piece, &config.process.budget, limit) {
+        } else if fill.collect_body_piece(piece, &config.process.budget, limit) {
             self.fill = Some(fill);
         } else {
             *reason = Reason::Memory;

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use crate::cache::chain::DispatchMark;
 use crate::cache::entry::CacheEntry;
-use crate::cache::process::flights::FollowerWakeup;
+use crate::cache::process::flights::FlightFollowerWakeup;
 use crate::cache::process::owner_client::OwnerClient;
-use crate::cache::process::wake::Waiter;
+use crate::cache::process::wake::RequestWaiter;
 use crate::cache::process::ProcessState;
-use crate::cache::vary_key::HeaderNames;
-use crate::cache::Key;
+use crate::cache::vary_key::VaryHeaderNames;
+use crate::cache::CacheKey;
 
 /// A request that waits for another request's response or for the owner. When it is dropped it
 /// leaves its flight, and a leadership that was offered to it is handed over.
@@ -17,21 +17,25 @@ use crate::cache::Key;
 pub(in crate::exchange) struct WaitingRequest {
     shared: Arc<ProcessState>,
     /// Identity under which the request is woken.
-    waiter: Waiter,
-    awaited: WaitTarget,
+    waiter: RequestWaiter,
+    awaited: AwaitedResult,
 }
 
 /// The result that a waiting request waits for: responses of other requests, or a reply of the
 /// owner.
 #[derive(Debug)]
-pub(in crate::exchange) enum WaitTarget {
+pub(in crate::exchange) enum AwaitedResult {
     /// One response, which another request fetches or the owner has.
-    Answer(Key, LookupSnapshot),
+    Answer(CacheKey, WaitingRequestSnapshot),
     /// The owner's entries for a batch.
     Stored,
     /// Responses that other requests fetch for a batch, in a scope with these vary headers, and
     /// the entries that the owner had for it.
-    Flights(LookupSnapshot, Option<HeaderNames>, Option<OwnerBatchReply>),
+    Flights(
+        WaitingRequestSnapshot,
+        Option<VaryHeaderNames>,
+        Option<OwnerBatchReply>,
+    ),
     /// The owner's reply to a purge or status request.
     AdminReply,
     /// The wait has ended.
@@ -41,30 +45,30 @@ pub(in crate::exchange) enum WaitTarget {
 /// The purge generation and the chain state that were known when a request was looked up or began
 /// to wait.
 #[derive(Clone, Debug)]
-pub(in crate::exchange) struct LookupSnapshot {
+pub(in crate::exchange) struct WaitingRequestSnapshot {
     /// Generation of the last purge.
     pub(in crate::exchange) generation: u64,
     /// State of the chain.
     pub(in crate::exchange) mark: Option<DispatchMark>,
 }
 
-impl LookupSnapshot {
+impl WaitingRequestSnapshot {
     /// Whether an entry may be sent to the waiting request: it may have been fetched before the
     /// request began, and with several event loops a purge may be in effect before this one
     /// resumes.
-    pub(in crate::exchange) fn accepts_entry(
+    pub(in crate::exchange) fn allows_entry(
         &self,
         shared: &ProcessState,
         entry: &CacheEntry,
     ) -> bool {
-        shared.is_valid_since(self.generation) && entry.answers_request(self.mark.as_ref())
+        shared.is_unpurged_since(self.generation) && entry.is_valid_for_dispatch(self.mark.as_ref())
     }
 }
 
 /// The entries that the owner returned in reply to the lookup of one batch's keys.
 #[derive(Debug)]
 pub(in crate::exchange) struct OwnerBatchReply {
-    pub(in crate::exchange) entries: Vec<(Key, Arc<CacheEntry>)>,
+    pub(in crate::exchange) entries: Vec<(CacheKey, Arc<CacheEntry>)>,
     /// Generation of the last purge that was known before the owner's reply was read.
     pub(in crate::exchange) generation: u64,
 }
@@ -74,9 +78,9 @@ pub(in crate::exchange) struct OwnerBatchReply {
 #[derive(Debug, Default)]
 pub(in crate::exchange) struct BatchWaitResult {
     /// Responses that other requests fetched, if the batch waited for them.
-    pub(in crate::exchange) landed: Option<Vec<(Key, Arc<CacheEntry>)>>,
+    pub(in crate::exchange) landed: Option<Vec<(CacheKey, Arc<CacheEntry>)>>,
     /// Vary headers when the batch began to wait for other requests.
-    pub(in crate::exchange) names: Option<HeaderNames>,
+    pub(in crate::exchange) names: Option<VaryHeaderNames>,
     /// Entries of the owner, if it was queried.
     pub(in crate::exchange) of_owner: Option<OwnerBatchReply>,
 }
@@ -84,8 +88,8 @@ pub(in crate::exchange) struct BatchWaitResult {
 impl WaitingRequest {
     pub(in crate::exchange) fn new(
         shared: &Arc<ProcessState>,
-        waiter: Waiter,
-        awaited: WaitTarget,
+        waiter: RequestWaiter,
+        awaited: AwaitedResult,
     ) -> Box<Self> {
         Box::new(Self {
             shared: Arc::clone(shared),
@@ -96,35 +100,37 @@ impl WaitingRequest {
 
     /// Returns the key of the single response that the request waits for, and the state at that
     /// time.
-    pub(in crate::exchange) fn awaited_response_key(&self) -> Option<(Key, LookupSnapshot)> {
+    pub(in crate::exchange) fn awaited_response_key(
+        &self,
+    ) -> Option<(CacheKey, WaitingRequestSnapshot)> {
         match &self.awaited {
-            WaitTarget::Answer(key, since) => Some((*key, since.clone())),
+            AwaitedResult::Answer(key, since) => Some((*key, since.clone())),
             _ => None,
         }
     }
 
     /// Whether the request waits for the owner's reply to a purge or status request.
     pub(in crate::exchange) fn awaits_admin_reply(&self) -> bool {
-        matches!(self.awaited, WaitTarget::AdminReply)
+        matches!(self.awaited, AwaitedResult::AdminReply)
     }
 
     /// Ends the wait for one response, and returns the action that follows; `None` if the request
     /// was not woken.
-    pub(in crate::exchange) fn claim_wakeup(mut self) -> Option<FollowerWakeup> {
+    pub(in crate::exchange) fn claim_wakeup(mut self) -> Option<FlightFollowerWakeup> {
         let turn = self.shared.flights.claim_wakeup(self.waiter)?;
-        self.awaited = WaitTarget::Nothing;
+        self.awaited = AwaitedResult::Nothing;
         Some(turn)
     }
 
     /// Ends the wait of a batch, and returns the responses and entries that it has received.
     pub(in crate::exchange) fn claim_batch_responses(mut self) -> BatchWaitResult {
         let shared = Arc::clone(&self.shared);
-        match std::mem::replace(&mut self.awaited, WaitTarget::Nothing) {
-            WaitTarget::Stored => {
+        match std::mem::replace(&mut self.awaited, AwaitedResult::Nothing) {
+            AwaitedResult::Stored => {
                 // read before the entries: a purge may occur meanwhile
                 let generation = shared.purge_generation();
                 let claim = |owner: &dyn OwnerClient| OwnerBatchReply {
-                    entries: owner.claim_entries(self.waiter),
+                    entries: owner.claim_batch_entries(self.waiter),
                     generation,
                 };
                 BatchWaitResult {
@@ -132,9 +138,9 @@ impl WaitingRequest {
                     ..BatchWaitResult::default()
                 }
             }
-            WaitTarget::Flights(since, names, of_owner) => {
+            AwaitedResult::Flights(since, names, of_owner) => {
                 let mut landed = shared.flights.claim_batch_responses(self.waiter);
-                landed.retain(|(_, entry)| since.accepts_entry(&shared, entry));
+                landed.retain(|(_, entry)| since.allows_entry(&shared, entry));
                 BatchWaitResult {
                     landed: Some(landed),
                     names,
@@ -154,21 +160,21 @@ impl Drop for WaitingRequest {
         let (shared, waiter) = (&self.shared, self.waiter);
         shared.forget_waiter(waiter);
         match &self.awaited {
-            WaitTarget::Answer(key, _) => shared.leave_flight(key, waiter),
-            WaitTarget::Stored => drop(
+            AwaitedResult::Answer(key, _) => shared.leave_flight(key, waiter),
+            AwaitedResult::Stored => drop(
                 shared
                     .owner_client()
-                    .map(|owner| owner.claim_entries(waiter)),
+                    .map(|owner| owner.claim_batch_entries(waiter)),
             ),
-            WaitTarget::Flights(..) => drop(shared.flights.claim_batch_responses(waiter)),
-            WaitTarget::AdminReply => {
+            AwaitedResult::Flights(..) => drop(shared.flights.claim_batch_responses(waiter)),
+            AwaitedResult::AdminReply => {
                 drop(
                     shared
                         .owner_client()
                         .map(|owner| owner.claim_admin_reply(waiter)),
                 );
             }
-            WaitTarget::Nothing => {}
+            AwaitedResult::Nothing => {}
         }
     }
 }

@@ -2,28 +2,29 @@
 
 use super::{ExchangeDriver, OffLoopJob};
 use crate::cache::process::hot::HotTier;
-use crate::exchange::drive::step::{store_or_defer, JobKind, TEARDOWN_JOB_LENGTH};
+use crate::exchange::drive::step::{store_fill_or_defer, JobKind, TEARDOWN_JOB_LENGTH};
 use crate::exchange::machine::transitions::ExchangeState;
 use crate::exchange::machine::Exchange;
-use crate::metrics::{ExchangeMetrics, ExchangeTally};
+use crate::metrics::{ExchangeMetrics, ExchangeMetricsTally};
 use crate::panics::catch_panic;
 
 impl ExchangeDriver {
     /// Handles the end of a response that is completely with the host: stores its entry at `now` of
     /// the lookup clock, or returns the job that does, which ends with
     /// [`OffLoopJob::store_built_entry`].
-    pub fn response_sent(&mut self, now: u64) -> Option<OffLoopJob> {
+    pub fn handle_response_sent(&mut self, now: u64) -> Option<OffLoopJob> {
         self.compare_body_lengths();
-        self.update_exchange(|exchange| catch_panic(|| exchange.finish_probe(now)));
-        self.update_exchange(Exchange::release_permits);
-        let fill = self.update_exchange(|exchange| catch_panic(|| exchange.take_fill()))??;
-        store_or_defer(fill?, now)
+        self.with_exchange_mut(|exchange| catch_panic(|| exchange.finish_node_probe(now)));
+        self.with_exchange_mut(Exchange::release_permits);
+        let fill =
+            self.with_exchange_mut(|exchange| catch_panic(|| exchange.take_complete_fill()))??;
+        store_fill_or_defer(fill?, now)
     }
 
     /// Passes the pieces of [`Exchange::body_slices`] to a host that copies them, once: the memory
     /// of a long body is released while it is drained.
     pub fn drain_body(&mut self, to: impl FnMut(&[u8])) {
-        self.update_exchange(|exchange| exchange.drain_body(to));
+        self.with_exchange_mut(|exchange| exchange.drain_body(to));
     }
 
     /// Returns the metrics of the exchange when its response has ended: once, and only for requests
@@ -31,18 +32,18 @@ impl ExchangeDriver {
     ///
     /// `elapsed` is the time since the request's head in microseconds; `None` if the host has no
     /// such clock.
-    pub fn take_exchange_tally(&mut self, elapsed: Option<u64>) -> Option<ExchangeTally> {
+    pub fn take_exchange_tally(&mut self, elapsed: Option<u64>) -> Option<ExchangeMetricsTally> {
         let is_counted = |exchange: &&Exchange| !exchange.is_administrative;
         let exchange = self
             .available_exchange
             .as_deref()
             .filter(|_| !self.is_counted)?;
         let exchange = Some(exchange).filter(is_counted)?;
-        let mut tally = ExchangeTally::from_exchange(&ExchangeMetrics {
+        let mut tally = ExchangeMetricsTally::from_exchange(&ExchangeMetrics {
             mode: exchange.response_mode(),
             is_compressed: exchange.is_compressed(),
-            received: exchange.received_bytes(),
-            sent: exchange.sent_bytes(),
+            received: exchange.received_body_bytes(),
+            sent: exchange.sent_body_bytes(),
             status: exchange.cache_status(),
             reason: exchange.cache_reason(),
             method: exchange.rpc_method(),
@@ -57,9 +58,9 @@ impl ExchangeDriver {
             age: exchange.looked.age,
         });
         let shared = &exchange.route_config().process.shared;
-        tally.add_process(shared);
-        tally.add_evicted(shared.hot_tier().map_or(0, HotTier::take_evictions));
-        tally.add_invalid(shared.take_invalid_count());
+        tally.add_process_metrics(shared);
+        tally.add_eviction_count(shared.hot_tier().map_or(0, HotTier::take_eviction_count));
+        tally.add_invalid_entry_count(shared.take_invalid_count());
         self.is_counted = true;
         Some(tally)
     }
@@ -71,7 +72,7 @@ impl ExchangeDriver {
 
     /// Returns a job that frees the exchange, if that takes long. Called last, once the host uses
     /// none of the borrowed bodies.
-    pub fn teardown_job(&mut self) -> Option<OffLoopJob> {
+    pub fn take_exchange_as_teardown_job(&mut self) -> Option<OffLoopJob> {
         let long = self.available_exchange.take_if(|exchange| {
             let pieces = exchange.body_slices();
             pieces.map(<[u8]>::len).sum::<usize>() >= TEARDOWN_JOB_LENGTH
@@ -81,13 +82,13 @@ impl ExchangeDriver {
 
     /// Number of bytes of the body that should be read at once after
     /// [`HostStep::Buffer`](super::HostStep::Buffer); `None` for the host's default.
-    pub fn read_size(&self) -> Option<usize> {
+    pub fn body_read_size(&self) -> Option<usize> {
         self.available_exchange().and_then(Exchange::body_read_size)
     }
 
     /// Time in milliseconds after which the host calls [`ExchangeDriver::end_buffering`], flushes a
     /// stream that has consumed its input, repeats the lookup after
-    /// [`HostStep::Wait`](super::HostStep::Wait), or drops a [probe](Self::take_probe); `None`
+    /// [`HostStep::Wait`](super::HostStep::Wait), or drops a [probe](Self::take_node_probe); `None`
     /// without a timeout.
     pub fn next_timeout_ms(&self) -> Option<u64> {
         let exchange = self.available_exchange()?;
@@ -97,7 +98,7 @@ impl ExchangeDriver {
         match exchange.exchange_state() {
             ExchangeState::Waiting => Some(exchange.lookup_wait_ms()),
             ExchangeState::Streaming if self.is_flushed => None,
-            _ => exchange.buffering_time_ms(),
+            _ => exchange.buffering_timeout_ms(),
         }
     }
 }

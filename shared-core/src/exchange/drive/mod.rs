@@ -15,8 +15,10 @@ use std::sync::Arc;
 use crate::config::RouteConfig;
 pub use crate::exchange::cache::lookup::request::{BodyLength, RequestBody, RequiredBody};
 use crate::exchange::drive::step::JobKind;
-pub use crate::exchange::drive::step::{FailureReason, HostStep, OffLoopJob, OtherFilters};
-use crate::exchange::machine::actions::Misuse;
+pub use crate::exchange::drive::step::{
+    ExchangeFailureReason, HostFilterEffect, HostStep, OffLoopJob,
+};
+use crate::exchange::machine::actions::HostMisuse;
 use crate::exchange::machine::message_head::{Header, RequestHead};
 use crate::exchange::machine::transitions::{ExchangeEvent, ExchangeState};
 use crate::exchange::machine::Exchange;
@@ -98,30 +100,30 @@ impl ExchangeDriver {
         self.available_exchange.as_deref()
     }
 
-    /// Returns the exchange for `event`, or [`Misuse`] while a job has it.
-    fn exchange_for_event(&mut self, event: ExchangeEvent) -> Result<&mut Exchange, Misuse> {
+    /// Returns the exchange for `event`, or [`HostMisuse`] while a job has it.
+    fn exchange_for_event(&mut self, event: ExchangeEvent) -> Result<&mut Exchange, HostMisuse> {
         let state = ExchangeState::Compressing;
         self.available_exchange
             .as_deref_mut()
-            .ok_or(Misuse { state, event })
+            .ok_or(HostMisuse { state, event })
     }
 
     /// Calls `action` with the exchange, for events that have no result; `None` while a job has the
     /// exchange.
-    pub fn update_exchange<T>(&mut self, action: impl FnOnce(&mut Exchange) -> T) -> Option<T> {
+    pub fn with_exchange_mut<T>(&mut self, action: impl FnOnce(&mut Exchange) -> T) -> Option<T> {
         self.available_exchange.as_deref_mut().map(action)
     }
 
     /// Reads the client's request head, and prepares the head of the upstream request.
     ///
     /// # Errors
-    /// [`Misuse`] unless it is the first event.
-    pub fn request_head<'a, I>(&mut self, head: RequestHead<'_, I>) -> Result<(), Misuse>
+    /// [`HostMisuse`] unless it is the first event.
+    pub fn handle_request_head<'a, I>(&mut self, head: RequestHead<'_, I>) -> Result<(), HostMisuse>
     where
         I: Iterator<Item = Header<'a>> + Clone,
     {
         self.exchange_for_event(ExchangeEvent::RequestHead)?
-            .request_head(head)
+            .read_request_head(head)
     }
 
     /// Compares the length of the upstream's body with the length of the body that arrived, at its
@@ -135,9 +137,9 @@ impl ExchangeDriver {
     }
 
     /// Moves the exchange into a job; the host must wait if another job has it.
-    fn start_job(&mut self) -> HostStep {
+    fn start_exchange_job(&mut self) -> HostStep {
         match self.available_exchange.take() {
-            Some(exchange) => HostStep::RunJob(OffLoopJob(JobKind::Answer(exchange))),
+            Some(exchange) => HostStep::RunJob(OffLoopJob(JobKind::PendingWork(exchange))),
             None => HostStep::Await,
         }
     }
@@ -151,10 +153,10 @@ impl ExchangeDriver {
                 | ExchangeState::Compressing
                 | ExchangeState::Merging
                 | ExchangeState::Decoding
-                | ExchangeState::Rewriting => {
-                    HostStep::Fail(FailureReason::from_mode(exchange.response_mode))
-                }
-                ExchangeState::AwaitingHead if exchange.is_rewritten() => {
+                | ExchangeState::Rewriting => HostStep::Fail(
+                    ExchangeFailureReason::from_response_mode(exchange.response_mode),
+                ),
+                ExchangeState::AwaitingHead if exchange.is_request_rewritten() => {
                     HostStep::ForwardRewritten
                 }
                 // a stored part of the batch is not available, and the batch may not be forwarded
@@ -176,7 +178,7 @@ impl ExchangeDriver {
     /// Returns the step after a job of [`HostStep::RunJob`] has run.
     pub fn resume_after_job(&mut self, job: OffLoopJob) -> HostStep {
         match job.0 {
-            JobKind::Answer(exchange) => {
+            JobKind::PendingWork(exchange) => {
                 self.available_exchange = Some(exchange);
                 self.step_after_job()
             }
@@ -188,6 +190,6 @@ impl ExchangeDriver {
     /// Ends the exchange for a client that has disconnected; borrowed bodies stay valid.
     pub fn detach_client(&mut self) {
         self.update = None;
-        self.update_exchange(Exchange::detach_client_request);
+        self.with_exchange_mut(Exchange::detach_client_request);
     }
 }

@@ -2,7 +2,8 @@
 //! upstream.
 
 use super::{
-    BodyLength, ExchangeDriver, FailureReason, HostStep, LookupPhase, RequestBody, RequiredBody,
+    BodyLength, ExchangeDriver, ExchangeFailureReason, HostStep, LookupPhase, RequestBody,
+    RequiredBody,
 };
 use crate::cache::reason::Reason;
 use crate::config::node_capabilities::NodeCapabilities;
@@ -10,11 +11,11 @@ use crate::exchange::cache::lookup::request::{LookupAction, LookupRequest};
 use crate::exchange::cache::purge_request::PurgeRequest;
 #[cfg(not(target_family = "wasm"))]
 use crate::exchange::cache::status_request::StatusRequest;
-use crate::exchange::drive::step::run_compression;
-use crate::exchange::machine::actions::Misuse;
+use crate::exchange::drive::step::run_pending_work;
+use crate::exchange::machine::actions::HostMisuse;
 use crate::exchange::machine::transitions::ExchangeEvent;
 use crate::exchange::request::call_policy::PolicyDecision;
-use crate::exchange::request::unverifiable::UnverifiableRequest;
+use crate::exchange::request::unverifiable::UnverifiableReason;
 use crate::memory;
 use crate::panics::catch_panic;
 
@@ -27,7 +28,7 @@ impl ExchangeDriver {
     /// after the body was read; after the lookup nothing is needed.
     pub fn required_body(&mut self, length: BodyLength) -> RequiredBody {
         let need = match self.seeking {
-            LookupPhase::Start => self.update_exchange(|exchange| exchange.required_body(length)),
+            LookupPhase::Start => self.with_exchange_mut(|exchange| exchange.required_body(length)),
             LookupPhase::Body { .. } => Some(RequiredBody::LookUp),
             LookupPhase::Done => None,
         };
@@ -55,7 +56,7 @@ impl ExchangeDriver {
     /// The received bytes count against `memory` until the lookup; bytes that are only announced do
     /// not. A body beyond 64 KiB takes at most the share that it leaves free for all others. `None`
     /// if the body is too long or there is no memory: the lookup runs without the body.
-    pub fn buffer_allowance(&mut self, received: u64, length: BodyLength) -> Option<u64> {
+    pub fn request_buffer_allowance(&mut self, received: u64, length: BodyLength) -> Option<u64> {
         let exchange = self.available_exchange.as_deref()?;
         let longest = match self.seeking {
             LookupPhase::Body { whole } => exchange.max_request_length(whole),
@@ -78,8 +79,8 @@ impl ExchangeDriver {
             .body_reservation
             .as_mut()
             .is_some_and(|reservation| match bytes {
-                0..=MAX_UNRESERVED_COPY => reservation.grow_to(bytes, limit),
-                _ => reservation.grow_to_share(bytes, limit),
+                0..=MAX_UNRESERVED_COPY => reservation.grow_reservation_to(bytes, limit),
+                _ => reservation.grow_within_share(bytes, limit),
             });
         self.lacks_room = !has_room || memory::is_memory_short();
         (!self.lacks_room).then_some(may_become)
@@ -88,7 +89,7 @@ impl ExchangeDriver {
     /// Whether the lookup must run without the body because its `length` exceeds `limit` or the
     /// longest body that is read, for a host whose proxy keeps the request's body until it is
     /// complete, up to `limit`.
-    pub fn exceeds_body_limit(&mut self, length: u64, limit: u64) -> bool {
+    pub fn exceeds_request_limit(&mut self, length: u64, limit: u64) -> bool {
         let longest = match self.seeking {
             LookupPhase::Body { whole } => self
                 .available_exchange()
@@ -120,7 +121,7 @@ impl ExchangeDriver {
 
     /// Copies the pieces of the request's body into reserved memory, for a host that has no buffer
     /// of its own for that.
-    pub fn copy_body(&mut self, pieces: &[&[u8]]) -> Option<Vec<u8>> {
+    pub fn copy_request_body(&mut self, pieces: &[&[u8]]) -> Option<Vec<u8>> {
         let length = pieces.iter().map(|piece| piece.len()).sum();
         if !self.reserve_body_copy(length) {
             return None;
@@ -141,12 +142,12 @@ impl ExchangeDriver {
     /// a complete `body` its beginning in the lookup request is used, as far as it is in memory.
     ///
     /// # Errors
-    /// [`Misuse`] unless a response head is awaited.
+    /// [`HostMisuse`] unless a response head is awaited.
     pub fn lookup_under_policy(
         &mut self,
         body: RequestBody<'_>,
         lookup: LookupRequest<'_>,
-    ) -> Result<HostStep, Misuse> {
+    ) -> Result<HostStep, HostMisuse> {
         let room = self.room.take();
         let found = self.evaluate_and_lookup(body, lookup);
         drop(room);
@@ -162,14 +163,14 @@ impl ExchangeDriver {
         &mut self,
         body: RequestBody<'_>,
         lookup: LookupRequest<'_>,
-    ) -> Result<HostStep, Misuse> {
+    ) -> Result<HostStep, HostMisuse> {
         let (lacks_room, is_too_long) = (self.lacks_room, self.is_too_long);
         let exchange = self.exchange_for_event(ExchangeEvent::Miss)?;
         let (as_read, body) = (body, body.complete_body());
         if exchange.is_under_policy() {
             let ruling = catch_panic(|| exchange.evaluate_policy(as_read, is_too_long));
             // a request that was not evaluated is not forwarded
-            match ruling.unwrap_or(PolicyDecision::Refused(UnverifiableRequest::Memory)) {
+            match ruling.unwrap_or(PolicyDecision::Refused(UnverifiableReason::Memory)) {
                 PolicyDecision::Allowed => {}
                 PolicyDecision::PartlyDenied => return self.lookup_allowed_calls(body, lookup),
                 denied => {
@@ -179,7 +180,7 @@ impl ExchangeDriver {
                 }
             }
         }
-        if exchange.requires_rewrite() {
+        if exchange.requires_body_rewrite() {
             if exchange.route_config.is_cache_enabled() {
                 catch_panic(|| exchange.record_invalidating_request(&lookup)).unwrap_or_default();
             }
@@ -190,7 +191,7 @@ impl ExchangeDriver {
             self.seeking = LookupPhase::Done;
             return self.begin_request_rewrite(body);
         }
-        if catch_panic(|| exchange.is_call_for_transcoding(body)).unwrap_or(false) {
+        if catch_panic(|| exchange.negotiate_before_lookup(body)).unwrap_or(false) {
             self.seeking = LookupPhase::Done;
             return self.forward_or_decompress(body);
         }
@@ -206,9 +207,9 @@ impl ExchangeDriver {
             self.seeking = LookupPhase::Done;
             return self.forward_or_decompress(body);
         }
-        match self.lookup_stored(body, lookup)? {
+        match self.lookup_stored_responses(body, lookup)? {
             LookupAction::Forward => self.forward_or_decompress(body),
-            found => Ok(self.step_for_action(found)),
+            found => Ok(self.step_for_lookup_action(found)),
         }
     }
 
@@ -217,7 +218,7 @@ impl ExchangeDriver {
         &mut self,
         body: Option<&[u8]>,
         lookup: LookupRequest<'_>,
-    ) -> Result<HostStep, Misuse> {
+    ) -> Result<HostStep, HostMisuse> {
         let exchange = self.exchange_for_event(ExchangeEvent::Miss)?;
         let is_too_long = body.is_some_and(|body| exchange.exceeds_lookup_limit(body));
         if is_too_long {
@@ -227,13 +228,13 @@ impl ExchangeDriver {
             // handled like any other POST
             catch_panic(|| exchange.record_invalidating_request(&lookup)).unwrap_or_default();
         }
-        let found = match is_too_long || !exchange.is_call_request() || exchange.is_not_for_cache()
-        {
-            true => LookupAction::Forward,
-            false => self.lookup_stored(body, lookup)?,
-        };
+        let found =
+            match is_too_long || !exchange.is_call_request() || exchange.cache_ignores_body() {
+                true => LookupAction::Forward,
+                false => self.lookup_stored_responses(body, lookup)?,
+            };
         if found != LookupAction::Forward {
-            return Ok(self.step_for_action(found));
+            return Ok(self.step_for_lookup_action(found));
         }
         self.seeking = LookupPhase::Done;
         Ok(
@@ -243,36 +244,36 @@ impl ExchangeDriver {
             {
                 true => HostStep::ForwardRewritten,
                 // the batch must not be forwarded unchanged
-                false => HostStep::Fail(FailureReason::Judgement),
+                false => HostStep::Fail(ExchangeFailureReason::Judgement),
             },
         )
     }
 
     /// Returns the step of the host for the action that a lookup has returned.
-    fn step_for_action(&mut self, found: LookupAction) -> HostStep {
+    fn step_for_lookup_action(&mut self, found: LookupAction) -> HostStep {
         match found {
             LookupAction::Forward => HostStep::Forward,
             LookupAction::ForwardRewritten => HostStep::ForwardRewritten,
             LookupAction::Respond => HostStep::Respond,
-            LookupAction::RespondOffLoop => self.start_job(),
+            LookupAction::RespondOffLoop => self.start_exchange_job(),
             LookupAction::Wait => HostStep::Wait,
         }
     }
 
     /// Searches the cache, if the request has to be looked up; other filters that change bodies
     /// limit the result.
-    fn lookup_stored(
+    fn lookup_stored_responses(
         &mut self,
         body: Option<&[u8]>,
         lookup: LookupRequest<'_>,
-    ) -> Result<LookupAction, Misuse> {
+    ) -> Result<LookupAction, HostMisuse> {
         let exchange = self.exchange_for_event(ExchangeEvent::Miss)?;
         let filters = &exchange.route_config.filters;
         let lookup = LookupRequest {
             // a request without a complete body is no call here: its beginning is not used
             body: body.unwrap_or_default(),
             coding_allowed: lookup.coding_allowed && !filters.has_body_filter(),
-            whole: lookup.whole || lookup.filters && !filters.has_no_body_filter(),
+            whole: lookup.whole || lookup.filters && !filters.has_unchanged_bodies(),
             ..lookup
         };
         let found = match catch_panic(|| exchange.lookup_in_cache(lookup)) {
@@ -299,7 +300,7 @@ impl ExchangeDriver {
     }
 
     /// Forwards the request unchanged, unless its compressed body must be decompressed first.
-    fn forward_or_decompress(&mut self, body: Option<&[u8]>) -> Result<HostStep, Misuse> {
+    fn forward_or_decompress(&mut self, body: Option<&[u8]>) -> Result<HostStep, HostMisuse> {
         match self
             .exchange_for_event(ExchangeEvent::Miss)?
             .is_decoded_off_loop()
@@ -310,12 +311,12 @@ impl ExchangeDriver {
     }
 
     /// Rewrites the request's body to another format or without its coding.
-    fn begin_request_rewrite(&mut self, body: Option<&[u8]>) -> Result<HostStep, Misuse> {
+    fn begin_request_rewrite(&mut self, body: Option<&[u8]>) -> Result<HostStep, HostMisuse> {
         let is_too_long = self.is_too_long;
         let exchange = self.exchange_for_event(ExchangeEvent::Rewrite)?;
-        match exchange.begin_rewrite(body, is_too_long)? {
-            true if exchange.is_long_rewrite() => return Ok(self.start_job()),
-            true => run_compression(exchange),
+        match exchange.begin_body_rewrite(body, is_too_long)? {
+            true if exchange.needs_rewrite_job() => return Ok(self.start_exchange_job()),
+            true => run_pending_work(exchange),
             false => {}
         }
         Ok(self.step_after_job())
@@ -325,8 +326,11 @@ impl ExchangeDriver {
     /// [`HostStep::Respond`] or [`HostStep::Wait`].
     ///
     /// # Errors
-    /// [`Misuse`] unless a response head is awaited.
-    pub fn handle_purge_request(&mut self, purge: &PurgeRequest<'_>) -> Result<HostStep, Misuse> {
+    /// [`HostMisuse`] unless a response head is awaited.
+    pub fn handle_purge_request(
+        &mut self,
+        purge: &PurgeRequest<'_>,
+    ) -> Result<HostStep, HostMisuse> {
         let exchange = self.exchange_for_event(ExchangeEvent::Miss)?;
         Ok(match exchange.handle_purge_request(purge)? {
             LookupAction::Wait => HostStep::Wait,
@@ -337,11 +341,14 @@ impl ExchangeDriver {
     /// Responds with the status page, instead of a lookup and with the same steps.
     ///
     /// # Errors
-    /// [`Misuse`] unless a response head is awaited.
+    /// [`HostMisuse`] unless a response head is awaited.
     #[cfg(not(target_family = "wasm"))]
-    pub fn report_status(&mut self, request: &StatusRequest<'_>) -> Result<HostStep, Misuse> {
+    pub fn respond_with_status_page(
+        &mut self,
+        request: &StatusRequest<'_>,
+    ) -> Result<HostStep, HostMisuse> {
         let exchange = self.exchange_for_event(ExchangeEvent::Miss)?;
-        Ok(match exchange.report_status(request)? {
+        Ok(match exchange.respond_with_status_page(request)? {
             LookupAction::Wait => HostStep::Wait,
             _ => HostStep::Respond,
         })
@@ -356,9 +363,9 @@ impl ExchangeDriver {
     }
 
     /// Loads the capabilities of these nodes for this request, before the lookup. For a host that
-    /// [probes](Self::take_probe) later, or whose settings are shared by many routes.
+    /// [probes](Self::take_node_probe) later, or whose settings are shared by many routes.
     pub fn load_node_capabilities(&mut self, nodes: &NodeCapabilities) {
-        self.update_exchange(|exchange| {
+        self.with_exchange_mut(|exchange| {
             catch_panic(|| exchange.load_node_capabilities_from(nodes))
         });
     }
@@ -370,13 +377,13 @@ impl ExchangeDriver {
     /// [`load_node_capabilities`](Self::load_node_capabilities), before the response's head. `url`
     /// is the target of the request, where requests differ in it. The host sends the probe in the
     /// background, to its [path](Self::probe_path) next to this request's path, or drops it.
-    pub fn take_probe(&mut self, url: Option<&[u8]>, now: u64) -> Option<Self> {
+    pub fn take_node_probe(&mut self, url: Option<&[u8]>, now: u64) -> Option<Self> {
         let inquiry =
-            self.update_exchange(|exchange| catch_panic(|| exchange.start_probe(url, now)));
+            self.with_exchange_mut(|exchange| catch_panic(|| exchange.start_node_probe(url, now)));
         inquiry.flatten().flatten().map(Self::from_exchange)
     }
 
-    /// Returns the path that a [probe](Self::take_probe) requests in place of `path`.
+    /// Returns the path that a [probe](Self::take_node_probe) requests in place of `path`.
     pub fn probe_path(&self, path: &[u8]) -> Option<Vec<u8>> {
         self.available_exchange()?.probe_path(path)
     }

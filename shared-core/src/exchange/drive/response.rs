@@ -1,17 +1,17 @@
 //! Response phase of the driver: from the upstream's head to the end of the body.
 
-use super::{ExchangeDriver, FailureReason, HostStep, OffLoopJob, OtherFilters};
+use super::{ExchangeDriver, ExchangeFailureReason, HostFilterEffect, HostStep, OffLoopJob};
 use crate::cache::reason::Reason;
 use crate::cache::use_stale::UpstreamFailure;
-use crate::exchange::drive::step::{run_compression, store_or_defer};
+use crate::exchange::drive::step::{run_pending_work, store_fill_or_defer};
 use crate::exchange::machine::actions::{
-    BodyEndAction, BodyPieceAction, Misuse, ResponseHeadAction,
+    BodyEndAction, BodyPieceAction, HostMisuse, ResponseHeadAction,
 };
 use crate::exchange::machine::message_head::{Header, ResponseHead};
 use crate::exchange::machine::transitions::{ExchangeEvent, ExchangeState};
 use crate::exchange::machine::Exchange;
 use crate::exchange::response::stream_encoder::BodyStreamError;
-use crate::gzip::stream::{EncodeProgress, Flush};
+use crate::gzip::stream::{EncodeProgress, FlushMode};
 use crate::panics::catch_panic;
 use crate::response_mode::ResponseMode;
 
@@ -27,8 +27,8 @@ impl ExchangeDriver {
     /// Reports that the upstream failed the request, before the head of the response that the
     /// client would get. Returns whether a stored response will be sent in place of the response
     /// with that head.
-    pub fn upstream_failed(&mut self, failure: UpstreamFailure, now: u64) -> bool {
-        self.update_exchange(|exchange| exchange.upstream_failed(failure, now))
+    pub fn handle_upstream_failure(&mut self, failure: UpstreamFailure, now: u64) -> bool {
+        self.with_exchange_mut(|exchange| exchange.handle_upstream_failure(failure, now))
             .unwrap_or(false)
     }
 
@@ -39,19 +39,19 @@ impl ExchangeDriver {
         exchange.is_some_and(|exchange| exchange.has_response_without_node(failure))
     }
 
-    /// Handles the head as the upstream sent it; see [`Exchange::upstream_head`]. Returns whether a
-    /// stored response replaces the upstream's. If the status is an error and
-    /// [`upstream_failed`](Self::upstream_failed) was not called, the upstream has failed with
+    /// Handles the head as the upstream sent it; see [`Exchange::evaluate_upstream_head`]. Returns
+    /// whether a stored response replaces the upstream's. If the status is an error and
+    /// [`upstream_failed`](Self::handle_upstream_failure) was not called, the upstream has failed with
     /// `failure`.
     ///
     /// # Errors
-    /// [`Misuse`] unless a response head is awaited.
-    pub fn upstream_head<'a, I>(
+    /// [`HostMisuse`] unless a response head is awaited.
+    pub fn handle_upstream_head<'a, I>(
         &mut self,
         head: ResponseHead<I>,
         failure: UpstreamFailure,
         now: u64,
-    ) -> Result<bool, Misuse>
+    ) -> Result<bool, HostMisuse>
     where
         I: Iterator<Item = Header<'a>> + Clone,
     {
@@ -60,9 +60,9 @@ impl ExchangeDriver {
         let shows_both = exchange.exchange_state() != ExchangeState::AwaitingUpdate;
         let judged = catch_panic(|| {
             if head.status >= 400 && !exchange.has_upstream_failed() {
-                exchange.upstream_failed(failure, now);
+                exchange.handle_upstream_failure(failure, now);
             }
-            exchange.upstream_head(head)
+            exchange.evaluate_upstream_head(head)
         });
         let judged = judged.unwrap_or_else(|| {
             // the response is not stored, and is sent
@@ -77,44 +77,44 @@ impl ExchangeDriver {
     /// compress it; and whether its head has a `Content-Length`. Called when the response's head
     /// is about to be evaluated, or a stored response to be sent. Returns the changes that the
     /// exchange has to expect.
-    pub fn record_other_filters(
+    pub fn record_filter_effect(
         &mut self,
         changes: bool,
         codes: bool,
         has_length: bool,
-    ) -> OtherFilters {
+    ) -> HostFilterEffect {
         let Some(exchange) = &mut self.available_exchange else {
-            return OtherFilters::None;
+            return HostFilterEffect::None;
         };
         let filters = &exchange.route_config.filters;
         // a filter that was detected before may not be visible in this response
         self.is_changed = changes || !has_length && filters.has_body_filter();
         if !self.is_changed {
             filters.record_unchanged_body();
-            return OtherFilters::None;
+            return HostFilterEffect::None;
         }
         // a filter that compresses is visible in the head: no reason to send stored entries
         // unchanged
         self.is_news |= !codes && filters.record_changed_body();
         if exchange.stored_response_status() == 0 {
-            exchange.store_upstream_pieces();
+            exchange.switch_fill_to_upstream();
         }
-        match exchange.stores_upstream_pieces() {
-            true => OtherFilters::SeparateCopy,
-            false => OtherFilters::BodyChanged,
+        match exchange.is_fill_from_upstream() {
+            true => HostFilterEffect::SeparateCopy,
+            false => HostFilterEffect::BodyChanged,
         }
     }
 
     /// Applies the headers of a stored response as the host's filters have left them. If other
     /// filters change its body, it is sent in identity. The host has to read the head edits and the
     /// body again. `false` if there is no memory for that.
-    pub fn filtered_hit_head<'a>(
+    pub fn apply_filtered_hit_head<'a>(
         &mut self,
         fields: impl Iterator<Item = Header<'a>> + Clone,
     ) -> bool {
         let is_changed = self.is_changed;
-        let has_memory = self.update_exchange(|exchange| {
-            exchange.filtered_hit_head(fields);
+        let has_memory = self.with_exchange_mut(|exchange| {
+            exchange.apply_filtered_hit_head(fields);
             !is_changed || exchange.decompress_sent_body()
         });
         has_memory.unwrap_or(false)
@@ -122,14 +122,14 @@ impl ExchangeDriver {
 
     /// Whether this exchange was the first to detect that other filters change bodies at this
     /// route. Called before the response and after it; returns `true` once.
-    pub fn is_new_filter_detection(&mut self) -> bool {
+    pub fn take_new_filter_detection(&mut self) -> bool {
         std::mem::take(&mut self.is_news)
     }
 
     /// Handles `length` bytes of the body as the upstream sent it, before other filters changed it,
     /// with the bytes if they are in memory; `is_last` marks the end. A host that can't distinguish
-    /// them does not call this. Returns a job as [`response_sent`](Self::response_sent) does.
-    pub fn upstream_piece(
+    /// them does not call this. Returns a job as [`response_sent`](Self::handle_response_sent) does.
+    pub fn handle_upstream_piece(
         &mut self,
         piece: Option<&[u8]>,
         length: u64,
@@ -137,10 +137,10 @@ impl ExchangeDriver {
         now: u64,
     ) -> Option<OffLoopJob> {
         let exchange = self.available_exchange.as_mut()?;
-        if let (Some(piece), true) = (piece, exchange.stores_upstream_pieces()) {
+        if let (Some(piece), true) = (piece, exchange.is_fill_from_upstream()) {
             observe_upstream_blocks(exchange, piece);
         }
-        if !exchange.stores_upstream_pieces() {
+        if !exchange.is_fill_from_upstream() {
             self.node_sent = self.node_sent.map(|sent| sent.saturating_add(length));
             return None;
         }
@@ -152,48 +152,51 @@ impl ExchangeDriver {
             }
             is_last.then(|| exchange.take_upstream_fill()).flatten()
         });
-        store_or_defer(fill??, now)
+        store_fill_or_defer(fill??, now)
     }
 
     /// Evaluates the response head, and returns the step that decides how the body is sent.
     ///
     /// # Errors
-    /// [`Misuse`] unless a response head is awaited.
-    pub fn response_head<'a, I>(&mut self, head: ResponseHead<I>) -> Result<HostStep, Misuse>
+    /// [`HostMisuse`] unless a response head is awaited.
+    pub fn handle_response_head<'a, I>(
+        &mut self,
+        head: ResponseHead<I>,
+    ) -> Result<HostStep, HostMisuse>
     where
         I: Iterator<Item = Header<'a>> + Clone,
     {
         self.is_forwarded = true;
         let exchange = self.exchange_for_event(ExchangeEvent::HeadToPass)?;
-        match catch_panic(|| exchange.response_head(head)) {
+        match catch_panic(|| exchange.evaluate_response_head(head)) {
             Some(judged) => Ok(match judged? {
                 ResponseHeadAction::Pass => HostStep::Pass,
                 ResponseHeadAction::Tee => HostStep::Observe,
                 ResponseHeadAction::Buffer => HostStep::Buffer,
                 ResponseHeadAction::Stream => HostStep::Stream,
-                ResponseHeadAction::Fail => HostStep::Fail(FailureReason::Protocol),
+                ResponseHeadAction::Fail => HostStep::Fail(ExchangeFailureReason::Protocol),
             }),
-            None => self.send_original(ResponseMode::Failed),
+            None => self.send_original_response(ResponseMode::Failed),
         }
     }
 
     /// Handles a response head that the host has no memory to represent.
     ///
     /// # Errors
-    /// [`Misuse`] unless a response head is awaited.
-    pub fn response_head_unavailable(&mut self) -> Result<HostStep, Misuse> {
+    /// [`HostMisuse`] unless a response head is awaited.
+    pub fn handle_unavailable_head(&mut self) -> Result<HostStep, HostMisuse> {
         self.is_forwarded = true;
-        self.send_original(ResponseMode::Memory)
+        self.send_original_response(ResponseMode::Memory)
     }
 
     /// Sends the original after a failure at the response head.
-    fn send_original(&mut self, reason: ResponseMode) -> Result<HostStep, Misuse> {
+    fn send_original_response(&mut self, reason: ResponseMode) -> Result<HostStep, HostMisuse> {
         let exchange = self.exchange_for_event(ExchangeEvent::SendOriginal)?;
-        exchange.send_original(reason)?;
+        exchange.send_original_response(reason)?;
         Ok(match exchange.exchange_state() {
             // its end is a failure, or the end of a stored response
             ExchangeState::BufferingPart | ExchangeState::DiscardingUpstream => HostStep::Buffer,
-            ExchangeState::Aborted => HostStep::Fail(FailureReason::Judgement),
+            ExchangeState::Aborted => HostStep::Fail(ExchangeFailureReason::Judgement),
             _ => HostStep::Pass,
         })
     }
@@ -201,10 +204,10 @@ impl ExchangeDriver {
     /// Passes a piece of the body to the exchange, which copies it, and returns the next step.
     ///
     /// # Errors
-    /// [`Misuse`] unless a piece is expected.
-    pub fn handle_body_piece(&mut self, piece: &[u8]) -> Result<HostStep, Misuse> {
+    /// [`HostMisuse`] unless a piece is expected.
+    pub fn handle_body_piece(&mut self, piece: &[u8]) -> Result<HostStep, HostMisuse> {
         let exchange = self.exchange_for_event(ExchangeEvent::Piece)?;
-        if !exchange.stores_upstream_pieces() {
+        if !exchange.is_fill_from_upstream() {
             observe_upstream_blocks(exchange, piece);
         }
         if exchange.exchange_state() == ExchangeState::Passing {
@@ -213,7 +216,7 @@ impl ExchangeDriver {
             }
             return Ok(HostStep::Await);
         }
-        let taken = catch_panic(|| exchange.body_piece(piece));
+        let taken = catch_panic(|| exchange.buffer_body_piece(piece));
         self.step_after_piece(taken)
     }
 
@@ -221,8 +224,8 @@ impl ExchangeDriver {
     /// upstream flushes.
     ///
     /// # Errors
-    /// [`Misuse`] unless a head is withheld.
-    pub fn end_buffering(&mut self) -> Result<HostStep, Misuse> {
+    /// [`HostMisuse`] unless a head is withheld.
+    pub fn end_buffering(&mut self) -> Result<HostStep, HostMisuse> {
         let exchange = self.exchange_for_event(ExchangeEvent::StartStream)?;
         let released = catch_panic(|| exchange.end_buffering());
         self.step_after_piece(released)
@@ -232,19 +235,19 @@ impl ExchangeDriver {
     /// panic.
     fn step_after_piece(
         &mut self,
-        taken: Option<Result<BodyPieceAction, Misuse>>,
-    ) -> Result<HostStep, Misuse> {
+        taken: Option<Result<BodyPieceAction, HostMisuse>>,
+    ) -> Result<HostStep, HostMisuse> {
         let exchange = self.exchange_for_event(ExchangeEvent::Piece)?;
         let taken = match taken {
             Some(taken) => taken?,
             None => {
-                exchange.send_original(ResponseMode::Failed)?;
+                exchange.send_original_response(ResponseMode::Failed)?;
                 BodyPieceAction::SendOriginal
             }
         };
         match exchange.exchange_state() {
             ExchangeState::Aborted => {
-                return Ok(HostStep::Fail(FailureReason::from_mode(
+                return Ok(HostStep::Fail(ExchangeFailureReason::from_response_mode(
                     exchange.response_mode,
                 )))
             }
@@ -262,28 +265,28 @@ impl ExchangeDriver {
     /// Handles the end of a body whose head is withheld, as far as the host can detect it.
     ///
     /// # Errors
-    /// [`Misuse`] unless a head is withheld.
-    pub fn handle_body_end(&mut self) -> Result<HostStep, Misuse> {
+    /// [`HostMisuse`] unless a head is withheld.
+    pub fn handle_body_end(&mut self) -> Result<HostStep, HostMisuse> {
         self.compare_body_lengths();
         let exchange = self.exchange_for_event(ExchangeEvent::End)?;
         let failure = match exchange.response_mode {
-            ResponseMode::Memory => FailureReason::Memory,
-            _ => FailureReason::Short,
+            ResponseMode::Memory => ExchangeFailureReason::Memory,
+            _ => ExchangeFailureReason::Short,
         };
-        let ended = match catch_panic(|| exchange.body_end()) {
+        let ended = match catch_panic(|| exchange.complete_withheld_body()) {
             Some(ended) => ended?,
-            None => exchange.end_uncompressed()?,
+            None => exchange.complete_uncompressed_body()?,
         };
         Ok(match ended {
             BodyEndAction::Fail => HostStep::Fail(failure),
-            _ if exchange.exchange_state() == ExchangeState::Aborted => {
-                HostStep::Fail(FailureReason::from_mode(exchange.response_mode))
-            }
+            _ if exchange.exchange_state() == ExchangeState::Aborted => HostStep::Fail(
+                ExchangeFailureReason::from_response_mode(exchange.response_mode),
+            ),
             BodyEndAction::Stream => HostStep::Stream,
             BodyEndAction::Send => HostStep::Send,
-            BodyEndAction::Code { off_loop: true } => self.start_job(),
+            BodyEndAction::Code { off_loop: true } => self.start_exchange_job(),
             BodyEndAction::Code { off_loop: false } => {
-                run_compression(exchange);
+                run_pending_work(exchange);
                 self.step_after_job()
             }
         })
@@ -294,10 +297,10 @@ impl ExchangeDriver {
     /// upstream's.
     ///
     /// # Errors
-    /// [`Misuse`] unless a head is withheld.
-    pub fn end_truncated(&mut self) -> Result<HostStep, Misuse> {
+    /// [`HostMisuse`] unless a head is withheld.
+    pub fn handle_truncated_body(&mut self) -> Result<HostStep, HostMisuse> {
         let exchange = self.exchange_for_event(ExchangeEvent::Truncated)?;
-        let ended = match catch_panic(|| exchange.end_truncated()) {
+        let ended = match catch_panic(|| exchange.complete_truncated_body()) {
             Some(ended) => ended?,
             None => {
                 exchange.abort_response()?;
@@ -305,11 +308,11 @@ impl ExchangeDriver {
             }
         };
         Ok(match ended {
-            BodyEndAction::Fail => HostStep::Fail(FailureReason::Short),
+            BodyEndAction::Fail => HostStep::Fail(ExchangeFailureReason::Short),
             BodyEndAction::Stream | BodyEndAction::Send => HostStep::Send,
-            BodyEndAction::Code { off_loop: true } => self.start_job(),
+            BodyEndAction::Code { off_loop: true } => self.start_exchange_job(),
             BodyEndAction::Code { off_loop: false } => {
-                run_compression(exchange);
+                run_pending_work(exchange);
                 self.step_after_job()
             }
         })
@@ -319,8 +322,8 @@ impl ExchangeDriver {
     /// streamed. The bytes that were sent must not look like a complete response.
     ///
     /// # Errors
-    /// [`Misuse`] unless a head is withheld or a body is streamed.
-    pub fn abort_response(&mut self) -> Result<(), Misuse> {
+    /// [`HostMisuse`] unless a head is withheld or a body is streamed.
+    pub fn abort_response(&mut self) -> Result<(), HostMisuse> {
         self.exchange_for_event(ExchangeEvent::Truncated)?
             .abort_response()
     }
@@ -333,16 +336,16 @@ impl ExchangeDriver {
     pub fn encode_body_piece(
         &mut self,
         piece: &[u8],
-        flush: Flush,
+        flush: FlushMode,
         output: &mut [u8],
     ) -> Result<EncodeProgress, BodyStreamError> {
         let exchange = self.exchange_for_event(ExchangeEvent::Piece)?;
         let coded = catch_panic(|| exchange.encode_stream_piece(piece, flush, output));
-        if let (Some(Ok(progress)), false) = (&coded, exchange.stores_upstream_pieces()) {
+        if let (Some(Ok(progress)), false) = (&coded, exchange.is_fill_from_upstream()) {
             observe_upstream_blocks(exchange, &piece[..progress.consumed]);
         }
         let coded = coded.unwrap_or(Err(BodyStreamError::Encoder))?;
-        self.is_flushed = coded.complete && flush != Flush::None;
+        self.is_flushed = coded.complete && flush != FlushMode::None;
         Ok(coded)
     }
 }

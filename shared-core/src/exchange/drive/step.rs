@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 
-use crate::exchange::cache::fill::Fill;
+use crate::exchange::cache::fill::CacheFill;
 use crate::exchange::machine::Exchange;
 use crate::panics::catch_panic;
 use crate::response_mode::ResponseMode;
@@ -43,12 +43,12 @@ pub enum HostStep {
     /// [`resume_after_job`](crate::exchange::drive::ExchangeDriver::resume_after_job).
     RunJob(OffLoopJob),
     /// Respond with 502: nothing was sent, and there is no response to send.
-    Fail(FailureReason),
+    Fail(ExchangeFailureReason),
 }
 
 /// The reason why the host must respond with 502: there is no response to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FailureReason {
+pub enum ExchangeFailureReason {
     /// The upstream's response is truncated.
     Short,
     /// There is no memory for a response that can't be sent unchanged.
@@ -62,45 +62,47 @@ pub enum FailureReason {
     Protocol,
 }
 
-impl FailureReason {
+impl ExchangeFailureReason {
     /// Returns the reason for an exchange with this mode that has no response to send.
-    pub(in crate::exchange) fn from_mode(mode: ResponseMode) -> Self {
+    pub(in crate::exchange) fn from_response_mode(mode: ResponseMode) -> Self {
         match mode {
             ResponseMode::SszVersion
             | ResponseMode::SszFork
             | ResponseMode::SszInvalid
-            | ResponseMode::SszLength => FailureReason::Format,
+            | ResponseMode::SszLength => ExchangeFailureReason::Format,
             ResponseMode::SszBusy | ResponseMode::Encoded | ResponseMode::Failed => {
-                FailureReason::Format
+                ExchangeFailureReason::Format
             }
-            _ => FailureReason::Memory,
+            _ => ExchangeFailureReason::Memory,
         }
     }
 
     /// Name of the reason, for hosts whose logs have one for each local reply.
     pub const fn reason_name(self) -> &'static str {
         match self {
-            FailureReason::Short => "sszip_cut_short",
-            FailureReason::Memory => "sszip_memory",
-            FailureReason::Format => "sszip_format",
-            FailureReason::Judgement => "sszip_not_judged",
-            FailureReason::Protocol => "sszip_protocol",
+            ExchangeFailureReason::Short => "sszip_cut_short",
+            ExchangeFailureReason::Memory => "sszip_memory",
+            ExchangeFailureReason::Format => "sszip_format",
+            ExchangeFailureReason::Judgement => "sszip_not_judged",
+            ExchangeFailureReason::Protocol => "sszip_protocol",
         }
     }
 
     /// Description of the reason, for logs.
     pub const fn reason_description(self) -> &'static CStr {
         match self {
-            FailureReason::Short => c"the upstream response ended before its length was reached",
-            FailureReason::Memory => c"not enough memory to buffer the response",
-            FailureReason::Format => {
+            ExchangeFailureReason::Short => {
+                c"the upstream response ended before its length was reached"
+            }
+            ExchangeFailureReason::Memory => c"not enough memory to buffer the response",
+            ExchangeFailureReason::Format => {
                 c"the response is not available in the requested format, and the original is \
                   longer than ssz_hold"
             }
-            FailureReason::Judgement => {
+            ExchangeFailureReason::Judgement => {
                 c"the response was not evaluated, and the client accepts SSZ only"
             }
-            FailureReason::Protocol => {
+            ExchangeFailureReason::Protocol => {
                 c"the node switched protocols (101) on a route with a \
                      policy; see the setting \"upgrade\""
             }
@@ -117,9 +119,9 @@ pub struct OffLoopJob(pub(in crate::exchange) JobKind);
 #[derive(Debug)]
 pub(in crate::exchange) enum JobKind {
     /// Compress or decompress a response.
-    Answer(Box<Exchange>),
+    PendingWork(Box<Exchange>),
     /// Build and store the entry for a response that was sent.
-    Store(Box<Fill>),
+    Store(Box<CacheFill>),
     /// Free the memory of a response that was sent.
     Teardown(Option<Box<Exchange>>),
 }
@@ -132,7 +134,7 @@ pub(in crate::exchange) const TEARDOWN_JOB_LENGTH: usize = 32 << 20;
 impl OffLoopJob {
     /// Maximum number of jobs that a process should run at once: one core is left to the event loop
     /// if there is more than one.
-    pub fn max_concurrency() -> usize {
+    pub fn max_concurrent_jobs() -> usize {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         cores.saturating_sub(1).max(1)
     }
@@ -140,7 +142,7 @@ impl OffLoopJob {
     /// Does the job's work on the calling thread. Takes milliseconds per megabyte.
     pub fn run_job(&mut self) {
         match &mut self.0 {
-            JobKind::Answer(exchange) => run_compression(exchange),
+            JobKind::PendingWork(exchange) => run_pending_work(exchange),
             // an entry that could not be built is not stored
             JobKind::Store(fill) => {
                 catch_panic(|| fill.build_collected_entries()).unwrap_or_default();
@@ -152,7 +154,7 @@ impl OffLoopJob {
     /// Whether the job must run even if its client has disconnected.
     pub fn runs_without_client(&self) -> bool {
         match &self.0 {
-            JobKind::Answer(exchange) => exchange.has_active_fill(),
+            JobKind::PendingWork(exchange) => exchange.has_active_fill(),
             JobKind::Store(_) | JobKind::Teardown(_) => true,
         }
     }
@@ -161,7 +163,7 @@ impl OffLoopJob {
     /// clock.
     pub fn store_built_entry(self, now: u64) {
         match self.0 {
-            JobKind::Answer(_) | JobKind::Teardown(_) => {}
+            JobKind::PendingWork(_) | JobKind::Teardown(_) => {}
             JobKind::Store(fill) => catch_panic(|| fill.publish_entries(now)).unwrap_or_default(),
         }
     }
@@ -169,27 +171,30 @@ impl OffLoopJob {
 
 /// Runs the pending work of an exchange: compression, conversion, merge, decompression or rewrite.
 /// If it panics, the original is sent.
-pub(in crate::exchange) fn run_compression(exchange: &mut Exchange) {
-    let coded = catch_panic(|| exchange.run_body_stages());
+pub(in crate::exchange) fn run_pending_work(exchange: &mut Exchange) {
+    let coded = catch_panic(|| exchange.run_pending_stages());
     // the state allows the compression, or sending the original
-    let _ = coded.unwrap_or_else(|| exchange.send_original(ResponseMode::Failed));
+    let _ = coded.unwrap_or_else(|| exchange.send_original_response(ResponseMode::Failed));
 }
 
 /// The changes that the host's other filters make to the body of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OtherFilters {
+pub enum HostFilterEffect {
     /// The body is not changed.
     None,
     /// The body is changed.
     BodyChanged,
     /// The body is changed, and the upstream's body is reported to
-    /// [`upstream_piece`](crate::exchange::drive::ExchangeDriver::upstream_piece).
+    /// [`upstream_piece`](crate::exchange::drive::ExchangeDriver::handle_upstream_piece).
     SeparateCopy,
 }
 
 /// Stores the entry of a fill, or returns the job that builds it if that takes too long.
-pub(in crate::exchange) fn store_or_defer(mut fill: Box<Fill>, now: u64) -> Option<OffLoopJob> {
-    if fill.is_long_build() {
+pub(in crate::exchange) fn store_fill_or_defer(
+    mut fill: Box<CacheFill>,
+    now: u64,
+) -> Option<OffLoopJob> {
+    if fill.needs_build_job() {
         return Some(OffLoopJob(JobKind::Store(fill)));
     }
     catch_panic(|| {
@@ -227,14 +232,15 @@ mod tests {
                 .set_directive("max_answer", &[b"eth_*", most])
                 .unwrap();
         }
-        let mut driver =
-            ExchangeDriver::new(Arc::new(directives.resolve_route(MemoryBudget::new())));
+        let mut driver = ExchangeDriver::new(Arc::new(
+            directives.resolve_route_config(MemoryBudget::new()),
+        ));
         let head = RequestHead {
             method: b"POST",
             target: b"/",
             fields: [JSON, (b"Accept-Encoding", b"gzip")].into_iter(),
         };
-        driver.request_head(head).unwrap();
+        driver.handle_request_head(head).unwrap();
         let call = br#"{"jsonrpc":"2.0","id":1,"method":"eth_getLogs"}"#;
         driver.required_body(BodyLength::Known(call.len() as u64));
         let lookup = LookupRequest {
@@ -255,10 +261,13 @@ mod tests {
             coding_allowed: true,
             host_writes_vary: false,
         };
-        assert!(matches!(driver.response_head(head), Ok(HostStep::Buffer)));
+        assert!(matches!(
+            driver.handle_response_head(head),
+            Ok(HostStep::Buffer)
+        ));
         driver.handle_body_piece(body).unwrap();
         match driver.handle_body_end().unwrap() {
-            HostStep::RunJob(OffLoopJob(JobKind::Answer(exchange))) => exchange,
+            HostStep::RunJob(OffLoopJob(JobKind::PendingWork(exchange))) => exchange,
             step => panic!("{step:?}"),
         }
     }
@@ -275,7 +284,9 @@ mod tests {
         );
         for most in [None, Some(&b"3m"[..])] {
             let mut exchange = exchange_before_compression(most, &[JSON], text.as_bytes());
-            exchange.send_original(ResponseMode::Failed).unwrap();
+            exchange
+                .send_original_response(ResponseMode::Failed)
+                .unwrap();
             let state = (exchange.exchange_state(), exchange.response_mode());
             assert_eq!(
                 state,
@@ -293,7 +304,9 @@ mod tests {
         let fields = [JSON, (b"Content-Encoding", b"gzip")];
         let coded = coder.finish().unwrap();
         let mut exchange = exchange_before_compression(Some(b"3m"), &fields, &coded);
-        exchange.send_original(ResponseMode::Failed).unwrap();
+        exchange
+            .send_original_response(ResponseMode::Failed)
+            .unwrap();
         let state = (exchange.exchange_state(), exchange.response_mode());
         assert_eq!(state, (ExchangeState::Ready, ResponseMode::Denied));
         let error = body(&exchange);

@@ -51,14 +51,14 @@ pub enum BodyEndAction {
 
 /// The error of a call that the present state of an exchange does not allow: a mistake of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Misuse {
+pub struct HostMisuse {
     /// State of the exchange.
     pub state: ExchangeState,
     /// Event that the state does not allow.
     pub event: ExchangeEvent,
 }
 
-impl fmt::Display for Misuse {
+impl fmt::Display for HostMisuse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -68,4 +68,4 @@ impl fmt::Display for Misuse {
     }
 }
 
-impl std::error::Error for Misuse {}
+impl std::error::Error for HostMisuse {}

@@ -3,18 +3,18 @@
 use std::borrow::Cow;
 
 use crate::beacon;
-use crate::cache::credentials::Credentials;
+use crate::cache::credentials::CredentialsPolicies;
 use crate::cache::reason::Reason;
 use crate::cache::vary_key::RequestHeaderFields;
 use crate::config::{CacheConfig, CacheGetScope};
 use crate::negotiate::accept::FormatPreference;
 use crate::negotiate::accept_encoding::EncodingPreferences;
-use crate::negotiate::list_header::list_members;
+use crate::negotiate::list_header::list_header_members;
 use crate::negotiate::{cache_control, etag, media_type, vary};
-use crate::request_coding::BodyCoding;
+use crate::request_coding::BodyContentCoding;
 use crate::transcode::engine::rpc_request::RpcWitnessCall;
 use crate::transcode::engine::{ExecutionFork, RestWitnessRequest};
-use crate::transcode::{Submission, TranscodeRequest};
+use crate::transcode::{SszSubmission, TranscodeRequest};
 
 /// A header field: name and value. Bytes, because HTTP does not guarantee UTF-8.
 pub type Header<'a> = (&'a [u8], &'a [u8]);
@@ -39,11 +39,11 @@ impl HeadEdit {
         }
     }
 
-    pub(in crate::exchange) fn content_length(length: usize) -> Self {
+    pub(in crate::exchange) fn set_content_length(length: usize) -> Self {
         Self::set_header("Content-Length", length.to_string().into_bytes())
     }
 
-    pub(in crate::exchange) fn remove(name: &'static str) -> Self {
+    pub(in crate::exchange) fn remove_header(name: &'static str) -> Self {
         Self {
             name: name.into(),
             value: None,
@@ -87,10 +87,10 @@ pub(in crate::exchange) struct RequestProperties {
     /// The only format that the client accepts, for a route without a known SSZ type.
     pub(in crate::exchange) untyped: Option<TranscodeRequest>,
     /// The submission in the body, if it is SSZ, which the node may not accept.
-    pub(in crate::exchange) submitted: Option<Submission>,
+    pub(in crate::exchange) submitted: Option<SszSubmission>,
     /// Content coding of the body as the node receives it; `Other` if the body is not
     /// decompressed here.
-    pub(in crate::exchange) coding: BodyCoding,
+    pub(in crate::exchange) coding: BodyContentCoding,
     /// The payload that is submitted over REST to a node that accepts it over JSON-RPC.
     pub(in crate::exchange) payload: Option<RestWitnessRequest>,
     /// The target and fork of a route of the node, if the request may be a call for it.
@@ -100,12 +100,12 @@ pub(in crate::exchange) struct RequestProperties {
     /// The part of the path before the Beacon API's route, if the chain's capabilities are
     /// needed.
     pub(in crate::exchange) prefix: Option<Vec<u8>>,
-    pub(in crate::exchange) cache: CacheHeaders,
+    pub(in crate::exchange) cache: CacheRequestProperties,
 }
 
 /// The kind of a request as the cache sees it: a call, a resource, a change, or none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::exchange) enum RequestKind {
+pub(in crate::exchange) enum CacheRequestKind {
     /// A request that is not cached.
     #[default]
     None,
@@ -119,8 +119,8 @@ pub(in crate::exchange) enum RequestKind {
 
 /// The parts of a request head that only the cache needs. Empty without a cache.
 #[derive(Clone, Debug, Default)]
-pub(in crate::exchange) struct CacheHeaders {
-    pub(in crate::exchange) kind: RequestKind,
+pub(in crate::exchange) struct CacheRequestProperties {
+    pub(in crate::exchange) kind: CacheRequestKind,
     /// Reason why the request has no kind.
     pub(in crate::exchange) why: Reason,
     /// Whether a header with credentials makes the request bypass the cache.
@@ -144,7 +144,7 @@ const SAFE_METHODS: [&[u8]; 6] = [
 impl RequestProperties {
     /// Whether the response depends on `Accept`.
     pub(in crate::exchange) fn varies_on_accept(&self) -> bool {
-        let is_negotiated = self.ssz.is_some_and(|ssz| !ssz.is_bridged());
+        let is_negotiated = self.ssz.is_some_and(|ssz| !ssz.is_bridged_to_rpc());
         is_negotiated || self.call.is_some()
     }
 
@@ -181,23 +181,23 @@ impl RequestProperties {
                     .read_cache_header(name, value, &config.credentials);
             }
             if name.eq_ignore_ascii_case(b"accept-encoding") {
-                request.accept_encoding.read_line(value);
+                request.accept_encoding.read_encoding_line(value);
             } else if name.eq_ignore_ascii_case(b"cache-control") {
                 request.no_transform |= cache_control::has_no_transform(value);
             } else if name.eq_ignore_ascii_case(b"upgrade") {
-                request.untouched |= list_members(value).any(is_websocket);
+                request.untouched |= list_header_members(value).any(is_websocket);
                 request.upgrade.add_upgrade_line(value);
             } else if name.eq_ignore_ascii_case(b"expect") {
-                let mut expected = list_members(value);
+                let mut expected = list_header_members(value);
                 request.expects_continue |=
                     expected.any(|it| it.eq_ignore_ascii_case(b"100-continue"));
             } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
                 is_chunked = true;
             } else if name.eq_ignore_ascii_case(b"content-type") {
-                json |= media_type::is_json(value);
+                json |= media_type::is_json_type(value);
                 octets |= media_type::is_octet_stream(value);
                 request.text.add_content_type_line(value);
-                if media_type::is_grpc(value) {
+                if media_type::is_grpc_type(value) {
                     request.untouched = true;
                     request.upgrade = UpgradeProtocol::Other;
                 }
@@ -211,23 +211,25 @@ impl RequestProperties {
         }
         let is_read = decodes && !request.untouched && head.method == b"POST" && (json || octets);
         if request.coding.supported_coding().is_some() && !is_read {
-            request.coding = BodyCoding::Other;
+            request.coding = BodyContentCoding::Other;
         }
         if let Some(config) = caches {
             request.cache.target = head.target.to_vec();
             let caches_get =
                 config.get == CacheGetScope::All || beacon::is_beacon_target(head.target);
             let (kind, why) = match head.method {
-                _ if request.untouched => (RequestKind::None, Reason::Upgrade),
-                b"POST" if !json => (RequestKind::Change, Reason::RequestType),
-                b"POST" if request.coding == BodyCoding::Other => {
-                    (RequestKind::Change, Reason::RequestCoding)
+                _ if request.untouched => (CacheRequestKind::None, Reason::Upgrade),
+                b"POST" if !json => (CacheRequestKind::Change, Reason::RequestType),
+                b"POST" if request.coding == BodyContentCoding::Other => {
+                    (CacheRequestKind::Change, Reason::RequestCoding)
                 }
-                b"POST" => (RequestKind::Call, Reason::None),
-                b"GET" | b"HEAD" if !caches_get => (RequestKind::None, Reason::Get),
-                b"GET" | b"HEAD" => (RequestKind::Resource, Reason::None),
-                method if SAFE_METHODS.contains(&method) => (RequestKind::None, Reason::Method),
-                _ => (RequestKind::Change, Reason::Method),
+                b"POST" => (CacheRequestKind::Call, Reason::None),
+                b"GET" | b"HEAD" if !caches_get => (CacheRequestKind::None, Reason::Get),
+                b"GET" | b"HEAD" => (CacheRequestKind::Resource, Reason::None),
+                method if SAFE_METHODS.contains(&method) => {
+                    (CacheRequestKind::None, Reason::Method)
+                }
+                _ => (CacheRequestKind::Change, Reason::Method),
             };
             request.cache.kind = kind;
             request.cache.why = why;
@@ -236,14 +238,15 @@ impl RequestProperties {
     }
 }
 
-impl CacheHeaders {
+impl CacheRequestProperties {
     /// Reads a header that keys or the cache's rules may depend on.
-    fn read_cache_header(&mut self, name: &[u8], value: &[u8], credentials: &Credentials) {
+    fn read_cache_header(&mut self, name: &[u8], value: &[u8], credentials: &CredentialsPolicies) {
         self.fields.push_header(name, value);
         if name.eq_ignore_ascii_case(b"cache-control") {
-            self.no_store |= list_members(value).any(|one| one.eq_ignore_ascii_case(b"no-store"));
+            self.no_store |=
+                list_header_members(value).any(|one| one.eq_ignore_ascii_case(b"no-store"));
         } else {
-            self.credentials |= credentials.causes_bypass(name);
+            self.credentials |= credentials.header_causes_bypass(name);
         }
     }
 }
@@ -270,7 +273,7 @@ pub(in crate::exchange) enum UpgradeProtocol {
 impl UpgradeProtocol {
     /// Updates the protocol with one line of `Upgrade`; several protocols are `Other`.
     pub(in crate::exchange) fn add_upgrade_line(&mut self, value: &[u8]) {
-        let mut protocols = list_members(value).peekable();
+        let mut protocols = list_header_members(value).peekable();
         let is_there = protocols.peek().is_some();
         *self = match *self {
             UpgradeProtocol::Other => UpgradeProtocol::Other,
@@ -298,7 +301,7 @@ impl RequestCharset {
             // the usual value
             return;
         }
-        self.is_form |= media_type::is_form_urlencoded(value);
+        self.is_form |= media_type::is_form_type(value);
         for charset in media_type::charset_parameters(value) {
             let is = |known: &str| charset.eq_ignore_ascii_case(known.as_bytes());
             if is("iso-8859-1") || is("latin1") || is("us-ascii") || is("ascii") {
@@ -310,7 +313,7 @@ impl RequestCharset {
     }
 
     /// Whether a node that follows the head may read another text than UTF-8 in this body.
-    pub(in crate::exchange) fn is_ambiguous(self, body: &[u8]) -> bool {
+    pub(in crate::exchange) fn is_text_ambiguous(self, body: &[u8]) -> bool {
         self.is_other
             || self.is_latin && !body.is_ascii()
             || self.is_form && body.iter().any(|byte| matches!(byte, b'%' | b'+'))
@@ -342,7 +345,7 @@ pub struct ResponseHead<I> {
 }
 
 /// Whether responses with this status have no body.
-pub(in crate::exchange) fn has_no_body(status: u16) -> bool {
+pub(in crate::exchange) fn status_has_no_body(status: u16) -> bool {
     matches!(status, 0..=199 | 204 | 304)
 }
 
@@ -358,7 +361,7 @@ pub(in crate::exchange) enum ResponseCoding {
 impl ResponseCoding {
     /// Updates the coding with one line of `Content-Encoding`.
     pub(in crate::exchange) fn add_response_coding_line(&mut self, value: &[u8]) {
-        for coding in list_members(value) {
+        for coding in list_header_members(value) {
             *self = if coding.eq_ignore_ascii_case(b"identity") {
                 continue;
             } else if *self == ResponseCoding::Identity
@@ -427,7 +430,7 @@ impl<'a> ResponseProperties<'a> {
             } else if name.eq_ignore_ascii_case(b"vary") {
                 response.vary.push(value);
             } else if name.eq_ignore_ascii_case(b"trailer") {
-                response.announces_trailers |= list_members(value).next().is_some();
+                response.announces_trailers |= list_header_members(value).next().is_some();
             } else if let Some(known) = BYTE_DEPENDENT_HEADERS
                 .iter()
                 .position(|known| name.eq_ignore_ascii_case(known.as_bytes()))
@@ -439,7 +442,7 @@ impl<'a> ResponseProperties<'a> {
     }
 
     /// Adds the edit that makes `Vary` contain `Accept-Encoding` exactly once.
-    pub(in crate::exchange) fn vary_accept_encoding_edits(
+    pub(in crate::exchange) fn add_vary_edits(
         &self,
         host_writes_vary: bool,
         edits: &mut Vec<HeadEdit>,
@@ -451,7 +454,7 @@ impl<'a> ResponseProperties<'a> {
         if host_writes_vary && covered {
             let rest = vary::remove_vary_name(lines(), MEMBER);
             edits.push(if rest.is_empty() {
-                HeadEdit::remove(NAME)
+                HeadEdit::remove_header(NAME)
             } else {
                 HeadEdit::set_header(NAME, rest)
             });
@@ -465,7 +468,7 @@ impl<'a> ResponseProperties<'a> {
 
     /// Adds the edits for a body in another encoding of the same representation: the entity tag
     /// is weakened, and headers of the original bytes are removed.
-    pub(in crate::exchange) fn edits_for_compressed_body(&self, edits: &mut Vec<HeadEdit>) {
+    pub(in crate::exchange) fn add_compressed_body_edits(&self, edits: &mut Vec<HeadEdit>) {
         if let Some(weak) = self.etag.and_then(etag::weaken_entity_tag) {
             edits.push(HeadEdit::set_header("ETag", weak));
         }
@@ -474,9 +477,9 @@ impl<'a> ResponseProperties<'a> {
 
     /// Adds the edits for another representation: entity tag and headers of the original bytes
     /// are removed.
-    pub(in crate::exchange) fn edits_for_changed_body(&self, edits: &mut Vec<HeadEdit>) {
+    pub(in crate::exchange) fn add_changed_body_edits(&self, edits: &mut Vec<HeadEdit>) {
         if self.etag.is_some() {
-            edits.push(HeadEdit::remove("ETag"));
+            edits.push(HeadEdit::remove_header("ETag"));
         }
         self.remove_byte_dependent_headers(edits);
     }
@@ -484,7 +487,7 @@ impl<'a> ResponseProperties<'a> {
     fn remove_byte_dependent_headers(&self, edits: &mut Vec<HeadEdit>) {
         for (name, present) in BYTE_DEPENDENT_HEADERS.into_iter().zip(self.bytewise) {
             if present {
-                edits.push(HeadEdit::remove(name));
+                edits.push(HeadEdit::remove_header(name));
             }
         }
     }

@@ -12,27 +12,27 @@ use std::sync::Arc;
 use crate::beacon;
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
-use crate::config::node_capabilities::{KnownChain, NodeCapabilities};
-use crate::config::{RouteConfig, SszRequestMode, UpstreamEncoding, WitnessSource};
+use crate::config::node_capabilities::{DetectedPresetAndForks, NodeCapabilities};
+use crate::config::{RouteConfig, SszRequestMode, UpstreamEncoding, WitnessProtocol};
 use crate::exchange::cache::batch::split::SplitBatch;
 use crate::exchange::cache::lookup::result::LookupContext;
 use crate::exchange::cache::observed_blocks::observer::BlockObserver;
 use crate::exchange::cache::store_plan::StorePlan;
-use crate::exchange::machine::actions::Misuse;
+use crate::exchange::machine::actions::HostMisuse;
 use crate::exchange::machine::message_head::{HeadEdit, Header, RequestHead, RequestProperties};
-use crate::exchange::machine::phase::Phase;
+use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::probe::NodeProbe;
 use crate::exchange::machine::transitions::{ExchangeEvent, ExchangeState};
 use crate::exchange::machine::upstream_outcome::UpstreamOutcome;
 use crate::exchange::request::query_calls;
-use crate::exchange::response::body::ResponseBody;
+use crate::exchange::response::body::ReadyResponse;
 use crate::gzip::splice::SlicedBody;
 use crate::memory::{self, MemoryReservation};
 use crate::negotiate::vary;
-use crate::request_coding::BodyCoding;
+use crate::request_coding::BodyContentCoding;
 use crate::response_mode::ResponseMode;
 use crate::transcode::engine::{rest_request, rpc_request, ExecutionFork, RestWitnessRequest};
-use crate::transcode::{call_types, BodyFormat, Submission, TranscodeRequest};
+use crate::transcode::{call_types, BodyFormat, SszSubmission, TranscodeRequest};
 
 const ACCEPT: &str = "Accept";
 
@@ -40,7 +40,7 @@ const ACCEPT: &str = "Accept";
 #[derive(Debug)]
 pub struct Exchange {
     pub(super) route_config: Arc<RouteConfig>,
-    pub(super) phase: Phase,
+    pub(super) phase: ExchangePhase,
     pub(super) response_mode: ResponseMode,
     /// Mode of a response that was requested as SSZ and is not, if the head shows it.
     pub(super) not_ssz: Option<ResponseMode>,
@@ -68,7 +68,7 @@ pub struct Exchange {
     /// Search for the blocks that the upstream's response shows.
     pub(super) watched: Option<Box<BlockObserver>>,
     /// Capabilities of the node that the request goes to.
-    pub(super) learnt: KnownChain,
+    pub(super) learnt: DetectedPresetAndForks,
     /// Source of the capabilities, if not the settings.
     pub(super) nodes: Option<NodeCapabilities>,
     /// The probe, if this exchange is one and has no client.
@@ -84,7 +84,7 @@ impl Exchange {
     pub fn new(config: Arc<RouteConfig>) -> Self {
         Self {
             route_config: config,
-            phase: Phase::Start,
+            phase: ExchangePhase::Start,
             response_mode: ResponseMode::Off,
             not_ssz: None,
             request: RequestProperties::default(),
@@ -101,7 +101,7 @@ impl Exchange {
             looked: LookupContext::default(),
             storing: StorePlan::default(),
             watched: None,
-            learnt: KnownChain::default(),
+            learnt: DetectedPresetAndForks::default(),
             nodes: None,
             inquiry: None,
             upstream: UpstreamOutcome::default(),
@@ -158,12 +158,12 @@ impl Exchange {
     }
 
     /// Body of the upstream request after `LookupAction::ForwardRewritten`.
-    pub fn request_body(&self) -> &[u8] {
+    pub fn upstream_request_body(&self) -> &[u8] {
         &self.request_body
     }
 
     /// Path and query of the upstream request; empty if they are the client's.
-    pub fn request_target(&self) -> &[u8] {
+    pub fn upstream_request_target(&self) -> &[u8] {
         &self.request_target
     }
 
@@ -176,10 +176,10 @@ impl Exchange {
     /// buffered bytes in `Passing`. They live as long as the exchange.
     pub fn body_slices(&self) -> impl Iterator<Item = &[u8]> {
         let (own, stored): (&[u8], _) = match &self.phase {
-            Phase::Ready(answer) | Phase::DiscardingUpstream(answer) => {
+            ExchangePhase::Ready(answer) | ExchangePhase::DiscardingUpstream(answer) => {
                 (&answer.body, &answer.stored)
             }
-            Phase::Passing(buffered) => (&buffered.body, &None),
+            ExchangePhase::Passing(buffered) => (&buffered.body, &None),
             _ => (&[], &None),
         };
         let stored = stored.iter().flat_map(SlicedBody::body_slices);
@@ -193,10 +193,10 @@ impl Exchange {
     /// afterwards.
     pub fn drain_body(&mut self, mut to: impl FnMut(&[u8])) {
         let (own, stored) = match &mut self.phase {
-            Phase::Ready(answer) | Phase::DiscardingUpstream(answer) => {
+            ExchangePhase::Ready(answer) | ExchangePhase::DiscardingUpstream(answer) => {
                 (&mut answer.body, answer.stored.as_mut())
             }
-            Phase::Passing(buffered) => (&mut buffered.body, None),
+            ExchangePhase::Passing(buffered) => (&mut buffered.body, None),
             _ => return,
         };
         if own.len() >= memory::DRAINED_BODY_BYTES {
@@ -211,14 +211,14 @@ impl Exchange {
 
     /// Number of bytes of the body before it was compressed, buffered, streamed or stored, for
     /// ratios.
-    pub fn received_bytes(&self) -> u64 {
+    pub fn received_body_bytes(&self) -> u64 {
         match &self.phase {
-            Phase::Ready(answer) if answer.body.is_empty() => {
+            ExchangePhase::Ready(answer) if answer.body.is_empty() => {
                 let stored = answer.stored.as_ref();
                 stored.map_or(self.received, SlicedBody::plain_length)
             }
             // pieces that the host does not report
-            Phase::Passing(buffered) if self.received == 0 && !self.request.head => {
+            ExchangePhase::Passing(buffered) if self.received == 0 && !self.request.head => {
                 buffered.declared.unwrap_or(0) as u64
             }
             _ => self.received,
@@ -226,9 +226,9 @@ impl Exchange {
     }
 
     /// Number of bytes of the body as it was or will be sent.
-    pub fn sent_bytes(&self) -> u64 {
+    pub fn sent_body_bytes(&self) -> u64 {
         match &self.phase {
-            Phase::Ready(answer) => match &answer.stored {
+            ExchangePhase::Ready(answer) => match &answer.stored {
                 Some(body) => body.byte_length(),
                 None => answer.body.len() as u64,
             },
@@ -284,12 +284,12 @@ impl Exchange {
     /// Reads the client's request head, and prepares the head of the upstream request.
     ///
     /// # Errors
-    /// [`Misuse`] unless it is the first call.
-    pub fn request_head<'a, I>(&mut self, head: RequestHead<'_, I>) -> Result<(), Misuse>
+    /// [`HostMisuse`] unless it is the first call.
+    pub fn read_request_head<'a, I>(&mut self, head: RequestHead<'_, I>) -> Result<(), HostMisuse>
     where
         I: Iterator<Item = Header<'a>> + Clone,
     {
-        self.apply_event(ExchangeEvent::RequestHead, |_| Phase::AwaitingHead)?;
+        self.apply_event(ExchangeEvent::RequestHead, |_| ExchangePhase::AwaitingHead)?;
         let target = head.target;
         let (mut ssz, mut submitted, mut call) = (None, None, None);
         let mut untyped = None;
@@ -301,12 +301,12 @@ impl Exchange {
             call =
                 call_types::call_format_preference(head.method, head.target, head.fields.clone());
             if self.route_config.ssz.request != SszRequestMode::Off {
-                submitted = Submission::from_head(head.method, head.target, head.fields.clone());
+                submitted = SszSubmission::from_head(head.method, head.target, head.fields.clone());
             }
         }
         let witness = self.route_config.ssz.witness;
-        if self.route_config.is_transcoding_enabled() && witness == WitnessSource::Rpc {
-            let decodes = self.route_config.coded_requests.is_enabled();
+        if self.route_config.is_transcoding_enabled() && witness == WitnessProtocol::Rpc {
+            let decodes = self.route_config.coded_requests.is_decoding_enabled();
             payload = RestWitnessRequest::from_head(
                 head.method,
                 head.target,
@@ -319,7 +319,7 @@ impl Exchange {
             {
                 self.request_target = base;
             }
-        } else if call.is_some() && witness == WitnessSource::Rest {
+        } else if call.is_some() && witness == WitnessProtocol::Rest {
             let fork = ExecutionFork::from_head(head.fields.clone());
             route = Some((rpc_request::rest_target(head.target), fork));
         }
@@ -330,13 +330,13 @@ impl Exchange {
         self.request = RequestProperties::from_request_head(
             head,
             caches,
-            self.route_config.coded_requests.is_enabled(),
+            self.route_config.coded_requests.is_decoding_enabled(),
         );
         if self.route_config.active_policy().is_some() {
-            self.request.calls_by_query = query_calls::may_contain_call(target);
+            self.request.calls_by_query = query_calls::query_may_contain_call(target);
         }
         // whether the body can be read
-        let is_read = !self.request.untouched && self.request.coding != BodyCoding::Other;
+        let is_read = !self.request.untouched && self.request.coding != BodyContentCoding::Other;
         self.request.call = call.filter(|_| is_read);
         self.set_negotiated_format(ssz);
         self.request.untyped = untyped.filter(|_| !self.request.untouched);
@@ -366,7 +366,7 @@ impl Exchange {
         if let Some(format) = ssz.client_format() {
             // clients that express the same preference differently share entries; calls are
             // stored as JSON
-            let accept = match ssz.is_call() {
+            let accept = match ssz.is_rpc_call() {
                 true => BodyFormat::Json.media_type(),
                 false => format.media_type(),
             };
@@ -382,7 +382,7 @@ impl Exchange {
         if ssz.client_format() == Some(BodyFormat::Ssz) {
             // validators and ranges refer to the client's bytes, not to the upstream's
             for name in ["If-None-Match", "If-Modified-Since", "Range", "If-Range"] {
-                self.upstream_edits.push(HeadEdit::remove(name));
+                self.upstream_edits.push(HeadEdit::remove_header(name));
             }
         }
     }
@@ -391,40 +391,44 @@ impl Exchange {
     pub(super) fn apply_event(
         &mut self,
         event: ExchangeEvent,
-        next: impl FnOnce(Phase) -> Phase,
-    ) -> Result<(), Misuse> {
+        next: impl FnOnce(ExchangePhase) -> ExchangePhase,
+    ) -> Result<(), HostMisuse> {
         let state = self.next_state(event)?;
-        self.phase = next(std::mem::replace(&mut self.phase, Phase::Aborted));
+        self.phase = next(std::mem::replace(&mut self.phase, ExchangePhase::Aborted));
         debug_assert_eq!(self.exchange_state(), state, "{event:?}");
         Ok(())
     }
 
-    /// Returns the state after `event`, or [`Misuse`] if the present state does not allow it.
-    pub(super) fn next_state(&self, event: ExchangeEvent) -> Result<ExchangeState, Misuse> {
+    /// Returns the state after `event`, or [`HostMisuse`] if the present state does not allow it.
+    pub(super) fn next_state(&self, event: ExchangeEvent) -> Result<ExchangeState, HostMisuse> {
         self.exchange_state()
             .state_after_event(event)
-            .ok_or_else(|| self.misuse_error(event))
+            .ok_or_else(|| self.misuse_for_event(event))
     }
 
     /// Returns the error for an event that the present state does not allow.
-    pub(super) fn misuse_error(&self, event: ExchangeEvent) -> Misuse {
-        Misuse {
+    pub(super) fn misuse_for_event(&self, event: ExchangeEvent) -> HostMisuse {
+        HostMisuse {
             state: self.exchange_state(),
             event,
         }
     }
 
     /// The response that is ready, or that will be when the upstream's body has ended.
-    pub(super) fn response_body(&self) -> Option<&ResponseBody> {
+    pub(super) fn response_body(&self) -> Option<&ReadyResponse> {
         match &self.phase {
-            Phase::Ready(answer) | Phase::DiscardingUpstream(answer) => Some(answer),
+            ExchangePhase::Ready(answer) | ExchangePhase::DiscardingUpstream(answer) => {
+                Some(answer)
+            }
             _ => None,
         }
     }
 
-    pub(super) fn response_body_mut(&mut self) -> Option<&mut ResponseBody> {
+    pub(super) fn response_body_mut(&mut self) -> Option<&mut ReadyResponse> {
         match &mut self.phase {
-            Phase::Ready(answer) | Phase::DiscardingUpstream(answer) => Some(answer),
+            ExchangePhase::Ready(answer) | ExchangePhase::DiscardingUpstream(answer) => {
+                Some(answer)
+            }
             _ => None,
         }
     }
@@ -432,9 +436,9 @@ impl Exchange {
     /// The batch whose missing part is fetched from the node.
     pub(super) fn split_batch(&self) -> Option<&SplitBatch> {
         match &self.phase {
-            Phase::AwaitingPart(mixed) | Phase::BufferingPart(mixed) | Phase::Merging(mixed) => {
-                Some(mixed)
-            }
+            ExchangePhase::AwaitingPart(mixed)
+            | ExchangePhase::BufferingPart(mixed)
+            | ExchangePhase::Merging(mixed) => Some(mixed),
             _ => None,
         }
     }

@@ -3,7 +3,7 @@
 use crate::exchange::cache::batch::split::SplitBatch;
 use crate::exchange::cache::waiting::WaitingRequest;
 use crate::exchange::machine::transitions::ExchangeState;
-use crate::exchange::response::body::{PendingDecode, ResponseBody};
+use crate::exchange::response::body::{PendingDecode, ReadyResponse};
 use crate::exchange::response::pipeline::{BodyPipeline, BufferedBody};
 use crate::exchange::response::stream_encoder::BodyStream;
 use crate::gzip::splice::SlicedBody;
@@ -11,7 +11,7 @@ use crate::gzip::splice::SlicedBody;
 /// The data of an exchange in each [`ExchangeState`], one variant per state. It is small, because
 /// it is moved often.
 #[derive(Debug)]
-pub(in crate::exchange) enum Phase {
+pub(in crate::exchange) enum ExchangePhase {
     Start,
     AwaitingHead,
     AwaitingPart(Box<SplitBatch>),
@@ -19,69 +19,75 @@ pub(in crate::exchange) enum Phase {
     Rewriting(Vec<u8>),
     Waiting(Box<WaitingRequest>),
     Decoding(Box<PendingDecode>),
-    DiscardingUpstream(Box<ResponseBody>),
+    DiscardingUpstream(Box<ReadyResponse>),
     Buffering(Box<BodyPipeline>),
     BufferingPart(Box<SplitBatch>),
     Compressing(Box<BodyPipeline>),
     Merging(Box<SplitBatch>),
-    Ready(Box<ResponseBody>),
+    Ready(Box<ReadyResponse>),
     Passing(Box<BufferedBody>),
     Streaming(Box<BodyStream>),
     Finished,
     Aborted,
 }
 
-impl Phase {
+impl ExchangePhase {
     pub(in crate::exchange) fn exchange_state(&self) -> ExchangeState {
         match self {
-            Phase::Start => ExchangeState::Start,
-            Phase::AwaitingHead => ExchangeState::AwaitingHead,
-            Phase::AwaitingPart(_) => ExchangeState::AwaitingPart,
-            Phase::AwaitingUpdate => ExchangeState::AwaitingUpdate,
-            Phase::Rewriting(_) => ExchangeState::Rewriting,
-            Phase::Waiting(_) => ExchangeState::Waiting,
-            Phase::Decoding(_) => ExchangeState::Decoding,
-            Phase::DiscardingUpstream(_) => ExchangeState::DiscardingUpstream,
-            Phase::Buffering(_) => ExchangeState::Buffering,
-            Phase::BufferingPart(_) => ExchangeState::BufferingPart,
-            Phase::Compressing(_) => ExchangeState::Compressing,
-            Phase::Merging(_) => ExchangeState::Merging,
-            Phase::Ready(_) => ExchangeState::Ready,
-            Phase::Passing(_) => ExchangeState::Passing,
-            Phase::Streaming(_) => ExchangeState::Streaming,
-            Phase::Finished => ExchangeState::Finished,
-            Phase::Aborted => ExchangeState::Aborted,
+            ExchangePhase::Start => ExchangeState::Start,
+            ExchangePhase::AwaitingHead => ExchangeState::AwaitingHead,
+            ExchangePhase::AwaitingPart(_) => ExchangeState::AwaitingPart,
+            ExchangePhase::AwaitingUpdate => ExchangeState::AwaitingUpdate,
+            ExchangePhase::Rewriting(_) => ExchangeState::Rewriting,
+            ExchangePhase::Waiting(_) => ExchangeState::Waiting,
+            ExchangePhase::Decoding(_) => ExchangeState::Decoding,
+            ExchangePhase::DiscardingUpstream(_) => ExchangeState::DiscardingUpstream,
+            ExchangePhase::Buffering(_) => ExchangeState::Buffering,
+            ExchangePhase::BufferingPart(_) => ExchangeState::BufferingPart,
+            ExchangePhase::Compressing(_) => ExchangeState::Compressing,
+            ExchangePhase::Merging(_) => ExchangeState::Merging,
+            ExchangePhase::Ready(_) => ExchangeState::Ready,
+            ExchangePhase::Passing(_) => ExchangeState::Passing,
+            ExchangePhase::Streaming(_) => ExchangeState::Streaming,
+            ExchangePhase::Finished => ExchangeState::Finished,
+            ExchangePhase::Aborted => ExchangeState::Aborted,
         }
     }
 
     /// Moves from awaiting the upstream's part of a batch to buffering it.
     pub(in crate::exchange) fn into_buffering_part(self) -> Self {
         match self {
-            Phase::AwaitingPart(mixed) => Phase::BufferingPart(mixed),
+            ExchangePhase::AwaitingPart(mixed) => ExchangePhase::BufferingPart(mixed),
             other => other,
         }
     }
 
     /// Moves to the phase after the end of the upstream's body.
-    pub(in crate::exchange) fn into_ended(self) -> Self {
+    pub(in crate::exchange) fn into_body_ended(self) -> Self {
         match self {
-            Phase::Buffering(whole) => Phase::Compressing(whole),
-            Phase::BufferingPart(mixed) => Phase::Merging(mixed),
-            Phase::DiscardingUpstream(answer) => Phase::Ready(answer),
+            ExchangePhase::Buffering(whole) => ExchangePhase::Compressing(whole),
+            ExchangePhase::BufferingPart(mixed) => ExchangePhase::Merging(mixed),
+            ExchangePhase::DiscardingUpstream(answer) => ExchangePhase::Ready(answer),
             other => other,
         }
     }
 
     /// Moves to the phase in which the received bytes are sent unchanged.
-    pub(in crate::exchange) fn into_original(self) -> Self {
+    pub(in crate::exchange) fn into_sending_original(self) -> Self {
         match self {
-            Phase::AwaitingHead | Phase::AwaitingUpdate => Phase::Passing(Box::default()),
-            Phase::Rewriting(_) => Phase::AwaitingHead,
-            Phase::AwaitingPart(mixed) => Phase::BufferingPart(mixed),
-            Phase::Buffering(whole) => Phase::Passing(Box::new(whole.buffered)),
-            Phase::BufferingPart(mixed) => Phase::Passing(Box::new(mixed.buffered)),
-            Phase::Compressing(whole) => Phase::Ready(ResponseBody::from_buffered(whole.buffered)),
-            Phase::Merging(mixed) => Phase::Ready(ResponseBody::from_buffered(mixed.buffered)),
+            ExchangePhase::AwaitingHead | ExchangePhase::AwaitingUpdate => {
+                ExchangePhase::Passing(Box::default())
+            }
+            ExchangePhase::Rewriting(_) => ExchangePhase::AwaitingHead,
+            ExchangePhase::AwaitingPart(mixed) => ExchangePhase::BufferingPart(mixed),
+            ExchangePhase::Buffering(whole) => ExchangePhase::Passing(Box::new(whole.buffered)),
+            ExchangePhase::BufferingPart(mixed) => ExchangePhase::Passing(Box::new(mixed.buffered)),
+            ExchangePhase::Compressing(whole) => {
+                ExchangePhase::Ready(ReadyResponse::from_buffered_body(whole.buffered))
+            }
+            ExchangePhase::Merging(mixed) => {
+                ExchangePhase::Ready(ReadyResponse::from_buffered_body(mixed.buffered))
+            }
             other => other,
         }
     }
@@ -90,13 +96,13 @@ impl Phase {
     /// it.
     pub(in crate::exchange) fn into_ready(self, stored: Option<SlicedBody>) -> Self {
         let (buffered, status) = match self {
-            Phase::Compressing(whole) => (whole.buffered, 0),
-            Phase::Merging(mixed) => (mixed.buffered, mixed.status),
+            ExchangePhase::Compressing(whole) => (whole.buffered, 0),
+            ExchangePhase::Merging(mixed) => (mixed.buffered, mixed.status),
             other => return other,
         };
-        let mut answer = ResponseBody::from_buffered(buffered);
+        let mut answer = ReadyResponse::from_buffered_body(buffered);
         answer.status = status;
         answer.stored = stored;
-        Phase::Ready(answer)
+        ExchangePhase::Ready(answer)
     }
 }

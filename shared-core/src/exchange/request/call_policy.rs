@@ -10,26 +10,28 @@
 
 use std::sync::Arc;
 
-use crate::cache::entry::batch::{batch_identity, BatchElement};
+use crate::cache::entry::batch::{assemble_identity_batch, BatchResponseElement};
 use crate::cache::entry::CacheEntry;
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
-use crate::config::Policy;
-use crate::exchange::cache::batch::split::{BatchSource, SplitBatch};
+use crate::config::CallPolicy;
+use crate::exchange::cache::batch::split::{BatchElementSource, SplitBatch};
 use crate::exchange::cache::lookup::request::{BodyLength, RequestBody, RequiredBody};
-use crate::exchange::machine::actions::Misuse;
+use crate::exchange::machine::actions::HostMisuse;
 use crate::exchange::machine::message_head::HeadEdit;
-use crate::exchange::machine::phase::Phase;
+use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::transitions::{ExchangeEvent, ExchangeState};
 use crate::exchange::machine::Exchange;
-use crate::exchange::request::unverifiable::UnverifiableRequest;
-use crate::exchange::response::body::ResponseBody;
-use crate::exchange::response::limit::ResponseLimit;
+use crate::exchange::request::unverifiable::UnverifiableReason;
+use crate::exchange::response::body::ReadyResponse;
+use crate::exchange::response::limit::CallResponseLimit;
 use crate::gzip::inflate::InflateError;
 use crate::jsonrpc::method_rules::MethodRuleDecision;
-use crate::jsonrpc::request::{parse_request, required_memory, Call, JsonRpcRequest, ParseRefusal};
+use crate::jsonrpc::request::{
+    parse_request, required_request_memory, JsonRpcCall, JsonRpcRequest, RequestParseRefusal,
+};
 use crate::memory;
-use crate::request_coding::BodyCoding;
+use crate::request_coding::BodyContentCoding;
 use crate::response_mode::ResponseMode;
 use crate::transcode::JSON_MEDIA_TYPE;
 
@@ -48,7 +50,7 @@ pub(in crate::exchange) enum PolicyDecision {
     /// All calls are denied; with the response, which is empty if there are only notifications.
     Denied(Vec<u8>),
     /// The calls of the request can't be verified.
-    Refused(UnverifiableRequest),
+    Refused(UnverifiableReason),
 }
 
 impl Exchange {
@@ -113,29 +115,27 @@ impl Exchange {
             RequestBody::Whole(b"") => return PolicyDecision::Allowed,
             RequestBody::Whole(body) => body,
             RequestBody::AwaitsContinue => {
-                return PolicyDecision::Refused(UnverifiableRequest::Expectation)
+                return PolicyDecision::Refused(UnverifiableReason::Expectation)
             }
             RequestBody::Unavailable if is_too_long => {
-                return PolicyDecision::Refused(UnverifiableRequest::Length)
+                return PolicyDecision::Refused(UnverifiableReason::Length)
             }
-            RequestBody::Unavailable => {
-                return PolicyDecision::Refused(UnverifiableRequest::Memory)
-            }
+            RequestBody::Unavailable => return PolicyDecision::Refused(UnverifiableReason::Memory),
         };
         match self.request.coding {
-            BodyCoding::None => self.evaluate_calls(&policy, body),
-            BodyCoding::Other => PolicyDecision::Refused(UnverifiableRequest::Coding),
-            BodyCoding::Coded(_) => {
+            BodyContentCoding::None => self.evaluate_calls(&policy, body),
+            BodyContentCoding::Other => PolicyDecision::Refused(UnverifiableReason::Coding),
+            BodyContentCoding::Coded(_) => {
                 let cap = self.route_config.cache.max_request.max(MAX_DECOMPRESSED);
                 let cap = usize::try_from(cap).unwrap_or(usize::MAX);
-                match self.decompress_within(body, cap, None) {
+                match self.decompress_request_within(body, cap, None) {
                     Ok(decoded) => self.evaluate_calls(&policy, &decoded.body),
-                    Err(InflateError::Bad) => PolicyDecision::Refused(UnverifiableRequest::Coding),
+                    Err(InflateError::Bad) => PolicyDecision::Refused(UnverifiableReason::Coding),
                     Err(InflateError::TooLarge) => {
-                        PolicyDecision::Refused(UnverifiableRequest::Length)
+                        PolicyDecision::Refused(UnverifiableReason::Length)
                     }
                     Err(InflateError::OutOfMemory) => {
-                        PolicyDecision::Refused(UnverifiableRequest::Memory)
+                        PolicyDecision::Refused(UnverifiableReason::Memory)
                     }
                 }
             }
@@ -143,33 +143,35 @@ impl Exchange {
     }
 
     /// Decides about the calls in a body, which is parsed strictly.
-    fn evaluate_calls(&mut self, policy: &Policy, body: &[u8]) -> PolicyDecision {
-        if self.request.text.is_ambiguous(body) {
-            return PolicyDecision::Refused(UnverifiableRequest::Coding);
+    fn evaluate_calls(&mut self, policy: &CallPolicy, body: &[u8]) -> PolicyDecision {
+        if self.request.text.is_text_ambiguous(body) {
+            return PolicyDecision::Refused(UnverifiableReason::Coding);
         }
         let is_batch = body.trim_ascii_start().first() == Some(&b'[');
         if memory::is_memory_short()
-            || is_batch && !memory::can_allocate(required_memory(body.len()))
+            || is_batch && !memory::can_allocate(required_request_memory(body.len()))
         {
-            return PolicyDecision::Refused(UnverifiableRequest::Memory);
+            return PolicyDecision::Refused(UnverifiableReason::Memory);
         }
         match parse_request(body, policy.max_batch_calls()) {
             Ok(JsonRpcRequest::Single(call)) => self.evaluate_call(policy, &call),
             Ok(JsonRpcRequest::Batch(calls)) => self.evaluate_batch(policy, &calls, body),
-            Err(ParseRefusal::Syntax(_)) => PolicyDecision::Refused(UnverifiableRequest::Syntax),
-            Err(ParseRefusal::LongBatch) => {
-                PolicyDecision::Refused(UnverifiableRequest::Batch(policy.max_batch_calls()))
+            Err(RequestParseRefusal::Syntax(_)) => {
+                PolicyDecision::Refused(UnverifiableReason::Syntax)
             }
-            Err(why) => PolicyDecision::Refused(UnverifiableRequest::Request(why)),
+            Err(RequestParseRefusal::LongBatch) => {
+                PolicyDecision::Refused(UnverifiableReason::Batch(policy.max_batch_calls()))
+            }
+            Err(why) => PolicyDecision::Refused(UnverifiableReason::Request(why)),
         }
     }
 
-    fn evaluate_call(&mut self, policy: &Policy, call: &Call<'_>) -> PolicyDecision {
+    fn evaluate_call(&mut self, policy: &CallPolicy, call: &JsonRpcCall<'_>) -> PolicyDecision {
         self.looked.rpc_method = call.method.to_vec();
         let denied = self.denial_for_call(policy, call);
         self.looked.ruled.push(denied.clone());
         let Some(denied) = denied else {
-            self.looked.bound = ResponseLimit::for_call(policy, call);
+            self.looked.bound = CallResponseLimit::limit_for_call(policy, call);
             return PolicyDecision::Allowed;
         };
         self.looked.denied = 1;
@@ -181,7 +183,7 @@ impl Exchange {
             }
         };
         answer.map_or(
-            PolicyDecision::Refused(UnverifiableRequest::Memory),
+            PolicyDecision::Refused(UnverifiableReason::Memory),
             PolicyDecision::Denied,
         )
     }
@@ -190,12 +192,12 @@ impl Exchange {
     /// split.
     fn evaluate_batch(
         &mut self,
-        policy: &Policy,
-        calls: &[Call<'_>],
+        policy: &CallPolicy,
+        calls: &[JsonRpcCall<'_>],
         body: &[u8],
     ) -> PolicyDecision {
         self.looked.batch_size = Some(calls.len());
-        self.looked.record_methods(calls);
+        self.looked.record_batch_methods(calls);
         let ruled: Vec<_> = calls
             .iter()
             .map(|call| self.denial_for_call(policy, call))
@@ -206,19 +208,19 @@ impl Exchange {
         if denied == calls.len() {
             let elements = each().filter_map(|(call, denied)| {
                 let denied = denied.as_deref()?;
-                Some(BatchElement::Stored(denied, call.id?))
+                Some(BatchResponseElement::Stored(denied, call.id?))
             });
             let elements: Vec<_> = elements.collect();
             let answer = match elements.is_empty() {
                 true => Some(Vec::new()),
-                false => batch_identity(&elements).and_then(|answer| answer.try_to_vec()),
+                false => assemble_identity_batch(&elements).and_then(|answer| answer.try_to_vec()),
             };
             return answer.map_or(
-                PolicyDecision::Refused(UnverifiableRequest::Memory),
+                PolicyDecision::Refused(UnverifiableReason::Memory),
                 PolicyDecision::Denied,
             );
         }
-        let is_bounded = |call: &Call<'_>| {
+        let is_bounded = |call: &JsonRpcCall<'_>| {
             call.id.is_some() && policy.max_response_length(call.method).is_some()
         };
         if denied == 0 && !calls.iter().any(is_bounded) {
@@ -230,13 +232,13 @@ impl Exchange {
         for (call, denied) in each() {
             match (denied, call.id) {
                 (Some(denied), Some(id)) => {
-                    places.push(BatchSource::Denied(Arc::clone(denied), id.to_vec()));
+                    places.push(BatchElementSource::Denied(Arc::clone(denied), id.to_vec()));
                     continue;
                 }
                 (Some(_), None) => continue,
                 (None, Some(id)) => {
                     let most = policy.max_response_length(call.method);
-                    places.push(BatchSource::Forwarded(id.to_vec(), most));
+                    places.push(BatchElementSource::Forwarded(id.to_vec(), most));
                 }
                 (None, None) => {}
             }
@@ -256,12 +258,16 @@ impl Exchange {
 
     /// Returns the error for a call that is denied or over its concurrency limit; `None` if it
     /// is allowed.
-    fn denial_for_call(&mut self, policy: &Policy, call: &Call<'_>) -> Option<Arc<CacheEntry>> {
+    fn denial_for_call(
+        &mut self,
+        policy: &CallPolicy,
+        call: &JsonRpcCall<'_>,
+    ) -> Option<Arc<CacheEntry>> {
         if !call.method.iter().all(u8::is_ascii_graphic) {
             // Nethermind trims the name, and other nodes may change it further
             return Some(Arc::clone(policy.ambiguous_method_error()));
         }
-        match policy.evaluate_method(call.method) {
+        match policy.evaluate_method_rules(call.method) {
             MethodRuleDecision::Allowed => None,
             MethodRuleDecision::Denied => Some(Arc::clone(policy.method_denied_error())),
             MethodRuleDecision::Limited(limit) => match limit.try_acquire() {
@@ -282,37 +288,41 @@ impl Exchange {
     /// Forwards the allowed calls of a batch with denied calls. `false` if none is denied.
     ///
     /// # Errors
-    /// [`Misuse`] unless a response head is awaited.
-    pub(in crate::exchange) fn forward_allowed_calls(&mut self) -> Result<bool, Misuse> {
+    /// [`HostMisuse`] unless a response head is awaited.
+    pub(in crate::exchange) fn forward_allowed_calls(&mut self) -> Result<bool, HostMisuse> {
         let Some((mixed, body)) = self.looked.allowed.take() else {
             return Ok(false);
         };
         self.stop_waiting();
-        self.apply_event(ExchangeEvent::PartialHit, |_| Phase::AwaitingPart(mixed))?;
+        self.apply_event(ExchangeEvent::PartialHit, |_| {
+            ExchangePhase::AwaitingPart(mixed)
+        })?;
         self.request_body = body;
-        self.set_decoded_headers();
-        self.request_identity_part();
+        self.remove_request_coding();
+        self.request_identity_coding();
         Ok(true)
     }
 
     /// Responds with an error in place of the upstream's response.
     ///
     /// # Errors
-    /// [`Misuse`] unless a response head is awaited.
+    /// [`HostMisuse`] unless a response head is awaited.
     pub(in crate::exchange) fn respond_denied(
         &mut self,
         ruling: PolicyDecision,
-    ) -> Result<(), Misuse> {
+    ) -> Result<(), HostMisuse> {
         self.stop_waiting();
         self.release_permits();
         let (status, body, field) = match ruling {
             PolicyDecision::Denied(body) => (200, body, None),
-            PolicyDecision::Refused(why) => {
-                (why.error_status(), why.error_body(), why.required_header())
-            }
+            PolicyDecision::Refused(why) => (
+                why.rejection_status(),
+                why.rejection_body(),
+                why.rejection_header(),
+            ),
             // these requests are forwarded
             PolicyDecision::Allowed | PolicyDecision::PartlyDenied => {
-                return Err(self.misuse_error(ExchangeEvent::Refuse))
+                return Err(self.misuse_for_event(ExchangeEvent::Refuse))
             }
         };
         if self.route_config.is_cache_enabled() {
@@ -320,18 +330,18 @@ impl Exchange {
         }
         self.cache_reason = Reason::Denied;
         self.response_mode = ResponseMode::Denied;
-        self.head_edits = vec![HeadEdit::content_length(body.len())];
+        self.head_edits = vec![HeadEdit::set_content_length(body.len())];
         if !body.is_empty() {
             self.head_edits
                 .push(HeadEdit::set_header("Content-Type", JSON_MEDIA_TYPE));
         }
         self.head_edits.extend(field);
-        let answer = Box::new(ResponseBody {
+        let answer = Box::new(ReadyResponse {
             status,
             is_ours: true,
             body,
-            ..ResponseBody::default()
+            ..ReadyResponse::default()
         });
-        self.apply_event(ExchangeEvent::Refuse, |_| Phase::Ready(answer))
+        self.apply_event(ExchangeEvent::Refuse, |_| ExchangePhase::Ready(answer))
     }
 }

@@ -11,51 +11,52 @@ use crate::exchange::machine::Exchange;
 use crate::gzip::inflate::InflateError;
 use crate::memory;
 use crate::memory::MemoryReservation;
-use crate::request_coding::BodyCoding;
+use crate::request_coding::BodyContentCoding;
 
 /// A request body after decompression, with the reservation of its memory.
-pub(in crate::exchange) struct DecodedRequest {
+pub(in crate::exchange) struct DecompressedRequestBody {
     pub(in crate::exchange) body: Vec<u8>,
     pub(in crate::exchange) memory: MemoryReservation,
 }
 
 impl Exchange {
     /// Whether the node receives the request's compressed body decompressed, if that is possible.
-    pub(in crate::exchange) fn is_sent_decoded(&self) -> bool {
+    pub(in crate::exchange) fn is_request_sent_decoded(&self) -> bool {
         let coded = self.request.coding.supported_coding();
         coded.is_some_and(|coded| self.route_config.coded_requests.is_forwarded_decoded(coded))
             && !self.request.no_transform
     }
 
     /// Whether a body of this length has to be read only to decompress it for the node.
-    pub(in crate::exchange) fn is_read_for_upstream(&self, length: BodyLength) -> bool {
+    pub(in crate::exchange) fn is_body_read_for_upstream(&self, length: BodyLength) -> bool {
         let fits = match length {
             BodyLength::Known(length) => (1..=self.route_config.max_oneshot).contains(&length),
             BodyLength::Unknown => true,
         };
-        fits && self.exchange_state() == ExchangeState::AwaitingHead && self.is_sent_decoded()
+        fits && self.exchange_state() == ExchangeState::AwaitingHead
+            && self.is_request_sent_decoded()
     }
 
     /// Whether the request waits until a job has decompressed the body: a short body may be long
     /// when it is decompressed.
     pub(in crate::exchange) fn is_decoded_off_loop(&self) -> bool {
-        if self.request.coding.supported_coding().is_none() || self.is_rewritten() {
+        if self.request.coding.supported_coding().is_none() || self.is_request_rewritten() {
             return false;
         }
         match self.looked.was_decoded {
-            Some(is_sound) => is_sound && self.is_sent_decoded(),
-            None => self.is_sent_decoded() || self.may_still_have_ssz_result(),
+            Some(is_sound) => is_sound && self.is_request_sent_decoded(),
+            None => self.is_request_sent_decoded() || self.has_pending_ssz_negotiation(),
         }
     }
 
     /// Decompresses the body into at most `cap` bytes of reserved memory. An existing
     /// reservation is extended.
-    pub(in crate::exchange) fn decompress_within(
+    pub(in crate::exchange) fn decompress_request_within(
         &self,
         coded: &[u8],
         cap: usize,
         reserved: Option<MemoryReservation>,
-    ) -> Result<DecodedRequest, InflateError> {
+    ) -> Result<DecompressedRequestBody, InflateError> {
         let limit = usize::try_from(self.route_config.memory).unwrap_or(usize::MAX);
         let refused = InflateError::OutOfMemory;
         let coding = self
@@ -72,25 +73,28 @@ impl Exchange {
             .ok_or(refused)?;
         let before = memory.reserved_bytes();
         let body = coding.decompress_body(coded, cap, |length| {
-            memory.grow_to(before.saturating_add(length), limit)
+            memory.grow_reservation_to(before.saturating_add(length), limit)
         })?;
-        memory.shrink_to(before.saturating_add(body.capacity()));
-        Ok(DecodedRequest { body, memory })
+        memory.shrink_reservation_to(before.saturating_add(body.capacity()));
+        Ok(DecompressedRequestBody { body, memory })
     }
 
     /// Forwards the decompressed body in place of the compressed one.
-    pub(in crate::exchange) fn forward_decoded(&mut self, decoded: DecodedRequest) {
+    pub(in crate::exchange) fn forward_decoded_request(
+        &mut self,
+        decoded: DecompressedRequestBody,
+    ) {
         self.request_body = decoded.body;
         self.request_memory = Some(decoded.memory);
-        self.set_decoded_headers();
+        self.remove_request_coding();
     }
 
     /// Removes the content coding from the upstream request's head.
-    pub(in crate::exchange) fn set_decoded_headers(&mut self) {
-        if self.request.coding != BodyCoding::None {
-            self.request.coding = BodyCoding::None;
+    pub(in crate::exchange) fn remove_request_coding(&mut self) {
+        if self.request.coding != BodyContentCoding::None {
+            self.request.coding = BodyContentCoding::None;
             self.upstream_edits
-                .push(HeadEdit::remove("Content-Encoding"));
+                .push(HeadEdit::remove_header("Content-Encoding"));
         }
     }
 }

@@ -4,8 +4,8 @@
 use crate::exchange::cache::lookup::request::BodyLength;
 use crate::exchange::machine::message_head::{Header, ResponseHead, UpgradeProtocol};
 use crate::exchange::machine::Exchange;
-use crate::exchange::request::unverifiable::UnverifiableRequest;
-use crate::request_coding::BodyCoding;
+use crate::exchange::request::unverifiable::UnverifiableReason;
+use crate::request_coding::BodyContentCoding;
 
 impl Exchange {
     /// Returns the reason to reject a request with a body of this length, if its head alone
@@ -13,7 +13,7 @@ impl Exchange {
     pub(in crate::exchange) fn rejection_by_head(
         &self,
         length: BodyLength,
-    ) -> Option<UnverifiableRequest> {
+    ) -> Option<UnverifiableReason> {
         let allows_websocket = self
             .route_config
             .active_policy()
@@ -22,26 +22,26 @@ impl Exchange {
             UpgradeProtocol::None => {}
             UpgradeProtocol::WebSocket if allows_websocket => {}
             UpgradeProtocol::WebSocket | UpgradeProtocol::Other => {
-                return Some(UnverifiableRequest::Upgrade)
+                return Some(UnverifiableReason::Upgrade)
             }
         }
         if length == BodyLength::Known(0) {
             return self
                 .request
                 .calls_by_query
-                .then_some(UnverifiableRequest::Method);
+                .then_some(UnverifiableReason::Method);
         }
         if !self.request.post {
             // a body of unknown length may be empty
             let has_body = length != BodyLength::Unknown;
-            return has_body.then_some(UnverifiableRequest::Method);
+            return has_body.then_some(UnverifiableReason::Method);
         }
         let longest = self.max_request_length(true);
         if matches!(length, BodyLength::Known(length) if length > longest) {
-            return Some(UnverifiableRequest::Length);
+            return Some(UnverifiableReason::Length);
         }
-        let is_coded = self.request.coding == BodyCoding::Other;
-        (is_coded || self.request.text.is_other).then_some(UnverifiableRequest::Coding)
+        let is_coded = self.request.coding == BodyContentCoding::Other;
+        (is_coded || self.request.text.is_other).then_some(UnverifiableReason::Coding)
     }
 
     /// Whether the connection is to become a WebSocket.

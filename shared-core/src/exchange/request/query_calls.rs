@@ -3,7 +3,7 @@
 
 /// Whether the query of a request target may name a method: it contains the word `method`, in
 /// any case and with any escapes, or a brace.
-pub(in crate::exchange) fn may_contain_call(target: &[u8]) -> bool {
+pub(in crate::exchange) fn query_may_contain_call(target: &[u8]) -> bool {
     const WORD: [u8; 6] = *b"method";
     let Some(start) = target.iter().position(|&byte| byte == b'?') else {
         return false;
@@ -36,7 +36,7 @@ fn next_decoded_byte(query: &[u8]) -> Option<(u8, &[u8])> {
 
 #[cfg(test)]
 mod tests {
-    use super::may_contain_call;
+    use super::query_may_contain_call;
 
     #[test]
     fn query_may_call_if_it_names_a_method() {
@@ -50,7 +50,7 @@ mod tests {
             "/?request={}",
             "/?x=%&method=y",
         ] {
-            assert!(may_contain_call(target.as_bytes()), "{target}");
+            assert!(query_may_contain_call(target.as_bytes()), "{target}");
         }
         for target in [
             "/",
@@ -62,7 +62,7 @@ mod tests {
             "/?meth%zzod",
             "/eth/v1/beacon/blobs?versioned_hashes=0x01,0x02",
         ] {
-            assert!(!may_contain_call(target.as_bytes()), "{target}");
+            assert!(!query_may_contain_call(target.as_bytes()), "{target}");
         }
     }
 }

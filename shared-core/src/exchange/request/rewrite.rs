@@ -10,39 +10,41 @@
 //! call is rejected, for whatever reason. A call for a witness that can't become such a payload
 //! is rejected in the same way, if the node has the route only (`sszip_ssz_witness rest`).
 
-use crate::bytes::try_copy;
+use crate::bytes::try_copy_bytes;
 use crate::config::{SszRequestMode, UpstreamEncoding};
 use crate::exchange::cache::lookup::request::BodyLength;
-use crate::exchange::machine::actions::Misuse;
+use crate::exchange::machine::actions::HostMisuse;
 use crate::exchange::machine::message_head::{HeadEdit, Header};
-use crate::exchange::machine::phase::Phase;
+use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::transitions::{ExchangeEvent, ExchangeState};
 use crate::exchange::machine::Exchange;
-use crate::exchange::request::decompression::DecodedRequest;
-use crate::exchange::response::body::ResponseBody;
-use crate::faults::{is_fault_injected, panic_if_injected, Fault};
+use crate::exchange::request::decompression::DecompressedRequestBody;
+use crate::exchange::response::body::ReadyResponse;
+use crate::faults::{is_fault_injected, panic_if_injected, InjectedFault};
 use crate::gzip::inflate::InflateError;
 use crate::memory;
 use crate::memory::MemoryReservation;
 use crate::negotiate::accept::FormatPreference;
 use crate::response_mode::ResponseMode;
 use crate::ssz::Preset;
-use crate::transcode::engine::rpc_request::{CallRefusal, RestSubmission};
+use crate::transcode::engine::rpc_request::{RestWitnessSubmission, WitnessCallRefusal};
 use crate::transcode::engine::{self, problem, status};
 use crate::transcode::{
-    Submission, TranscodeError, TranscodeRequest, JSON_MEDIA_TYPE, SSZ_MEDIA_TYPE,
+    SszSubmission, TranscodeError, TranscodeRequest, JSON_MEDIA_TYPE, SSZ_MEDIA_TYPE,
 };
 
 /// Reserves `room` bytes in addition to the `used` bytes that are reserved already. `false` if the
 /// total would exceed `limit`.
-fn reserve_additional(
+fn reserve_additional_bytes(
     memory: &mut Option<MemoryReservation>,
     used: usize,
     room: usize,
     limit: usize,
 ) -> bool {
     let needed = used.saturating_add(room);
-    memory.as_mut().is_some_and(|it| it.grow_to(needed, limit))
+    memory
+        .as_mut()
+        .is_some_and(|it| it.grow_reservation_to(needed, limit))
 }
 
 /// Estimate of the memory for SSZ and its JSON, in lengths of the SSZ.
@@ -54,7 +56,7 @@ const OFF_LOOP_LENGTH: usize = 4 << 20;
 
 impl Exchange {
     /// Whether the request's body has to be rewritten to another format for the node.
-    pub(in crate::exchange) fn requires_rewrite(&self) -> bool {
+    pub(in crate::exchange) fn requires_body_rewrite(&self) -> bool {
         let is_to_be = self.submission_for_json_node().is_some() || self.request.payload.is_some();
         is_to_be
             && self.request_body.is_empty()
@@ -62,11 +64,12 @@ impl Exchange {
     }
 
     /// The submission in SSZ for a node that accepts JSON.
-    fn submission_for_json_node(&self) -> Option<Submission> {
+    fn submission_for_json_node(&self) -> Option<SszSubmission> {
         let ssz = &self.route_config.ssz;
         let submitted = self.request.submitted;
         submitted.filter(|it| {
-            ssz.request == SszRequestMode::Always || ssz.refused.is_rejected(it.route_index())
+            ssz.request == SszRequestMode::Always
+                || ssz.refused.is_body_kind_rejected(it.route_index())
         })
     }
 
@@ -101,7 +104,7 @@ impl Exchange {
     }
 
     /// Whether a body of this length can be rewritten.
-    pub(in crate::exchange) fn can_rewrite(&self, length: BodyLength) -> bool {
+    pub(in crate::exchange) fn can_rewrite_length(&self, length: BodyLength) -> bool {
         match length {
             _ if self.request.payload.is_some() => true,
             BodyLength::Known(length) => {
@@ -116,21 +119,21 @@ impl Exchange {
         }
     }
 
-    /// Copies the body, to be processed by [`run_body_stages`](Self::run_body_stages). `body` is
+    /// Copies the body, to be processed by [`run_body_stages`](Self::run_pending_stages). `body` is
     /// `None` if there is no memory to read it or it `is_too_long`. `false` if the body goes to the
     /// node unchanged.
     ///
     /// # Errors
-    /// [`Misuse`] unless a response head is awaited.
-    pub(in crate::exchange) fn begin_rewrite(
+    /// [`HostMisuse`] unless a response head is awaited.
+    pub(in crate::exchange) fn begin_body_rewrite(
         &mut self,
         body: Option<&[u8]>,
         is_too_long: bool,
-    ) -> Result<bool, Misuse> {
+    ) -> Result<bool, HostMisuse> {
         self.next_state(ExchangeEvent::Rewrite)?;
         let longest = self.max_rewrite_length();
         let is_long = is_too_long || body.is_some_and(|body| body.len() as u64 > longest);
-        let is_short = memory::is_memory_short() || is_fault_injected(Fault::FailAlloc);
+        let is_short = memory::is_memory_short() || is_fault_injected(InjectedFault::FailAlloc);
         let lengths = match self.request.coding.supported_coding() {
             Some(_) => 1,
             None => MEMORY_FACTOR,
@@ -140,7 +143,7 @@ impl Exchange {
         let body = body.filter(|_| !is_long && !is_short);
         let copied = body.and_then(|body| {
             let reserved = budget.reserve_bytes(body.len().saturating_mul(lengths), limit)?;
-            Some((reserved, try_copy(body)?))
+            Some((reserved, try_copy_bytes(body)?))
         });
         let why = match is_long {
             true => TranscodeError::Length(self.route_config.ssz.max_size),
@@ -151,16 +154,16 @@ impl Exchange {
                 self.request_memory = Some(reserved);
                 body
             }
-            None if self.reject_if_unusable(why) => Vec::new(),
+            None if self.mark_rewrite_refused(why) => Vec::new(),
             None => return Ok(false),
         };
-        self.apply_event(ExchangeEvent::Rewrite, |_| Phase::Rewriting(body))?;
+        self.apply_event(ExchangeEvent::Rewrite, |_| ExchangePhase::Rewriting(body))?;
         Ok(true)
     }
 
     /// Rejects the request if a body that can't be rewritten must not be forwarded. Returns
     /// whether it was rejected.
-    fn reject_if_unusable(&mut self, why: TranscodeError) -> bool {
+    fn mark_rewrite_refused(&mut self, why: TranscodeError) -> bool {
         match (&mut self.request.payload, &mut self.request.called) {
             (Some(payload), _) => payload.mark_refused(why),
             (None, Some(called)) => called.mark_refused(why),
@@ -170,43 +173,43 @@ impl Exchange {
     }
 
     /// Whether the rewrite takes too long for an event loop.
-    pub(in crate::exchange) fn is_long_rewrite(&self) -> bool {
+    pub(in crate::exchange) fn needs_rewrite_job(&self) -> bool {
         match &self.phase {
-            Phase::Rewriting(_) if self.request.coding.supported_coding().is_some() => true,
-            Phase::Rewriting(body) => body.len() > OFF_LOOP_LENGTH,
+            ExchangePhase::Rewriting(_) if self.request.coding.supported_coding().is_some() => true,
+            ExchangePhase::Rewriting(body) => body.len() > OFF_LOOP_LENGTH,
             _ => false,
         }
     }
 
     /// Decompresses the body and converts it to JSON, or responds with an error.
-    pub(in crate::exchange) fn rewrite_request_body(&mut self) -> Result<(), Misuse> {
-        let Phase::Rewriting(body) = &mut self.phase else {
-            return Err(self.misuse_error(ExchangeEvent::Rewritten));
+    pub(in crate::exchange) fn rewrite_request_body(&mut self) -> Result<(), HostMisuse> {
+        let ExchangePhase::Rewriting(body) = &mut self.phase else {
+            return Err(self.misuse_for_event(ExchangeEvent::Rewritten));
         };
         let body = std::mem::take(body);
-        panic_if_injected(Fault::PanicCompress);
+        panic_if_injected(InjectedFault::PanicCompress);
         let body = match self.decompress_request_body(body) {
             Ok(body) => body,
-            Err(why) if self.reject_if_unusable(why.clone()) => Vec::new(),
+            Err(why) if self.mark_rewrite_refused(why.clone()) => Vec::new(),
             // the body goes to the node unchanged
-            Err(_) => return self.forward_original(),
+            Err(_) => return self.forward_original_request(),
         };
         if let Some(payload) = &self.request.payload {
             let limit = usize::try_from(self.route_config.memory).unwrap_or(usize::MAX);
             let mut memory = self.request_memory.take();
             let made = payload.to_rpc_call(self.known_chain().preset, &body, &mut |room| {
-                reserve_additional(&mut memory, body.capacity(), room, limit)
+                reserve_additional_bytes(&mut memory, body.capacity(), room, limit)
             });
             self.request_memory = memory;
             return match made {
-                Ok(call) => self.forward_as_call(call),
+                Ok(call) => self.forward_as_rpc_call(call),
                 Err((problem, mode)) => {
                     let refused = (
                         problem.http_status(),
                         problem::PROBLEM_MEDIA_TYPE,
                         problem.http_body(),
                     );
-                    self.respond_with_error(mode, refused)
+                    self.respond_with_local_error(mode, refused)
                 }
             };
         }
@@ -214,24 +217,29 @@ impl Exchange {
             let id = &self.looked.rpc_id;
             let (mode, refused) = match called.to_rest_submission(self.known_chain().preset, &body)
             {
-                Ok(submission) => return self.forward_to_route(submission),
-                Err(CallRefusal::Wrong(problem, mode)) => (mode, problem.to_rpc_response(id)),
-                Err(CallRefusal::OtherBlobs) => {
+                Ok(submission) => return self.forward_to_rest_route(submission),
+                Err(WitnessCallRefusal::Wrong(problem, mode)) => {
+                    (mode, problem.to_rpc_response(id))
+                }
+                Err(WitnessCallRefusal::OtherBlobs) => {
                     (ResponseMode::SszInvalid, status::blob_mismatch_result(id))
                 }
             };
-            return self.respond_with_error(mode, (200, JSON_MEDIA_TYPE, refused));
+            return self.respond_with_local_error(mode, (200, JSON_MEDIA_TYPE, refused));
         }
         match self.submission_for_json_node() {
-            Some(submitted) => self.rewrite_as_json(submitted, &body),
-            None => self.rewrite_decoded(body),
+            Some(submitted) => self.forward_as_json(submitted, &body),
+            None => self.forward_decompressed_rewrite(body),
         }
     }
 
     /// Forwards the body that the client sent.
-    fn forward_original(&mut self) -> Result<(), Misuse> {
+    fn forward_original_request(&mut self) -> Result<(), HostMisuse> {
         self.request_memory = None;
-        self.apply_event(ExchangeEvent::SendOriginal, Phase::into_original)
+        self.apply_event(
+            ExchangeEvent::SendOriginal,
+            ExchangePhase::into_sending_original,
+        )
     }
 
     /// Decompresses the body, and reads it if it may be a witness call for the node's REST route.
@@ -241,9 +249,9 @@ impl Exchange {
         }
         let reserved = self.request_memory.take();
         let cap = usize::try_from(self.max_rewrite_length()).unwrap_or(usize::MAX);
-        let decoded = self.decompress_within(&body, cap, reserved);
+        let decoded = self.decompress_request_within(&body, cap, reserved);
         drop(body);
-        let DecodedRequest { body, mut memory } = decoded.map_err(|why| match why {
+        let DecompressedRequestBody { body, mut memory } = decoded.map_err(|why| match why {
             InflateError::Bad => TranscodeError::Coding,
             InflateError::TooLarge => TranscodeError::Length(self.route_config.ssz.max_size),
             InflateError::OutOfMemory => TranscodeError::Memory,
@@ -259,9 +267,9 @@ impl Exchange {
             false => 1,
         };
         let needed = body.capacity().saturating_mul(lengths);
-        memory.shrink_to(needed);
+        memory.shrink_reservation_to(needed);
         let limit = usize::try_from(self.route_config.memory).unwrap_or(usize::MAX);
-        if !memory.grow_to(needed, limit) {
+        if !memory.grow_reservation_to(needed, limit) {
             return Err(TranscodeError::Memory);
         }
         self.request_memory = Some(memory);
@@ -269,42 +277,42 @@ impl Exchange {
     }
 
     /// Forwards the decompressed body, if the node accepts nothing else.
-    fn rewrite_decoded(&mut self, body: Vec<u8>) -> Result<(), Misuse> {
-        if self.may_still_have_ssz_result() {
-            self.negotiate_call(&body);
+    fn forward_decompressed_rewrite(&mut self, body: Vec<u8>) -> Result<(), HostMisuse> {
+        if self.has_pending_ssz_negotiation() {
+            self.negotiate_result_format(&body);
         }
-        if body.is_empty() || !self.is_sent_decoded() {
-            return self.forward_original();
+        if body.is_empty() || !self.is_request_sent_decoded() {
+            return self.forward_original_request();
         }
         self.request_body = body;
-        self.set_decoded_headers();
-        self.apply_event(ExchangeEvent::Rewritten, |_| Phase::AwaitingHead)
+        self.remove_request_coding();
+        self.apply_event(ExchangeEvent::Rewritten, |_| ExchangePhase::AwaitingHead)
     }
 
     /// Forwards the submission as JSON; SSZ that is no value of its type is rejected with a 400.
-    fn rewrite_as_json(&mut self, submitted: Submission, ssz: &[u8]) -> Result<(), Misuse> {
+    fn forward_as_json(&mut self, submitted: SszSubmission, ssz: &[u8]) -> Result<(), HostMisuse> {
         match self.submission_to_json(submitted, ssz) {
             Ok(json) => {
                 self.request_body = json;
-                self.set_decoded_headers();
+                self.remove_request_coding();
                 self.request.submitted = None;
                 self.upstream_edits
                     .push(HeadEdit::set_header("Content-Type", JSON_MEDIA_TYPE));
-                self.apply_event(ExchangeEvent::Rewritten, |_| Phase::AwaitingHead)
+                self.apply_event(ExchangeEvent::Rewritten, |_| ExchangePhase::AwaitingHead)
             }
             Err(why @ TranscodeError::Invalid(_)) => {
                 let body = submission_error_body(submitted.type_name(), &why);
-                self.respond_with_error(why.metrics_mode(), (400, JSON_MEDIA_TYPE, body))
+                self.respond_with_local_error(why.metrics_mode(), (400, JSON_MEDIA_TYPE, body))
             }
             // the node is to report the error
-            Err(_) => self.forward_original(),
+            Err(_) => self.forward_original_request(),
         }
     }
 
     /// Forwards the JSON-RPC call that was made of a payload in place of the REST request.
-    fn forward_as_call(&mut self, call: Vec<u8>) -> Result<(), Misuse> {
+    fn forward_as_rpc_call(&mut self, call: Vec<u8>) -> Result<(), HostMisuse> {
         self.request_body = call;
-        self.set_decoded_headers();
+        self.remove_request_coding();
         self.set_negotiated_format(Some(TranscodeRequest {
             gives: &engine::STATUS_RESPONSE_TYPE,
             wish: FormatPreference::SszOnly,
@@ -315,14 +323,17 @@ impl Exchange {
             // an error is read before it is decompressed
             edits.push(HeadEdit::set_header("Accept-Encoding", b"identity"));
         }
-        self.apply_event(ExchangeEvent::Rewritten, |_| Phase::AwaitingHead)
+        self.apply_event(ExchangeEvent::Rewritten, |_| ExchangePhase::AwaitingHead)
     }
 
     /// Forwards the submission that was made of a call to the node's REST route in place of the
     /// call.
-    fn forward_to_route(&mut self, submission: RestSubmission) -> Result<(), Misuse> {
+    fn forward_to_rest_route(
+        &mut self,
+        submission: RestWitnessSubmission,
+    ) -> Result<(), HostMisuse> {
         self.request_body = submission.ssz;
-        self.set_decoded_headers();
+        self.remove_request_coding();
         self.request_target = self.request.route.take().unwrap_or_default().0;
         self.set_negotiated_format(Some(TranscodeRequest {
             gives: &engine::REPLY_RESPONSE_TYPE,
@@ -337,34 +348,34 @@ impl Exchange {
         if self.route_config.upstream_encoding != UpstreamEncoding::Identity {
             edits.push(HeadEdit::set_header("Accept-Encoding", b"identity"));
         }
-        self.apply_event(ExchangeEvent::Rewritten, |_| Phase::AwaitingHead)
+        self.apply_event(ExchangeEvent::Rewritten, |_| ExchangePhase::AwaitingHead)
     }
 
     /// Responds with an error without a request to the node.
-    fn respond_with_error(
+    fn respond_with_local_error(
         &mut self,
         mode: ResponseMode,
         (status, media_type, body): (u16, &'static [u8], Vec<u8>),
-    ) -> Result<(), Misuse> {
+    ) -> Result<(), HostMisuse> {
         self.response_mode = mode;
         self.head_edits = vec![
             HeadEdit::set_header("Content-Type", media_type),
-            HeadEdit::content_length(body.len()),
+            HeadEdit::set_content_length(body.len()),
         ];
-        let answer = Box::new(ResponseBody {
+        let answer = Box::new(ReadyResponse {
             status,
             is_ours: true,
             body,
-            ..ResponseBody::default()
+            ..ReadyResponse::default()
         });
-        self.apply_event(ExchangeEvent::Refuse, |_| Phase::Ready(answer))
+        self.apply_event(ExchangeEvent::Refuse, |_| ExchangePhase::Ready(answer))
     }
 
     /// Converts a body to JSON. If no preset is known, the presets are tried until the body is a
     /// value of one: types that presets share are written alike.
     fn submission_to_json(
         &mut self,
-        submitted: Submission,
+        submitted: SszSubmission,
         body: &[u8],
     ) -> Result<Vec<u8>, TranscodeError> {
         let preset = self.known_chain().preset;
@@ -372,7 +383,7 @@ impl Exchange {
         let mut memory = self.request_memory.take();
         let mut in_preset = |preset: Preset| {
             submitted.to_json(preset, body, &mut |room| {
-                reserve_additional(&mut memory, body.len(), room, limit)
+                reserve_additional_bytes(&mut memory, body.len(), room, limit)
             })
         };
         let made = in_preset(preset);
@@ -388,7 +399,7 @@ impl Exchange {
     }
 
     /// Whether the body of the upstream request differs from the client's.
-    pub(in crate::exchange) fn is_rewritten(&self) -> bool {
+    pub(in crate::exchange) fn is_request_rewritten(&self) -> bool {
         !self.request_body.is_empty()
     }
 
@@ -410,7 +421,9 @@ impl Exchange {
         }
         let coded = self.request.coding.supported_coding();
         if let Some(coded) = coded {
-            self.route_config.coded_requests.record_415(coded);
+            self.route_config
+                .coded_requests
+                .record_refused_coding(coded);
         }
         let is_coding = |(name, _): Header<'_>| name.eq_ignore_ascii_case(b"accept-encoding");
         if coded.is_some() && fields.any(is_coding) {
@@ -420,7 +433,7 @@ impl Exchange {
             self.route_config
                 .ssz
                 .refused
-                .record_rejection(submitted.route_index());
+                .record_rejected_kind(submitted.route_index());
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::cache::entry::CacheEntry;
-use crate::cache::Key;
+use crate::cache::CacheKey;
 use crate::exchange::response::pipeline::{BufferedBody, EntryReservations};
 use crate::gzip::splice::SlicedBody;
 use crate::memory::MemoryReservation;
@@ -11,7 +11,7 @@ use crate::memory::MemoryReservation;
 /// A response that is decided and ready to send: its body, the status if it is not the upstream's,
 /// and the memory of the body.
 #[derive(Debug, Default)]
-pub(in crate::exchange) struct ResponseBody {
+pub(in crate::exchange) struct ReadyResponse {
     /// Status of a stored response; 0 if the upstream's status is sent.
     pub(in crate::exchange) status: u16,
     /// Whether sszip made the response, without a request to the node.
@@ -25,8 +25,8 @@ pub(in crate::exchange) struct ResponseBody {
     pub(in crate::exchange) borrowed: EntryReservations,
 }
 
-impl ResponseBody {
-    pub(in crate::exchange) fn from_buffered(buffered: BufferedBody) -> Box<Self> {
+impl ReadyResponse {
+    pub(in crate::exchange) fn from_buffered_body(buffered: BufferedBody) -> Box<Self> {
         Box::new(Self {
             body: buffered.body,
             _reservation: buffered.reservation,
@@ -41,10 +41,15 @@ impl ResponseBody {
 #[derive(Debug, Default)]
 pub(in crate::exchange) enum PendingDecode {
     /// A single entry with its key and the id of its response; the id is `None` for a resource.
-    One(Key, Arc<CacheEntry>, Option<Vec<u8>>, EntryReservations),
+    One(
+        CacheKey,
+        Arc<CacheEntry>,
+        Option<Vec<u8>>,
+        EntryReservations,
+    ),
     /// The entries of a batch, with their keys and ids. A key is `None` for a denied call.
     Batch {
-        answers: Vec<(Option<Key>, Arc<CacheEntry>, Vec<u8>)>,
+        answers: Vec<(Option<CacheKey>, Arc<CacheEntry>, Vec<u8>)>,
         gzip: bool,
         borrowed: EntryReservations,
     },

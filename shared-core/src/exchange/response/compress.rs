@@ -2,13 +2,13 @@
 
 use crate::config::RouteConfig;
 use crate::exchange::cache::store_plan::StorePlan;
-use crate::exchange::machine::actions::Misuse;
+use crate::exchange::machine::actions::HostMisuse;
 use crate::exchange::machine::message_head::HeadEdit;
-use crate::exchange::machine::phase::Phase;
+use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::transitions::ExchangeEvent;
 use crate::exchange::machine::Exchange;
 use crate::exchange::response::pipeline::BodyPipeline;
-use crate::gzip::in_place::{self, ShrinkError};
+use crate::gzip::in_place::{self, GzipInPlaceError};
 use crate::gzip::oneshot;
 use crate::gzip::splice::SlicedBody;
 use crate::memory;
@@ -16,7 +16,7 @@ use crate::response_mode::ResponseMode;
 use crate::ssz::SszParts;
 
 /// The output of the compression or decompression of one body, and the mode of its response.
-struct CompressedBody {
+struct RecodedBody {
     body: Vec<u8>,
     /// Body of the entry, which is sent to this client as to later ones.
     stored: Option<SlicedBody>,
@@ -30,29 +30,29 @@ impl Exchange {
     /// there is nothing to send.
     ///
     /// # Errors
-    /// [`Misuse`] unless the body is complete, or a stored one is to be decompressed.
-    pub fn run_body_stages(&mut self) -> Result<(), Misuse> {
+    /// [`HostMisuse`] unless the body is complete, or a stored one is to be decompressed.
+    pub fn run_pending_stages(&mut self) -> Result<(), HostMisuse> {
         if !self.decoded_body_is_within_limit() {
             return self.reject_measured_body();
         }
         match &mut self.phase {
-            Phase::Compressing(whole) if whole.stages.transcoding.is_some() => {
+            ExchangePhase::Compressing(whole) if whole.stages.transcoding.is_some() => {
                 self.finish_conversion()
             }
-            Phase::Compressing(_) => self.compress_complete_body(),
-            Phase::Merging(_) => self.merge_batch(),
-            Phase::Decoding(_) => self.decode_stored_response(),
-            Phase::Rewriting(_) => self.rewrite_request_body(),
-            _ => Err(self.misuse_error(ExchangeEvent::Compressed)),
+            ExchangePhase::Compressing(_) => self.compress_complete_body(),
+            ExchangePhase::Merging(_) => self.merge_batch(),
+            ExchangePhase::Decoding(_) => self.decode_stored_response(),
+            ExchangePhase::Rewriting(_) => self.rewrite_request_body(),
+            _ => Err(self.misuse_for_event(ExchangeEvent::Compressed)),
         }
     }
 
     /// Compresses or decompresses the complete body; it is sent unchanged if that fails or is not
     /// worth it.
-    pub(in crate::exchange) fn compress_complete_body(&mut self) -> Result<(), Misuse> {
+    pub(in crate::exchange) fn compress_complete_body(&mut self) -> Result<(), HostMisuse> {
         self.record_buffered_errors();
-        let Phase::Compressing(whole) = &mut self.phase else {
-            return Err(self.misuse_error(ExchangeEvent::Compressed));
+        let ExchangePhase::Compressing(whole) = &mut self.phase else {
+            return Err(self.misuse_for_event(ExchangeEvent::Compressed));
         };
         let is_there = !memory::is_memory_short();
         let (config, storing) = (&*self.route_config, &mut self.storing);
@@ -75,9 +75,9 @@ impl Exchange {
                 self.response_mode = coded.mode;
                 self.head_edits.push(match coded.mode {
                     ResponseMode::Oneshot => HeadEdit::set_header("Content-Encoding", b"gzip"),
-                    _ => HeadEdit::remove("Content-Encoding"),
+                    _ => HeadEdit::remove_header("Content-Encoding"),
                 });
-                self.head_edits.push(HeadEdit::content_length(length));
+                self.head_edits.push(HeadEdit::set_content_length(length));
                 self.head_edits.append(&mut buffered.recoded_edits);
                 length
             }
@@ -86,13 +86,13 @@ impl Exchange {
                 if whole.left_alone.is_some() {
                     // as if the response had been passed unchanged
                     storing.copy_sent_bytes(config, &mut self.cache_reason, &buffered.body);
-                } else if let Some(fill) = storing.fill_of_sent_bytes().filter(|_| is_there) {
+                } else if let Some(fill) = storing.fill_from_sent_bytes().filter(|_| is_there) {
                     // a body that is not worth compressing may be worth storing
-                    fill.build_once(&buffered.body);
+                    fill.build_entries_once(&buffered.body);
                 }
                 let length = buffered.body.len();
                 if buffered.declared.is_none() && buffered.is_complete() {
-                    self.head_edits.push(HeadEdit::content_length(length));
+                    self.head_edits.push(HeadEdit::set_content_length(length));
                 }
                 length
             }
@@ -103,9 +103,12 @@ impl Exchange {
 
     /// Compresses a long body, or one in parts, that is not stored. The input is released while
     /// it is compressed.
-    pub(in crate::exchange) fn compress_parts(&mut self, parts: SszParts) -> Result<(), Misuse> {
-        let Phase::Compressing(whole) = &mut self.phase else {
-            return Err(self.misuse_error(ExchangeEvent::Compressed));
+    pub(in crate::exchange) fn compress_converted_parts(
+        &mut self,
+        parts: SszParts,
+    ) -> Result<(), HostMisuse> {
+        let ExchangePhase::Compressing(whole) = &mut self.phase else {
+            return Err(self.misuse_for_event(ExchangeEvent::Compressed));
         };
         let buffered = &mut whole.buffered;
         // the upstream's form is not needed any more
@@ -114,7 +117,7 @@ impl Exchange {
         self.response_mode = ResponseMode::AcceptEncoding;
         let gzip = whole.stages.gzip.filter(|_| !memory::is_memory_short());
         let coded = match gzip {
-            None => Err(ShrinkError::Plain(plain)),
+            None => Err(GzipInPlaceError::Plain(plain)),
             Some(gzip) => {
                 let any_length = gzip.at_any_length;
                 in_place::gzip_in_place(plain, &order, self.route_config.comp_level, any_length)
@@ -127,14 +130,14 @@ impl Exchange {
                 self.response_mode = ResponseMode::Oneshot;
                 Some(body)
             }
-            Err(ShrinkError::Plain(plain)) => SlicedBody::from_parts(plain, &order, false),
-            Err(ShrinkError::Nothing) => None,
+            Err(GzipInPlaceError::Plain(plain)) => SlicedBody::from_parts(plain, &order, false),
+            Err(GzipInPlaceError::Nothing) => None,
         };
         let Some(body) = body else {
             return self.abort_with_mode(ResponseMode::Memory);
         };
         let length = usize::try_from(body.byte_length()).unwrap_or(usize::MAX);
-        self.head_edits.push(HeadEdit::content_length(length));
+        self.head_edits.push(HeadEdit::set_content_length(length));
         buffered.shrink_reservation(length);
         self.apply_event(ExchangeEvent::Compressed, |phase| {
             phase.into_ready(Some(body))
@@ -142,7 +145,7 @@ impl Exchange {
     }
 
     pub(in crate::exchange) fn set_content_length(&mut self, length: usize) {
-        self.head_edits.push(HeadEdit::content_length(length));
+        self.head_edits.push(HeadEdit::set_content_length(length));
     }
 }
 
@@ -153,15 +156,15 @@ impl BodyPipeline {
         &mut self,
         config: &RouteConfig,
         storing: &mut StorePlan,
-    ) -> Result<CompressedBody, ResponseMode> {
+    ) -> Result<RecodedBody, ResponseMode> {
         let body = &self.buffered.body;
-        if body.is_empty() || self.is_below_gate(config, body.len()) {
+        if body.is_empty() || self.is_below_compression_gate(config, body.len()) {
             return Err(ResponseMode::TooSmall);
         }
-        let limit = self.gzip_limit();
+        let limit = self.max_gzip_length();
         if let Some(stored) = self.compress_as_entry(storing, limit) {
             self.room = Vec::new();
-            return Ok(CompressedBody {
+            return Ok(RecodedBody {
                 body: Vec::new(),
                 stored: Some(stored),
                 mode: ResponseMode::Oneshot,
@@ -169,7 +172,7 @@ impl BodyPipeline {
         }
         let room = std::mem::take(&mut self.room);
         match oneshot::gzip_oneshot_into(&self.buffered.body, config.comp_level, limit, room) {
-            Ok(body) => Ok(CompressedBody {
+            Ok(body) => Ok(RecodedBody {
                 body,
                 stored: None,
                 mode: ResponseMode::Oneshot,
@@ -183,8 +186,8 @@ impl BodyPipeline {
     /// memory once.
     fn compress_as_entry(&mut self, storing: &mut StorePlan, limit: usize) -> Option<SlicedBody> {
         // uses the buffer that was allocated for the compressed body
-        let fill = storing.fill_of_sent_bytes()?;
-        let (entry, id) = fill.build_from(&self.buffered.body, &mut self.room)?;
+        let fill = storing.fill_from_sent_bytes()?;
+        let (entry, id) = fill.build_from_body(&self.buffered.body, &mut self.room)?;
         let coded = entry.response_for_gzip_client(&id)?;
         (coded.is_gzip() && coded.byte_length() < limit as u64).then_some(coded)
     }
@@ -194,15 +197,15 @@ impl BodyPipeline {
         &mut self,
         config: &RouteConfig,
         storing: &mut StorePlan,
-    ) -> Result<CompressedBody, ResponseMode> {
+    ) -> Result<RecodedBody, ResponseMode> {
         let body = self
             .buffered
             .decompress_buffered(config, config.max_oneshot)?;
-        if let Some(fill) = storing.fill_of_sent_bytes() {
-            fill.mark_decoded();
-            fill.build_from(&body, &mut self.room);
+        if let Some(fill) = storing.fill_from_sent_bytes() {
+            fill.mark_body_decoded();
+            fill.build_from_body(&body, &mut self.room);
         }
-        Ok(CompressedBody {
+        Ok(RecodedBody {
             body,
             stored: None,
             mode: ResponseMode::Inflate,

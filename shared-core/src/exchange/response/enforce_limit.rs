@@ -12,18 +12,18 @@ use std::sync::Arc;
 
 use crate::cache::entry::CacheEntry;
 use crate::cache::reason::Reason;
-use crate::config::Policy;
-use crate::exchange::machine::actions::{BodyPieceAction, Misuse};
-use crate::exchange::machine::message_head::{has_no_body, HeadEdit, ResponseHead};
-use crate::exchange::machine::phase::Phase;
+use crate::config::CallPolicy;
+use crate::exchange::machine::actions::{BodyPieceAction, HostMisuse};
+use crate::exchange::machine::message_head::{status_has_no_body, HeadEdit, ResponseHead};
+use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::transitions::ExchangeEvent;
 use crate::exchange::machine::Exchange;
-use crate::exchange::response::body::ResponseBody;
+use crate::exchange::response::body::ReadyResponse;
 use crate::exchange::response::limit::max_compressed_length;
 use crate::exchange::response::pipeline::{BodyPipeline, BodyStages, BufferedBody};
 use crate::exchange::response::plan::ResponsePlan;
 use crate::memory;
-use crate::request_coding::BodyCoding;
+use crate::request_coding::BodyContentCoding;
 use crate::response_mode::ResponseMode;
 use crate::transcode::JSON_MEDIA_TYPE;
 
@@ -44,13 +44,17 @@ const UPSTREAM_BODY_HEADERS: [&str; 11] = [
 
 impl Exchange {
     /// Whether a stored response to a single call exceeds its limit.
-    pub(in crate::exchange) fn exceeds_limit(&self, entry: &CacheEntry, id: Option<&[u8]>) -> bool {
+    pub(in crate::exchange) fn exceeds_response_limit(
+        &self,
+        entry: &CacheEntry,
+        id: Option<&[u8]>,
+    ) -> bool {
         let bound = self.looked.bound.as_ref();
         bound.is_some_and(|bound| entry.response_length(id.unwrap_or_default()) > bound.most)
     }
 
     /// Returns the JSON-RPC error that replaces a stored response longer than its limit.
-    pub(in crate::exchange) fn respond_limit_exceeded(&mut self) -> Option<Box<ResponseBody>> {
+    pub(in crate::exchange) fn respond_limit_exceeded(&mut self) -> Option<Box<ReadyResponse>> {
         let answer = self.take_limit_error(200)?;
         self.head_edits = Vec::new();
         self.set_error_headers(answer.body.len());
@@ -59,21 +63,21 @@ impl Exchange {
 
     /// Takes the JSON-RPC error of the limit, as a response with this status, and records the
     /// denial.
-    fn take_limit_error(&mut self, status: u16) -> Option<Box<ResponseBody>> {
+    fn take_limit_error(&mut self, status: u16) -> Option<Box<ReadyResponse>> {
         let body = self.looked.bound.take()?.error;
         self.cache_reason = Reason::Denied;
         self.response_mode = ResponseMode::Denied;
         self.looked.denied += 1;
-        Some(Box::new(ResponseBody {
+        Some(Box::new(ReadyResponse {
             status,
             is_ours: status != 0,
             body,
-            ..ResponseBody::default()
+            ..ReadyResponse::default()
         }))
     }
 
     fn set_error_headers(&mut self, length: usize) {
-        self.head_edits.push(HeadEdit::content_length(length));
+        self.head_edits.push(HeadEdit::set_content_length(length));
         self.head_edits
             .push(HeadEdit::set_header("Content-Type", JSON_MEDIA_TYPE));
     }
@@ -81,12 +85,12 @@ impl Exchange {
     /// Maximum length in bytes of the response with this head, if the request is a single call
     /// with a limit.
     pub(in crate::exchange) fn response_limit<I>(&self, head: &ResponseHead<I>) -> Option<u64> {
-        let Phase::AwaitingHead = self.phase else {
+        let ExchangePhase::AwaitingHead = self.phase else {
             return None;
         };
         let bound = self.looked.bound.as_ref();
         bound
-            .filter(|_| !has_no_body(head.status) && !head.subrequest)
+            .filter(|_| !status_has_no_body(head.status) && !head.subrequest)
             .map(|it| it.most)
     }
 
@@ -94,13 +98,13 @@ impl Exchange {
     /// can't be measured.
     pub(in crate::exchange) fn head_exceeds_limit<I>(
         head: &ResponseHead<I>,
-        coding: BodyCoding,
+        coding: BodyContentCoding,
         most: u64,
     ) -> bool {
         let most = match coding {
-            BodyCoding::None => most,
-            BodyCoding::Coded(_) => max_compressed_length(most),
-            BodyCoding::Other => return true,
+            BodyContentCoding::None => most,
+            BodyContentCoding::Coded(_) => max_compressed_length(most),
+            BodyContentCoding::Other => return true,
         };
         head.content_length.is_some_and(|length| length > most)
     }
@@ -111,7 +115,7 @@ impl Exchange {
         &self,
         judged: Result<ResponsePlan, ResponseMode>,
         head: &ResponseHead<I>,
-        coding: BodyCoding,
+        coding: BodyContentCoding,
         most: u64,
     ) -> Option<ResponsePlan> {
         let mut whole = match judged {
@@ -120,7 +124,7 @@ impl Exchange {
             Err(reason) => {
                 let mut whole = Box::new(BodyPipeline::new(
                     BodyStages::default(),
-                    BufferedBody::for_head(head),
+                    BufferedBody::for_response_head(head),
                 ));
                 whole.left_alone = Some(reason);
                 if let Some(declared) = whole.buffered.declared {
@@ -140,7 +144,7 @@ impl Exchange {
     /// Whether a buffered response is within its limit; a compressed one is decompressed to
     /// measure it. `false` also if there is no memory for that.
     pub(in crate::exchange) fn decoded_body_is_within_limit(&mut self) -> bool {
-        let Phase::Compressing(whole) = &mut self.phase else {
+        let ExchangePhase::Compressing(whole) = &mut self.phase else {
             return true;
         };
         let (Some(coded), Some(most)) = (whole.measured, whole.most) else {
@@ -152,7 +156,8 @@ impl Exchange {
         let Some(mut memory) = budget.reserve_bytes(0, limit) else {
             return false;
         };
-        let may_take = |length| memory.grow_to(length, limit) && !memory::is_memory_short();
+        let may_take =
+            |length| memory.grow_reservation_to(length, limit) && !memory::is_memory_short();
         let is_short = coded
             .decompress_body(&whole.buffered.body, most, may_take)
             .is_ok();
@@ -164,30 +169,30 @@ impl Exchange {
     }
 
     /// Replaces a measured response that exceeds its limit by an error.
-    pub(in crate::exchange) fn reject_measured_body(&mut self) -> Result<(), Misuse> {
+    pub(in crate::exchange) fn reject_measured_body(&mut self) -> Result<(), HostMisuse> {
         self.next_state(ExchangeEvent::Refuse)?;
         let Some(answer) = self.replace_body_by_error() else {
-            return Err(self.misuse_error(ExchangeEvent::Refuse));
+            return Err(self.misuse_for_event(ExchangeEvent::Refuse));
         };
-        self.apply_event(ExchangeEvent::Refuse, |_| Phase::Ready(answer))
+        self.apply_event(ExchangeEvent::Refuse, |_| ExchangePhase::Ready(answer))
     }
 
     /// Discards the upstream's response, which exceeds its limit, and sends an error when the
     /// body ends.
     pub(in crate::exchange) fn discard_overlong_upstream_body(
         &mut self,
-    ) -> Result<BodyPieceAction, Misuse> {
+    ) -> Result<BodyPieceAction, HostMisuse> {
         self.next_state(ExchangeEvent::Replace)?;
         let Some(answer) = self.replace_body_by_error() else {
-            return Err(self.misuse_error(ExchangeEvent::Replace));
+            return Err(self.misuse_for_event(ExchangeEvent::Replace));
         };
         self.apply_event(ExchangeEvent::Replace, |_| {
-            Phase::DiscardingUpstream(answer)
+            ExchangePhase::DiscardingUpstream(answer)
         })?;
         Ok(BodyPieceAction::Buffered)
     }
 
-    fn replace_body_by_error(&mut self) -> Option<Box<ResponseBody>> {
+    fn replace_body_by_error(&mut self) -> Option<Box<ReadyResponse>> {
         let answer = self.take_limit_error(0)?;
         self.head_edits.retain(|edit| {
             let name = &*edit.name;
@@ -195,7 +200,7 @@ impl Exchange {
         });
         self.set_error_headers(answer.body.len());
         self.head_edits
-            .extend(UPSTREAM_BODY_HEADERS.map(HeadEdit::remove));
+            .extend(UPSTREAM_BODY_HEADERS.map(HeadEdit::remove_header));
         self.discard_fill();
         self.not_ssz = None;
         Some(answer)
@@ -204,7 +209,7 @@ impl Exchange {
     /// Returns the maximum length of the response to a call of a batch, in bytes; `None` without a
     /// limit.
     pub(in crate::exchange) fn max_response_length(
-        policy: Option<&Arc<Policy>>,
+        policy: Option<&Arc<CallPolicy>>,
         method: &[u8],
     ) -> Option<u64> {
         policy.and_then(|policy| policy.max_response_length(method))

@@ -1,7 +1,7 @@
 //! Limit of the length of the response to a single call.
 
-use crate::config::Policy;
-use crate::jsonrpc::request::Call;
+use crate::config::CallPolicy;
+use crate::jsonrpc::request::JsonRpcCall;
 
 /// Returns the maximum length of a compressed body whose decompressed length is at most `most`:
 /// incompressible data grows by less than this.
@@ -12,17 +12,20 @@ pub(in crate::exchange) fn max_compressed_length(most: u64) -> u64 {
 /// The maximum length that the policy sets for the response to a single call, and the error that
 /// replaces a longer one.
 #[derive(Debug)]
-pub(in crate::exchange) struct ResponseLimit {
+pub(in crate::exchange) struct CallResponseLimit {
     /// Maximum length of the response. Bytes.
     pub(in crate::exchange) most: u64,
     /// Error that replaces a longer response.
     pub(in crate::exchange) error: Vec<u8>,
 }
 
-impl ResponseLimit {
+impl CallResponseLimit {
     /// Returns the limit for a call that is forwarded; `None` without a limit, or for a
     /// notification.
-    pub(in crate::exchange) fn for_call(policy: &Policy, call: &Call<'_>) -> Option<Self> {
+    pub(in crate::exchange) fn limit_for_call(
+        policy: &CallPolicy,
+        call: &JsonRpcCall<'_>,
+    ) -> Option<Self> {
         let (most, id) = (policy.max_response_length(call.method)?, call.id?);
         let error = policy
             .response_too_long_error()

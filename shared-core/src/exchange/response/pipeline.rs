@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use crate::cache::entry::BorrowedIdentity;
+use crate::cache::entry::BorrowedIdentityBytes;
 use crate::config::RouteConfig;
 use crate::exchange::machine::message_head::{HeadEdit, ResponseHead};
 use crate::exchange::response::limit::max_compressed_length;
 use crate::exchange::ssz::conversion::FormatConversion;
-use crate::faults::{is_fault_injected, Fault};
+use crate::faults::{is_fault_injected, InjectedFault};
 use crate::gzip::inflate::InflateError;
 use crate::gzip::{inflate, oneshot, stream};
 use crate::memory::MemoryReservation;
-use crate::request_coding::SupportedCoding;
+use crate::request_coding::SupportedContentCoding;
 use crate::response_mode::ResponseMode;
 use crate::{json, memory};
 
@@ -37,7 +37,7 @@ pub(in crate::exchange) struct BufferedBody {
 
 impl BufferedBody {
     /// Returns a body without bytes, with the length and the delimiter that this head declares.
-    pub(in crate::exchange) fn for_head<I>(head: &ResponseHead<I>) -> Self {
+    pub(in crate::exchange) fn for_response_head<I>(head: &ResponseHead<I>) -> Self {
         // the Content-Length of a 304 describes the body that a 200 would have
         let length = head.content_length.filter(|_| head.status != 304);
         Self {
@@ -67,7 +67,7 @@ impl BufferedBody {
         config: &RouteConfig,
         length: usize,
     ) -> Result<(), ResponseMode> {
-        check_fits_alone(config, length, length)?;
+        check_memory_fit(config, length, length)?;
         self.reserve_and_grow(config, length.min(INITIAL_RESERVATION), length)
     }
 
@@ -79,8 +79,8 @@ impl BufferedBody {
         original: usize,
         made: usize,
     ) -> Result<(), ResponseMode> {
-        check_fits_alone(config, original, made)?;
-        self.claim_memory(
+        check_memory_fit(config, original, made)?;
+        self.reserve_body_and_output(
             config,
             original.min(INITIAL_RESERVATION),
             made.min(INITIAL_RESERVATION),
@@ -137,13 +137,13 @@ impl BufferedBody {
         length: usize,
         most: usize,
     ) -> Result<(), ResponseMode> {
-        self.claim_memory(config, length, length)?;
+        self.reserve_body_and_output(config, length, length)?;
         let is_free = self.declared.is_some() && cfg!(not(target_family = "wasm"));
-        self.grow_capacity(if is_free { most } else { length })
+        self.grow_buffer_capacity(if is_free { most } else { length })
     }
 
     /// Reserves memory for the body and for the output that is made from it, in bytes.
-    pub(in crate::exchange) fn claim_memory(
+    pub(in crate::exchange) fn reserve_body_and_output(
         &mut self,
         config: &RouteConfig,
         body: usize,
@@ -152,7 +152,7 @@ impl BufferedBody {
         let limit = usize::try_from(config.memory).unwrap_or(usize::MAX);
         let needed = body.checked_add(output).ok_or(ResponseMode::Memory)?;
         match &mut self.reservation {
-            Some(reservation) => reservation.grow_to(needed, limit).then_some(()),
+            Some(reservation) => reservation.grow_reservation_to(needed, limit).then_some(()),
             None => {
                 self.reservation = config.process.budget.reserve_bytes(needed, limit);
                 self.reservation.as_ref().map(|_| ())
@@ -162,9 +162,10 @@ impl BufferedBody {
     }
 
     /// Grows the capacity of the buffer to `room` bytes; they are not reserved here.
-    fn grow_capacity(&mut self, room: usize) -> Result<(), ResponseMode> {
+    fn grow_buffer_capacity(&mut self, room: usize) -> Result<(), ResponseMode> {
         let more = room.saturating_sub(self.body.len());
-        if self.body.try_reserve_exact(more).is_err() || is_fault_injected(Fault::FailAlloc) {
+        if self.body.try_reserve_exact(more).is_err() || is_fault_injected(InjectedFault::FailAlloc)
+        {
             return Err(ResponseMode::Memory);
         }
         Ok(())
@@ -173,7 +174,7 @@ impl BufferedBody {
     /// Shrinks the reservation for the body to `bytes`.
     pub(in crate::exchange) fn shrink_reservation(&mut self, bytes: usize) {
         if let Some(reservation) = &mut self.reservation {
-            reservation.shrink_to(bytes);
+            reservation.shrink_reservation_to(bytes);
         }
     }
 
@@ -187,7 +188,8 @@ impl BufferedBody {
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let coded = std::mem::take(&mut self.body);
         let decoded = inflate::gunzip_within(&coded, most, |length| {
-            self.claim_memory(config, coded.capacity(), length).is_ok()
+            self.reserve_body_and_output(config, coded.capacity(), length)
+                .is_ok()
         });
         self.body = coded;
         decoded.map_err(|error| match error {
@@ -199,7 +201,7 @@ impl BufferedBody {
 }
 
 /// Returns an error if a body would exceed `sszip_memory` with nothing else reserved.
-fn check_fits_alone(config: &RouteConfig, body: usize, output: usize) -> Result<(), ResponseMode> {
+fn check_memory_fit(config: &RouteConfig, body: usize, output: usize) -> Result<(), ResponseMode> {
     let limit = usize::try_from(config.memory).unwrap_or(usize::MAX);
     match body.saturating_add(output) > limit {
         true => Err(ResponseMode::Memory),
@@ -214,12 +216,12 @@ pub(in crate::exchange) struct BodyStages {
     /// Whether the body is gzip that the client or the next stage can't read.
     pub(in crate::exchange) inflates: bool,
     pub(in crate::exchange) transcoding: Option<Box<FormatConversion>>,
-    pub(in crate::exchange) gzip: Option<CompressionSettings>,
+    pub(in crate::exchange) gzip: Option<GzipRequirement>,
 }
 
 /// The client's condition for a gzip body: shorter than identity, or of any length.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::exchange) struct CompressionSettings {
+pub(in crate::exchange) struct GzipRequirement {
     /// Whether gzip is sent even if it is longer, because the client refused identity.
     pub(in crate::exchange) at_any_length: bool,
 }
@@ -235,7 +237,7 @@ pub(in crate::exchange) struct BodyPipeline {
     /// Limit of the body's length in bytes, if it is buffered until the length is known.
     pub(in crate::exchange) most: Option<u64>,
     /// Coding of the body, if the limit applies to its length without the coding.
-    pub(in crate::exchange) measured: Option<SupportedCoding>,
+    pub(in crate::exchange) measured: Option<SupportedContentCoding>,
     /// Mode of the response if it is within the limit, where the limit is the only reason for
     /// buffering it.
     pub(in crate::exchange) left_alone: Option<ResponseMode>,
@@ -270,7 +272,7 @@ impl BodyPipeline {
 
     /// Whether the body is compressed and not otherwise changed, so that it can be streamed if
     /// there is no memory for all of it.
-    pub(in crate::exchange) fn can_stream(&self) -> bool {
+    pub(in crate::exchange) fn can_stream_body(&self) -> bool {
         let stages = &self.stages;
         let is_only_compressed = !stages.inflates && stages.transcoding.is_none();
         is_only_compressed && stages.gzip.is_some() && self.most.is_none()
@@ -283,7 +285,7 @@ impl BodyPipeline {
     }
 
     /// Maximum number of bytes that may be received, if the response has a limit.
-    fn max_length(&self) -> Option<u64> {
+    fn max_received_length(&self) -> Option<u64> {
         let most = self.most?;
         Some(match self.measured {
             Some(_) => max_compressed_length(most),
@@ -292,12 +294,16 @@ impl BodyPipeline {
     }
 
     /// Whether a body with `length` received bytes exceeds its limit.
-    pub(in crate::exchange) fn exceeds_limit(&self, length: u64) -> bool {
-        self.max_length().is_some_and(|most| length > most)
+    pub(in crate::exchange) fn exceeds_length_limit(&self, length: u64) -> bool {
+        self.max_received_length().is_some_and(|most| length > most)
     }
 
     /// Whether a body of `length` is too short to be compressed.
-    pub(in crate::exchange) fn is_below_gate(&self, config: &RouteConfig, length: usize) -> bool {
+    pub(in crate::exchange) fn is_below_compression_gate(
+        &self,
+        config: &RouteConfig,
+        length: usize,
+    ) -> bool {
         let gzip = self.stages.gzip;
         gzip.is_some_and(|gzip| !gzip.at_any_length) && (length as u64) < config.min_length
     }
@@ -305,7 +311,7 @@ impl BodyPipeline {
     /// Number of bytes that the compression thread has to process.
     pub(in crate::exchange) fn compression_work(&self, config: &RouteConfig) -> usize {
         match (self.stages.inflates, &self.stages.transcoding) {
-            _ if self.measured == Some(SupportedCoding::Zstd) => {
+            _ if self.measured == Some(SupportedContentCoding::Zstd) => {
                 self.buffered.body.len().saturating_mul(5)
             }
             _ if self.measured.is_some() => decompression_work(&self.buffered.body, config),
@@ -316,9 +322,9 @@ impl BodyPipeline {
     }
 
     /// Length in bytes that the compressed body must stay below.
-    pub(in crate::exchange) fn gzip_limit(&self) -> usize {
+    pub(in crate::exchange) fn max_gzip_length(&self) -> usize {
         match self.stages.gzip {
-            Some(CompressionSettings {
+            Some(GzipRequirement {
                 at_any_length: true,
             }) => oneshot::compressed_bound(self.buffered.body.len()),
             _ => self.buffered.body.len(),
@@ -326,7 +332,7 @@ impl BodyPipeline {
     }
 
     /// Allocates the buffer for the compressed body, on the thread that collected the body.
-    pub(in crate::exchange) fn reserve_output(&mut self) {
+    pub(in crate::exchange) fn allocate_output_buffer(&mut self) {
         if self.stages.transcoding.is_some() {
             // the length of the output is not known yet
             return;
@@ -336,7 +342,7 @@ impl BodyPipeline {
         buffered.shrink_reservation(buffered.body.capacity() + buffered.body.len());
         if self.stages.gzip.is_some() {
             // if the allocation fails, the compression reports it
-            let _ = self.room.try_reserve_exact(self.gzip_limit());
+            let _ = self.room.try_reserve_exact(self.max_gzip_length());
         }
     }
 
@@ -347,7 +353,7 @@ impl BodyPipeline {
         config: &RouteConfig,
         length: usize,
     ) -> Result<(), ResponseMode> {
-        let most = match self.max_length() {
+        let most = match self.max_received_length() {
             Some(most) => most,
             None if self.is_in_buffering_window() => config.hold.min(config.max_oneshot),
             None => config.max_oneshot,
@@ -386,12 +392,12 @@ impl BodyPipeline {
         };
         if is_in_window {
             let encoder = stream::fastest_encoder_size(config.stream_level);
-            match buffered.claim_memory(config, room, length.max(encoder)) {
-                Ok(()) => return buffered.grow_capacity(room),
+            match buffered.reserve_body_and_output(config, room, length.max(encoder)) {
+                Ok(()) => return buffered.grow_buffer_capacity(room),
                 // the bytes buffered so far can be streamed
                 Err(reason)
                     if buffered
-                        .claim_memory(config, buffered.body.capacity(), encoder)
+                        .reserve_body_and_output(config, buffered.body.capacity(), encoder)
                         .is_ok() =>
                 {
                     return Err(reason)
@@ -400,8 +406,8 @@ impl BodyPipeline {
                 Err(_) => {}
             }
         }
-        buffered.claim_memory(config, room, length)?;
-        buffered.grow_capacity(room)
+        buffered.reserve_body_and_output(config, room, length)?;
+        buffered.grow_buffer_capacity(room)
     }
 }
 
@@ -421,7 +427,7 @@ pub(in crate::exchange) type EntryReservations = Vec<EntryReservation>;
 #[derive(Debug)]
 pub(in crate::exchange) enum EntryReservation {
     /// Memory of a decompressed entry.
-    DecodedEntry(Arc<BorrowedIdentity>),
+    DecodedEntry(Arc<BorrowedIdentityBytes>),
     /// Memory of a body that was assembled from entries.
     Assembled { _memory: MemoryReservation },
 }

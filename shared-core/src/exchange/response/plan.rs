@@ -3,21 +3,21 @@
 use std::sync::Arc;
 
 use crate::config::RouteConfig;
-use crate::exchange::machine::actions::{Misuse, ResponseHeadAction};
+use crate::exchange::machine::actions::{HostMisuse, ResponseHeadAction};
 use crate::exchange::machine::message_head::{
     HeadEdit, Header, ResponseCoding, ResponseHead, ResponseProperties,
 };
-use crate::exchange::machine::phase::Phase;
+use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::transitions::ExchangeEvent;
 use crate::exchange::machine::Exchange;
 use crate::exchange::response::pipeline::{
-    BodyPipeline, BodyStages, BufferedBody, CompressionSettings,
+    BodyPipeline, BodyStages, BufferedBody, GzipRequirement,
 };
 use crate::exchange::response::stream_encoder::BodyStream;
-use crate::faults::{panic_if_injected, Fault};
+use crate::faults::{panic_if_injected, InjectedFault};
 use crate::memory;
 use crate::negotiate::media_type;
-use crate::request_coding::BodyCoding;
+use crate::request_coding::BodyContentCoding;
 use crate::response_mode::ResponseMode;
 
 /// The treatment of a response that is not passed unchanged, decided from its head: buffer, stream
@@ -35,53 +35,55 @@ impl Exchange {
     /// Decides from the final response head (not 1xx other than 101) how the body is handled.
     ///
     /// # Errors
-    /// [`Misuse`] unless it follows the request head.
-    pub fn response_head<'a, I>(
+    /// [`HostMisuse`] unless it follows the request head.
+    pub fn evaluate_response_head<'a, I>(
         &mut self,
         head: ResponseHead<I>,
-    ) -> Result<ResponseHeadAction, Misuse>
+    ) -> Result<ResponseHeadAction, HostMisuse>
     where
         I: Iterator<Item = Header<'a>> + Clone,
     {
         self.stop_waiting();
         if !self.awaits_response_head() {
-            return Err(self.misuse_error(ExchangeEvent::HeadToPass));
+            return Err(self.misuse_for_event(ExchangeEvent::HeadToPass));
         }
-        panic_if_injected(Fault::PanicHead);
-        let switches = matches!(self.phase, Phase::AwaitingHead | Phase::AwaitingPart(_))
-            && head.status == 101
+        panic_if_injected(InjectedFault::PanicHead);
+        let switches = matches!(
+            self.phase,
+            ExchangePhase::AwaitingHead | ExchangePhase::AwaitingPart(_)
+        ) && head.status == 101
             && !self.may_switch_protocol(&head);
         if switches {
             self.discard_fill();
-            self.apply_event(ExchangeEvent::Fail, |_| Phase::Aborted)?;
+            self.apply_event(ExchangeEvent::Fail, |_| ExchangePhase::Aborted)?;
             return Ok(ResponseHeadAction::Fail);
         }
         self.record_rejected_formats(head.status, head.fields.clone());
-        self.record_response_coding(head.fields.clone());
+        self.record_unrequested_coding(head.fields.clone());
         self.record_upstream_status(head.status);
-        self.stop_observing_errors(head.status);
-        if let Phase::AwaitingUpdate = self.phase {
+        self.stop_observing_on_error(head.status);
+        if let ExchangePhase::AwaitingUpdate = self.phase {
             return self.plan_background_response(head);
         }
         if !self.storing.is_judged {
             self.invalidate_targets(&head);
             self.decide_storage(&head);
         }
-        if let Phase::DiscardingUpstream(_) = self.phase {
+        if let ExchangePhase::DiscardingUpstream(_) = self.phase {
             self.next_state(ExchangeEvent::HeadToBuffer)?;
             return Ok(ResponseHeadAction::Buffer);
         }
         self.set_cache_status_header(&head);
         let bound = self.response_limit(&head);
         let coding = match bound {
-            Some(_) => BodyCoding::from_response(head.fields.clone()),
-            None => BodyCoding::None,
+            Some(_) => BodyContentCoding::from_response_headers(head.fields.clone()),
+            None => BodyContentCoding::None,
         };
         if bound.is_some_and(|most| Self::head_exceeds_limit(&head, coding, most)) {
             self.discard_overlong_upstream_body()?;
             return Ok(ResponseHeadAction::Buffer);
         }
-        let is_measured = head.content_length.is_some() && coding == BodyCoding::None;
+        let is_measured = head.content_length.is_some() && coding == BodyContentCoding::None;
         let bound = bound.filter(|_| !is_measured);
         let mut judged = self.plan_response(&head, bound.is_some());
         if let Some(most) = bound {
@@ -94,24 +96,31 @@ impl Exchange {
         self.add_vary_accept(&head);
         match judged {
             Ok(ResponsePlan::Stream(stream)) => {
-                self.apply_event(ExchangeEvent::HeadToStream, |_| Phase::Streaming(stream))?;
+                self.apply_event(ExchangeEvent::HeadToStream, |_| {
+                    ExchangePhase::Streaming(stream)
+                })?;
                 Ok(ResponseHeadAction::Stream)
             }
             Ok(ResponsePlan::Buffer(whole)) => {
-                self.apply_event(ExchangeEvent::HeadToBuffer, |_| Phase::Buffering(whole))?;
+                self.apply_event(ExchangeEvent::HeadToBuffer, |_| {
+                    ExchangePhase::Buffering(whole)
+                })?;
                 Ok(ResponseHeadAction::Buffer)
             }
             Ok(ResponsePlan::Merge) => {
-                self.apply_event(ExchangeEvent::HeadToMerge, Phase::into_buffering_part)?;
+                self.apply_event(
+                    ExchangeEvent::HeadToMerge,
+                    ExchangePhase::into_buffering_part,
+                )?;
                 Ok(ResponseHeadAction::Buffer)
             }
             Err(reason) => {
-                self.start_passing(
+                self.pass_response(
                     ExchangeEvent::HeadToPass,
-                    BufferedBody::for_head(&head),
+                    BufferedBody::for_response_head(&head),
                     reason,
                 )?;
-                Ok(self.copy_or_pass())
+                Ok(self.tee_or_pass())
             }
         }
     }
@@ -129,16 +138,16 @@ impl Exchange {
             || self.request.no_transform
             || response
                 .content_type
-                .is_some_and(|it| !types.contains_type(it));
+                .is_some_and(|it| !types.contains_media_type(it));
         if !is_left_alone {
             self.varies = true;
-            response.vary_accept_encoding_edits(head.host_writes_vary, &mut self.head_edits);
+            response.add_vary_edits(head.host_writes_vary, &mut self.head_edits);
         }
     }
 
     /// Whether a response head is expected.
     pub(in crate::exchange) fn awaits_response_head(&self) -> bool {
-        use Phase::{AwaitingHead, AwaitingPart, AwaitingUpdate, DiscardingUpstream};
+        use ExchangePhase::{AwaitingHead, AwaitingPart, AwaitingUpdate, DiscardingUpstream};
         matches!(
             self.phase,
             AwaitingHead | AwaitingPart(_) | AwaitingUpdate | DiscardingUpstream(_)
@@ -146,13 +155,13 @@ impl Exchange {
     }
 
     /// Passes the rest of the response unchanged.
-    pub(in crate::exchange) fn start_passing(
+    pub(in crate::exchange) fn pass_response(
         &mut self,
         event: ExchangeEvent,
         buffered: BufferedBody,
         reason: ResponseMode,
-    ) -> Result<(), Misuse> {
-        self.apply_event(event, |_| Phase::Passing(Box::new(buffered)))?;
+    ) -> Result<(), HostMisuse> {
+        self.apply_event(event, |_| ExchangePhase::Passing(Box::new(buffered)))?;
         self.response_mode = reason;
         Ok(())
     }
@@ -174,12 +183,12 @@ impl Exchange {
             return Err(ResponseMode::Subrequest);
         }
         let response = ResponseProperties::from_response_headers(head.fields.clone());
-        if self.can_be_merged(head.status) {
-            self.upstream_part_head(&response, head);
+        if self.can_merge_response(head.status) {
+            self.read_upstream_part_head(&response, head);
             return Ok(ResponsePlan::Merge);
         }
-        let conversion = self.conversion_for(&response, head);
-        self.check_status(head, conversion.is_some())?;
+        let conversion = self.negotiated_conversion(&response, head);
+        self.check_response_status(head, conversion.is_some())?;
         if let Some((negotiated, format)) = conversion {
             match self.plan_conversion(negotiated, format, &response, head) {
                 Ok(plan) => return plan,
@@ -189,7 +198,7 @@ impl Exchange {
         }
         self.check_compressible(&response)?;
         self.varies = true;
-        response.vary_accept_encoding_edits(head.host_writes_vary, &mut self.head_edits);
+        response.add_vary_edits(head.host_writes_vary, &mut self.head_edits);
         let mut whole = self.compression_pipeline(&response, head)?;
         if self.request.head {
             self.set_headers_of_compressed_body(&mut whole);
@@ -203,7 +212,7 @@ impl Exchange {
 
     /// Returns an error with the reason if a response of this status is sent unchanged. A partial
     /// response may be converted.
-    fn check_status<'a, I>(
+    fn check_response_status<'a, I>(
         &mut self,
         head: &ResponseHead<I>,
         is_convertible: bool,
@@ -231,7 +240,7 @@ impl Exchange {
         }
         let content_type = response.content_type;
         if !content_type
-            .is_some_and(|content_type| self.route_config.types.contains_type(content_type))
+            .is_some_and(|content_type| self.route_config.types.contains_media_type(content_type))
         {
             return Err(match response.coding {
                 ResponseCoding::Identity => ResponseMode::Type,
@@ -254,8 +263,8 @@ impl Exchange {
     where
         I: Iterator<Item = Header<'a>> + Clone,
     {
-        let mut buffered = BufferedBody::for_head(head);
-        response.edits_for_compressed_body(&mut buffered.recoded_edits);
+        let mut buffered = BufferedBody::for_response_head(head);
+        response.add_compressed_body_edits(&mut buffered.recoded_edits);
         let accept = self.request.accept_encoding;
         let inflates = response.coding == ResponseCoding::Gzip;
         if inflates && accept.allows_gzip() {
@@ -264,7 +273,7 @@ impl Exchange {
         let stages = BodyStages {
             inflates,
             transcoding: None,
-            gzip: (!inflates).then_some(CompressionSettings {
+            gzip: (!inflates).then_some(GzipRequirement {
                 at_any_length: accept.refuses_identity() && accept.prefers_gzip(),
             }),
         };
@@ -284,9 +293,11 @@ impl Exchange {
     /// Sets the headers of the response to HEAD: a GET would be sent with another length and coding
     /// (RFC 9110, 9.3.2 and 8.6).
     fn set_headers_of_compressed_body(&mut self, whole: &mut BodyPipeline) {
-        self.head_edits.push(HeadEdit::remove("Content-Length"));
+        self.head_edits
+            .push(HeadEdit::remove_header("Content-Length"));
         if whole.stages.inflates {
-            self.head_edits.push(HeadEdit::remove("Content-Encoding"));
+            self.head_edits
+                .push(HeadEdit::remove_header("Content-Encoding"));
         }
         self.head_edits.append(&mut whole.buffered.recoded_edits);
     }
@@ -307,7 +318,7 @@ impl Exchange {
         let declared = whole.buffered.declared;
         let is_streamed = head.unbuffered
             || config.hold == 0 && declared.is_none()
-            || whole.is_beyond_oneshot(&config)
+            || whole.exceeds_oneshot_limit(&config)
             // a response with a Content-Length can't have trailers
             || response.announces_trailers && head.delimited && declared.is_none()
             || response
@@ -336,7 +347,7 @@ impl Exchange {
 
 impl BodyPipeline {
     /// Whether the declared length is beyond the maximum for one-shot compression.
-    fn is_beyond_oneshot(&self, config: &RouteConfig) -> bool {
+    fn exceeds_oneshot_limit(&self, config: &RouteConfig) -> bool {
         let declared = self.buffered.declared;
         declared.is_some_and(|length| length as u64 > config.max_oneshot)
     }
@@ -346,10 +357,10 @@ impl BodyPipeline {
         let Some(length) = self.buffered.declared else {
             return Ok(());
         };
-        if length == 0 || self.is_below_gate(config, length) {
+        if length == 0 || self.is_below_compression_gate(config, length) {
             return Err(ResponseMode::TooSmall);
         }
-        if self.stages.inflates && self.is_beyond_oneshot(config) {
+        if self.stages.inflates && self.exceeds_oneshot_limit(config) {
             // a body that can't be buffered keeps its coding
             return Err(ResponseMode::Encoded);
         }

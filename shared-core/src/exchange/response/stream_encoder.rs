@@ -3,11 +3,11 @@
 use std::fmt;
 
 use crate::config::RouteConfig;
-use crate::exchange::machine::actions::Misuse;
+use crate::exchange::machine::actions::HostMisuse;
 use crate::exchange::response::pipeline::BufferedBody;
-use crate::faults::{is_fault_injected, Fault};
+use crate::faults::{is_fault_injected, InjectedFault};
 use crate::gzip::stream;
-use crate::gzip::stream::{EncodeProgress, Flush, StreamEncoder, StreamError};
+use crate::gzip::stream::{EncodeProgress, FlushMode, StreamEncoder, StreamEncoderError};
 use crate::memory;
 use crate::response_mode::ResponseMode;
 
@@ -15,7 +15,7 @@ use crate::response_mode::ResponseMode;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyStreamError {
     /// The body is not being streamed.
-    Misuse(Misuse),
+    Misuse(HostMisuse),
     /// The encoder failed.
     Encoder,
     /// The body ended before its declared length.
@@ -34,14 +34,14 @@ impl fmt::Display for BodyStreamError {
 
 impl std::error::Error for BodyStreamError {}
 
-impl From<Misuse> for BodyStreamError {
-    fn from(misuse: Misuse) -> Self {
+impl From<HostMisuse> for BodyStreamError {
+    fn from(misuse: HostMisuse) -> Self {
         BodyStreamError::Misuse(misuse)
     }
 }
 
-impl From<StreamError> for BodyStreamError {
-    fn from(StreamError: StreamError) -> Self {
+impl From<StreamEncoderError> for BodyStreamError {
+    fn from(StreamEncoderError: StreamEncoderError) -> Self {
         BodyStreamError::Encoder
     }
 }
@@ -63,11 +63,11 @@ impl BodyStream {
         config: &RouteConfig,
         buffered: &mut BufferedBody,
     ) -> Result<Box<Self>, ResponseMode> {
-        if memory::is_memory_short() || is_fault_injected(Fault::FailAlloc) {
+        if memory::is_memory_short() || is_fault_injected(InjectedFault::FailAlloc) {
             return Err(ResponseMode::Memory);
         }
         let level = config.stream_level;
-        buffered.claim_memory(
+        buffered.reserve_body_and_output(
             config,
             buffered.body.len(),
             stream::fastest_encoder_size(level),
@@ -82,11 +82,11 @@ impl BodyStream {
 
     /// Encodes buffered bytes that were not fed yet, as far as `output` has room. `complete` is
     /// set when all of them were fed.
-    pub(in crate::exchange) fn feed_buffered(
+    pub(in crate::exchange) fn encode_buffered_bytes(
         &mut self,
         config: &RouteConfig,
         output: &mut [u8],
-    ) -> Result<EncodeProgress, StreamError> {
+    ) -> Result<EncodeProgress, StreamEncoderError> {
         let rest = &self.buffered.body[self.encoded..];
         if rest.is_empty() {
             return Ok(EncodeProgress {
@@ -96,7 +96,7 @@ impl BodyStream {
             });
         }
         // the buffered bytes are flushed with the rest
-        let fed = self.encoder.compress_input(rest, Flush::None, output)?;
+        let fed = self.encoder.compress_input(rest, FlushMode::None, output)?;
         self.encoded += fed.consumed;
         let complete = self.encoded == self.buffered.body.len();
         if complete {

@@ -1,40 +1,41 @@
 //! Steps of a body that is compressed while it arrives.
 
-use crate::exchange::machine::actions::{BodyPieceAction, Misuse};
+use crate::exchange::machine::actions::{BodyPieceAction, HostMisuse};
 use crate::exchange::machine::message_head::HeadEdit;
-use crate::exchange::machine::phase::Phase;
+use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::transitions::ExchangeEvent;
 use crate::exchange::machine::Exchange;
 use crate::exchange::response::stream_encoder::{BodyStream, BodyStreamError};
-use crate::faults::{panic_if_injected, Fault};
-use crate::gzip::stream::{EncodeProgress, Flush};
+use crate::faults::{panic_if_injected, InjectedFault};
+use crate::gzip::stream::{EncodeProgress, FlushMode};
 use crate::response_mode::ResponseMode;
 
 impl Exchange {
     /// Compresses the buffered bytes and then `piece` into `output`, as far as it has room. Called
     /// again with the rest of the piece and the same flush until [`EncodeProgress::complete`].
-    /// [`Flush::Finish`] with the last piece ends the stream.
+    /// [`FlushMode::Finish`] with the last piece ends the stream.
     ///
     /// # Errors
     /// [`BodyStreamError`]: nothing more can be sent, and the response must be aborted visibly.
     pub fn encode_stream_piece(
         &mut self,
         piece: &[u8],
-        flush: Flush,
+        flush: FlushMode,
         output: &mut [u8],
     ) -> Result<EncodeProgress, BodyStreamError> {
-        let Phase::Streaming(stream) = &mut self.phase else {
-            return Err(self.misuse_error(ExchangeEvent::Piece).into());
+        let ExchangePhase::Streaming(stream) = &mut self.phase else {
+            return Err(self.misuse_for_event(ExchangeEvent::Piece).into());
         };
-        panic_if_injected(Fault::PanicStream);
+        panic_if_injected(InjectedFault::PanicStream);
         // a trailer must not make a truncated body look complete
         let ends_at = self.received.saturating_add(piece.len() as u64);
         let declared = stream.buffered.declared;
-        if flush == Flush::Finish && declared.is_some_and(|declared| ends_at < declared as u64) {
+        if flush == FlushMode::Finish && declared.is_some_and(|declared| ends_at < declared as u64)
+        {
             self.abort_response()?;
             return Err(BodyStreamError::Short);
         }
-        let buffered_progress = stream.feed_buffered(&self.route_config, output)?;
+        let buffered_progress = stream.encode_buffered_bytes(&self.route_config, output)?;
         if !buffered_progress.complete {
             self.sent += buffered_progress.written as u64;
             return Ok(buffered_progress);
@@ -50,18 +51,18 @@ impl Exchange {
             .copy_sent_bytes(&self.route_config, &mut self.cache_reason, taken);
         self.received += progress.consumed as u64;
         self.sent += progress.written as u64;
-        if flush == Flush::Finish && progress.complete {
-            self.apply_event(ExchangeEvent::Finish, |_| Phase::Finished)?;
+        if flush == FlushMode::Finish && progress.complete {
+            self.apply_event(ExchangeEvent::Finish, |_| ExchangePhase::Finished)?;
         }
         Ok(progress)
     }
 
     /// Ends the buffering: the head is sent, and the body is compressed while it arrives.
     /// Without memory for an encoder it is passed unchanged.
-    pub(in crate::exchange) fn start_stream(&mut self) -> Result<BodyPieceAction, Misuse> {
+    pub(in crate::exchange) fn start_streaming(&mut self) -> Result<BodyPieceAction, HostMisuse> {
         self.next_state(ExchangeEvent::StartStream)?;
-        let Phase::Buffering(whole) = &mut self.phase else {
-            return Err(self.misuse_error(ExchangeEvent::StartStream));
+        let ExchangePhase::Buffering(whole) = &mut self.phase else {
+            return Err(self.misuse_for_event(ExchangeEvent::StartStream));
         };
         let body = &whole.buffered.body;
         self.storing
@@ -69,11 +70,13 @@ impl Exchange {
         match BodyStream::start_encoding(&self.route_config, &mut whole.buffered) {
             Ok(mut stream) => {
                 self.set_stream_headers(&mut stream);
-                self.apply_event(ExchangeEvent::StartStream, |_| Phase::Streaming(stream))?;
+                self.apply_event(ExchangeEvent::StartStream, |_| {
+                    ExchangePhase::Streaming(stream)
+                })?;
                 Ok(BodyPieceAction::Stream)
             }
             Err(reason) => {
-                self.send_original(reason)?;
+                self.send_original_response(reason)?;
                 Ok(BodyPieceAction::SendOriginal)
             }
         }
@@ -84,7 +87,8 @@ impl Exchange {
         self.response_mode = ResponseMode::Stream;
         self.head_edits
             .push(HeadEdit::set_header("Content-Encoding", b"gzip"));
-        self.head_edits.push(HeadEdit::remove("Content-Length"));
+        self.head_edits
+            .push(HeadEdit::remove_header("Content-Length"));
         self.head_edits.append(&mut stream.buffered.recoded_edits);
     }
 }

@@ -1,14 +1,14 @@
 //! Upstream errors for the counters: the status of the response, connection failures, and the
 //! JSON-RPC errors of responses that are not stored.
 
-use crate::cache::process::upstream_errors::{UpstreamError, UpstreamErrors};
+use crate::cache::process::upstream_errors::{UpstreamErrorCounts, UpstreamErrorKind};
 use crate::cache::reason::Reason;
 use crate::cache::use_stale::UpstreamFailure;
-use crate::exchange::machine::message_head::RequestKind;
-use crate::exchange::machine::phase::Phase;
+use crate::exchange::machine::message_head::CacheRequestKind;
+use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::upstream_outcome::MAX_WATCHED_LENGTH;
 use crate::exchange::machine::Exchange;
-use crate::jsonrpc::response::{parse_batch_responses, parse_response, OutcomeSpan};
+use crate::jsonrpc::response::{parse_batch_responses, parse_response, CallOutcomeSpan};
 use crate::response_mode::ResponseMode;
 
 impl Exchange {
@@ -19,31 +19,33 @@ impl Exchange {
             return;
         }
         self.upstream.has_failed = true;
-        self.count_upstream_error(UpstreamError::from_failure(failure));
+        self.count_upstream_error(UpstreamErrorKind::from_upstream_failure(failure));
     }
 
     /// Counts the status of the node's response, once.
     pub(in crate::exchange) fn record_upstream_status(&mut self, status: u16) {
         if self.is_upstream_counted() {
             self.upstream.upstream_status = Some(status);
-            self.count_upstream_error(UpstreamError::from_failure(UpstreamFailure::Status(status)));
+            self.count_upstream_error(UpstreamErrorKind::from_upstream_failure(
+                UpstreamFailure::Status(status),
+            ));
         }
     }
 
     /// Whether this is the first response of the upstream to a client's request.
     fn is_upstream_counted(&self) -> bool {
-        let is_own = self.inquiry.is_some() || matches!(self.phase, Phase::AwaitingUpdate);
+        let is_own = self.inquiry.is_some() || matches!(self.phase, ExchangePhase::AwaitingUpdate);
         let is_known = self.upstream.has_failed || self.upstream.upstream_status.is_some();
         !is_own && !is_known && self.cache_reason != Reason::Local
     }
 
-    fn count_upstream_error(&self, error: Option<UpstreamError>) {
+    fn count_upstream_error(&self, error: Option<UpstreamErrorKind>) {
         if let Some(error) = error {
-            self.upstream_errors().count_error(error);
+            self.upstream_errors().count_upstream_error(error);
         }
     }
 
-    fn upstream_errors(&self) -> &UpstreamErrors {
+    fn upstream_errors(&self) -> &UpstreamErrorCounts {
         &self.route_config.process.shared.upstream_errors
     }
 
@@ -54,8 +56,8 @@ impl Exchange {
 
     /// Whether a response that is passed and not stored may be a JSON-RPC error, and is to be
     /// read.
-    pub(in crate::exchange) fn watches_errors(&mut self) -> bool {
-        let Phase::Passing(buffered) = &self.phase else {
+    pub(in crate::exchange) fn watches_rpc_errors(&mut self) -> bool {
+        let ExchangePhase::Passing(buffered) = &self.phase else {
             return false;
         };
         let is_short = buffered
@@ -68,7 +70,7 @@ impl Exchange {
 
     /// Whether this is the response to a JSON-RPC request, and is not stored.
     fn is_unstored_call(&self) -> bool {
-        self.request.cache.kind == RequestKind::Call
+        self.request.cache.kind == CacheRequestKind::Call
             && self.storing.fill.is_none()
             && !matches!(
                 self.response_mode,
@@ -85,7 +87,7 @@ impl Exchange {
 
     /// Counts the JSON-RPC errors of a buffered response.
     pub(in crate::exchange) fn record_buffered_errors(&self) {
-        let Phase::Compressing(whole) = &self.phase else {
+        let ExchangePhase::Compressing(whole) = &self.phase else {
             return;
         };
         let body = &whole.buffered.body;
@@ -96,7 +98,7 @@ impl Exchange {
 }
 
 /// Counts the JSON-RPC errors of a response, or of a batch of them.
-fn record_rpc_errors(body: &[u8], errors: &UpstreamErrors) {
+fn record_rpc_errors(body: &[u8], errors: &UpstreamErrorCounts) {
     const NAME: &[u8] = b"\"error\"";
     if !body.windows(NAME.len()).any(|part| part == NAME) {
         return;
@@ -107,8 +109,8 @@ fn record_rpc_errors(body: &[u8], errors: &UpstreamErrors) {
         false => parse_response(body).map(|response| vec![response]),
     };
     for response in responses.unwrap_or_default() {
-        if let OutcomeSpan::Error(error) = response.outcome {
-            errors.count_error(UpstreamError::from_rpc_error(&body[error]));
+        if let CallOutcomeSpan::Error(error) = response.outcome {
+            errors.count_upstream_error(UpstreamErrorKind::from_rpc_error(&body[error]));
         }
     }
 }

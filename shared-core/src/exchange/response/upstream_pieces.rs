@@ -9,10 +9,10 @@
 //! pieces that the upstream sent, apart from those that the client gets.
 
 use crate::cache::reason::Reason;
-use crate::exchange::cache::fill::Fill;
-use crate::exchange::machine::actions::Misuse;
+use crate::exchange::cache::fill::CacheFill;
+use crate::exchange::machine::actions::HostMisuse;
 use crate::exchange::machine::message_head::{HeadEdit, Header, ResponseHead};
-use crate::exchange::machine::phase::Phase;
+use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::transitions::ExchangeEvent;
 use crate::exchange::machine::Exchange;
 use crate::exchange::response::pipeline::EntryReservation;
@@ -23,29 +23,32 @@ use crate::negotiate::vary;
 use crate::transcode::{BodyFormat, TranscodeRequest};
 
 impl Exchange {
-    /// Evaluates the head as the upstream sent it, before [`Exchange::response_head`], with the
-    /// headers that the host is configured to hide. Returns whether a stored response replaces the
-    /// upstream's: its head is [`Exchange::stored_response_status`] and [`Exchange::head_edits`]
-    /// then, and `response_head` returns `ResponseHeadAction::Buffer`.
+    /// Evaluates the head as the upstream sent it, before [`Exchange::evaluate_response_head`], with
+    /// the headers that the host is configured to hide. Returns whether a stored response replaces
+    /// the upstream's: its head is [`Exchange::stored_response_status`] and
+    /// [`Exchange::head_edits`] then, and `evaluate_response_head` returns `ResponseHeadAction::Buffer`.
     ///
     /// A host that can't distinguish this head from the one that it sends does not call this.
     ///
     /// # Errors
-    /// [`Misuse`] unless a response head is awaited.
-    pub fn upstream_head<'a, I>(&mut self, mut head: ResponseHead<I>) -> Result<bool, Misuse>
+    /// [`HostMisuse`] unless a response head is awaited.
+    pub fn evaluate_upstream_head<'a, I>(
+        &mut self,
+        mut head: ResponseHead<I>,
+    ) -> Result<bool, HostMisuse>
     where
         I: Iterator<Item = Header<'a>> + Clone,
     {
         self.stop_waiting();
         if !self.awaits_response_head() {
-            return Err(self.misuse_error(ExchangeEvent::HeadToPass));
+            return Err(self.misuse_for_event(ExchangeEvent::HeadToPass));
         }
         self.record_rejected_formats(head.status, head.fields.clone());
         self.record_upstream_status(head.status);
         self.storing.node_length = head.content_length.filter(|_| head.status != 304);
         match self.phase {
             // the response to a background update is part of no other response
-            Phase::AwaitingUpdate => head.subrequest = false,
+            ExchangePhase::AwaitingUpdate => head.subrequest = false,
             _ => self.invalidate_targets(&head),
         }
         self.decide_storage(&head);
@@ -55,9 +58,9 @@ impl Exchange {
 
     /// Feeds the fill from the pieces of [`Exchange::observe_upstream_piece`], because other
     /// filters change the body on its way here.
-    pub fn store_upstream_pieces(&mut self) {
+    pub fn switch_fill_to_upstream(&mut self) {
         let fill = self.storing.fill.as_ref();
-        let coded = fill.is_some_and(|fill| fill.is_coded());
+        let coded = fill.is_some_and(|fill| fill.has_content_coding());
         self.storing.is_apart = fill.is_some();
         let format = self.request.ssz.and_then(TranscodeRequest::client_format);
         if coded || format == Some(BodyFormat::Ssz) || self.split_batch().is_some() {
@@ -66,13 +69,13 @@ impl Exchange {
     }
 
     /// Whether a copy of the upstream's body is needed.
-    pub fn stores_upstream_pieces(&self) -> bool {
+    pub fn is_fill_from_upstream(&self) -> bool {
         self.storing.is_apart && self.storing.fill.is_some()
     }
 
     /// Copies a piece of the body as the upstream sent it, if the entry is built from such pieces.
     pub fn observe_upstream_piece(&mut self, piece: &[u8]) {
-        if self.stores_upstream_pieces() {
+        if self.is_fill_from_upstream() {
             self.storing.node_sent += piece.len() as u64;
             self.storing
                 .copy_into_fill(&self.route_config, &mut self.cache_reason, piece);
@@ -80,8 +83,8 @@ impl Exchange {
     }
 
     /// Returns the fill at the end of the body as the upstream sent it.
-    pub fn take_upstream_fill(&mut self) -> Option<Box<Fill>> {
-        if !self.stores_upstream_pieces() {
+    pub fn take_upstream_fill(&mut self) -> Option<Box<CacheFill>> {
+        if !self.is_fill_from_upstream() {
             return None;
         }
         let sent = self.storing.node_sent;
@@ -104,7 +107,7 @@ impl Exchange {
             .split_batch()
             .is_none_or(|it| it.lost.is_none() && !it.is_unjudged);
         let is_changed =
-            counts && self.storing.fill_of_sent_bytes().is_some() && bytes != self.received;
+            counts && self.storing.fill_from_sent_bytes().is_some() && bytes != self.received;
         if is_changed {
             self.reject_storage(Reason::Filtered);
         }
@@ -113,7 +116,10 @@ impl Exchange {
 
     /// Applies the headers of a stored response as the host's filters have left them: `Vary`
     /// becomes one line, as in a response of the upstream.
-    pub fn filtered_hit_head<'a>(&mut self, fields: impl Iterator<Item = Header<'a>> + Clone) {
+    pub fn apply_filtered_hit_head<'a>(
+        &mut self,
+        fields: impl Iterator<Item = Header<'a>> + Clone,
+    ) {
         const NAME: &str = "Vary";
         if !self.varies {
             return;
@@ -132,7 +138,7 @@ impl Exchange {
         };
         self.head_edits.retain(|edit| edit.name != NAME);
         self.head_edits.push(match vary.is_empty() {
-            true => HeadEdit::remove(NAME),
+            true => HeadEdit::remove_header(NAME),
             false => HeadEdit::set_header(NAME, vary),
         });
     }
@@ -145,7 +151,7 @@ impl Exchange {
         let Some(coded) = stored else {
             return true;
         };
-        let decoded = self.decompress_stored(&coded);
+        let decoded = self.decompress_stored_body(&coded);
         drop(coded);
         let mut body = SlicedBody::empty_identity();
         let Some((plain, memory)) = decoded else {
@@ -172,7 +178,7 @@ impl Exchange {
 
     /// Decompresses a gzip body into memory that counts against `memory`; `None` if there is not
     /// enough.
-    fn decompress_stored(&self, gzip: &SlicedBody) -> Option<(Vec<u8>, MemoryReservation)> {
+    fn decompress_stored_body(&self, gzip: &SlicedBody) -> Option<(Vec<u8>, MemoryReservation)> {
         let limit = usize::try_from(self.route_config.memory).unwrap_or(usize::MAX);
         let length = usize::try_from(gzip.byte_length()).ok()?;
         let mut memory = self
@@ -182,10 +188,10 @@ impl Exchange {
             .reserve_bytes(length, limit)?;
         let gzip = gzip.try_to_vec()?;
         let plain = inflate::gunzip_within(&gzip, limit, |decoded| {
-            memory.grow_to(length.saturating_add(decoded), limit)
+            memory.grow_reservation_to(length.saturating_add(decoded), limit)
         });
         let plain = plain.ok()?;
-        memory.shrink_to(plain.capacity());
+        memory.shrink_reservation_to(plain.capacity());
         Some((plain, memory))
     }
 
@@ -210,7 +216,7 @@ impl Exchange {
             && !self.request.untouched
             && !self.request.no_transform
             && self.request.accept_encoding.prefers_gzip()
-            && self.route_config.types.contains_type(content_type)
+            && self.route_config.types.contains_media_type(content_type)
             && length.is_none_or(|length| length >= self.route_config.min_length)
     }
 

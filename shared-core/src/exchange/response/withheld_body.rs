@@ -1,11 +1,11 @@
 //! The body of a response whose head is withheld.
 
-use crate::exchange::machine::actions::{BodyEndAction, BodyPieceAction, Misuse};
-use crate::exchange::machine::phase::Phase;
+use crate::exchange::machine::actions::{BodyEndAction, BodyPieceAction, HostMisuse};
+use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::transitions::ExchangeEvent;
 use crate::exchange::machine::Exchange;
-use crate::faults::{panic_if_injected, Fault};
-use crate::gzip::oneshot::off_loop_length;
+use crate::faults::{panic_if_injected, InjectedFault};
+use crate::gzip::oneshot::off_loop_min_length;
 use crate::memory;
 use crate::response_mode::ResponseMode;
 
@@ -19,10 +19,10 @@ const CHUNKED_READ_SIZE: usize = 64 << 10;
 impl Exchange {
     /// Time for which the head may be withheld, or the encoder may hold back bytes of a stream,
     /// in milliseconds; `None` until the body ends.
-    pub fn buffering_time_ms(&self) -> Option<u64> {
+    pub fn buffering_timeout_ms(&self) -> Option<u64> {
         match &self.phase {
-            Phase::Streaming(_) => Some(self.route_config.hold_ms),
-            Phase::Buffering(whole) if whole.is_in_buffering_window() => {
+            ExchangePhase::Streaming(_) => Some(self.route_config.hold_ms),
+            ExchangePhase::Buffering(whole) if whole.is_in_buffering_window() => {
                 Some(self.route_config.hold_ms)
             }
             _ => None,
@@ -32,7 +32,7 @@ impl Exchange {
     /// Number of bytes of a buffered body that should be read at once; `None` for the host's
     /// default. A transcoder is faster with long pieces.
     pub fn body_read_size(&self) -> Option<usize> {
-        let Phase::Buffering(whole) = &self.phase else {
+        let ExchangePhase::Buffering(whole) = &self.phase else {
             return None;
         };
         whole.stages.transcoding.as_ref()?;
@@ -46,22 +46,22 @@ impl Exchange {
     /// continues.
     ///
     /// # Errors
-    /// [`Misuse`] unless the head is withheld.
-    pub fn body_piece(&mut self, piece: &[u8]) -> Result<BodyPieceAction, Misuse> {
+    /// [`HostMisuse`] unless the head is withheld.
+    pub fn buffer_body_piece(&mut self, piece: &[u8]) -> Result<BodyPieceAction, HostMisuse> {
         self.next_state(ExchangeEvent::Piece)?;
         let whole = match &mut self.phase {
-            Phase::Buffering(whole) => whole,
-            Phase::BufferingPart(_) => return self.upstream_part_piece(piece),
+            ExchangePhase::Buffering(whole) => whole,
+            ExchangePhase::BufferingPart(_) => return self.buffer_upstream_part_piece(piece),
             // the response that replaces the upstream's is complete
-            Phase::DiscardingUpstream(_) => return Ok(BodyPieceAction::Buffered),
-            _ => return Err(self.misuse_error(ExchangeEvent::Piece)),
+            ExchangePhase::DiscardingUpstream(_) => return Ok(BodyPieceAction::Buffered),
+            _ => return Err(self.misuse_for_event(ExchangeEvent::Piece)),
         };
         let transcodes = whole.stages.transcoding.is_some();
         let length = match transcodes {
             true => self.received + piece.len() as u64,
             false => (whole.buffered.body.len() + piece.len()) as u64,
         };
-        if whole.exceeds_limit(length) {
+        if whole.exceeds_length_limit(length) {
             return self.discard_overlong_upstream_body();
         }
         if transcodes {
@@ -71,19 +71,19 @@ impl Exchange {
             .reserve_received_length(&self.route_config, whole.buffered.body.len() + piece.len())
         {
             Ok(()) => {}
-            Err(_) if whole.is_in_buffering_window() => return self.start_stream(),
+            Err(_) if whole.is_in_buffering_window() => return self.start_streaming(),
             // a body that can't be buffered can't be measured
             Err(_) if whole.most.is_some() => return self.discard_overlong_upstream_body(),
             // not if the system is out of memory: the rest is for allocations that can't fail
-            Err(ResponseMode::Memory) if whole.can_stream() && !memory::is_memory_short() => {
-                return self.start_stream()
+            Err(ResponseMode::Memory) if whole.can_stream_body() && !memory::is_memory_short() => {
+                return self.start_streaming()
             }
             Err(reason) => {
-                self.send_original(reason)?;
+                self.send_original_response(reason)?;
                 return Ok(BodyPieceAction::SendOriginal);
             }
         }
-        panic_if_injected(Fault::PanicBody);
+        panic_if_injected(InjectedFault::PanicBody);
         whole.buffered.body.extend_from_slice(piece);
         self.received = whole.buffered.body.len() as u64;
         Ok(BodyPieceAction::Buffered)
@@ -94,14 +94,16 @@ impl Exchange {
     /// the body can't be sent before its end.
     ///
     /// # Errors
-    /// [`Misuse`] unless the head is withheld.
-    pub fn end_buffering(&mut self) -> Result<BodyPieceAction, Misuse> {
+    /// [`HostMisuse`] unless the head is withheld.
+    pub fn end_buffering(&mut self) -> Result<BodyPieceAction, HostMisuse> {
         match &self.phase {
-            Phase::BufferingPart(_) | Phase::DiscardingUpstream(_) => Ok(BodyPieceAction::Buffered),
-            Phase::Buffering(whole) if !whole.is_in_buffering_window() => {
+            ExchangePhase::BufferingPart(_) | ExchangePhase::DiscardingUpstream(_) => {
                 Ok(BodyPieceAction::Buffered)
             }
-            _ => self.start_stream(),
+            ExchangePhase::Buffering(whole) if !whole.is_in_buffering_window() => {
+                Ok(BodyPieceAction::Buffered)
+            }
+            _ => self.start_streaming(),
         }
     }
 
@@ -113,13 +115,15 @@ impl Exchange {
     /// after `ResponseHeadAction::Buffer`, and the end of the body is a failure.
     ///
     /// # Errors
-    /// [`Misuse`] once the response is decided.
-    pub fn send_original(&mut self, reason: ResponseMode) -> Result<(), Misuse> {
+    /// [`HostMisuse`] once the response is decided.
+    pub fn send_original_response(&mut self, reason: ResponseMode) -> Result<(), HostMisuse> {
         self.stop_waiting();
         match &mut self.phase {
             // the head that was being evaluated is not sent
-            Phase::DiscardingUpstream(_) => return Ok(()),
-            Phase::AwaitingHead | Phase::AwaitingPart(_) | Phase::AwaitingUpdate => {
+            ExchangePhase::DiscardingUpstream(_) => return Ok(()),
+            ExchangePhase::AwaitingHead
+            | ExchangePhase::AwaitingPart(_)
+            | ExchangePhase::AwaitingUpdate => {
                 // the edits of an unfinished evaluation are dropped
                 self.head_edits.clear();
                 self.varies = false;
@@ -127,14 +131,14 @@ impl Exchange {
             _ => {}
         }
         self.next_state(ExchangeEvent::SendOriginal)?;
-        if matches!(&self.phase, Phase::Buffering(whole) if whole.most.is_some()) {
+        if matches!(&self.phase, ExchangePhase::Buffering(whole) if whole.most.is_some()) {
             return self.discard_overlong_upstream_body().map(|_| ());
         }
-        if matches!(&self.phase, Phase::Compressing(whole) if whole.measured.is_some()) {
+        if matches!(&self.phase, ExchangePhase::Compressing(whole) if whole.measured.is_some()) {
             return self.reject_measured_body();
         }
-        if self.may_be_unacceptable() {
-            self.apply_event(ExchangeEvent::Fail, |_| Phase::Aborted)?;
+        if self.may_have_unacceptable_format() {
+            self.apply_event(ExchangeEvent::Fail, |_| ExchangePhase::Aborted)?;
             self.response_mode = reason;
             self.discard_fill();
             return Ok(());
@@ -146,21 +150,24 @@ impl Exchange {
             return self.abort_response();
         }
         match &mut self.phase {
-            Phase::Decoding(_) => {
+            ExchangePhase::Decoding(_) => {
                 self.reset_lookup();
-                self.apply_event(ExchangeEvent::SendOriginal, |_| Phase::AwaitingHead)?;
+                self.apply_event(ExchangeEvent::SendOriginal, |_| ExchangePhase::AwaitingHead)?;
                 return self.forward_allowed_calls().map(|_| ());
             }
             // the upstream sends a part, which must not look like the complete response
-            Phase::AwaitingPart(mixed) => mixed.is_unjudged = true,
+            ExchangePhase::AwaitingPart(mixed) => mixed.is_unjudged = true,
             // a piece that was appended only in part is sent again by the caller
-            Phase::Buffering(whole) | Phase::Compressing(whole) => {
+            ExchangePhase::Buffering(whole) | ExchangePhase::Compressing(whole) => {
                 let received = usize::try_from(self.received).unwrap_or(usize::MAX);
                 whole.buffered.body.truncate(received);
             }
             _ => {}
         }
-        self.apply_event(ExchangeEvent::SendOriginal, Phase::into_original)?;
+        self.apply_event(
+            ExchangeEvent::SendOriginal,
+            ExchangePhase::into_sending_original,
+        )?;
         self.response_mode = reason;
         self.discard_fill();
         Ok(())
@@ -169,16 +176,16 @@ impl Exchange {
     /// Completes the body at the end that the host detects, and returns how its response is sent.
     ///
     /// # Errors
-    /// [`Misuse`] unless the head is withheld.
-    pub fn body_end(&mut self) -> Result<BodyEndAction, Misuse> {
+    /// [`HostMisuse`] unless the head is withheld.
+    pub fn complete_withheld_body(&mut self) -> Result<BodyEndAction, HostMisuse> {
         let whole = match &mut self.phase {
-            Phase::Buffering(whole) => whole,
-            Phase::BufferingPart(_) => return self.upstream_part_end(),
-            Phase::DiscardingUpstream(_) => {
-                self.apply_event(ExchangeEvent::End, Phase::into_ended)?;
+            ExchangePhase::Buffering(whole) => whole,
+            ExchangePhase::BufferingPart(_) => return self.end_upstream_part(),
+            ExchangePhase::DiscardingUpstream(_) => {
+                self.apply_event(ExchangeEvent::End, ExchangePhase::into_body_ended)?;
                 return Ok(BodyEndAction::Send);
             }
-            _ => return Err(self.misuse_error(ExchangeEvent::End)),
+            _ => return Err(self.misuse_for_event(ExchangeEvent::End)),
         };
         if whole.measured.is_none() {
             // the body is within its limit
@@ -192,32 +199,34 @@ impl Exchange {
             && !whole.buffered.is_complete()
             && whole.left_alone.is_none()
         {
-            if whole.is_below_gate(&self.route_config, whole.buffered.body.len()) {
-                self.send_original(ResponseMode::TooSmall)?;
+            if whole.is_below_compression_gate(&self.route_config, whole.buffered.body.len()) {
+                self.send_original_response(ResponseMode::TooSmall)?;
                 return Ok(BodyEndAction::Send);
             }
-            return Ok(match self.start_stream()? {
+            return Ok(match self.start_streaming()? {
                 BodyPieceAction::Stream => BodyEndAction::Stream,
                 _ => BodyEndAction::Send,
             });
         }
         let work = whole.compression_work(&self.route_config);
-        whole.reserve_output();
-        self.apply_event(ExchangeEvent::End, Phase::into_ended)?;
+        whole.allocate_output_buffer();
+        self.apply_event(ExchangeEvent::End, ExchangePhase::into_body_ended)?;
         Ok(BodyEndAction::Code {
-            off_loop: work > off_loop_length(self.route_config.comp_level),
+            off_loop: work > off_loop_min_length(self.route_config.comp_level),
         })
     }
 
-    /// Completes the body where [`body_end`](Self::body_end) has failed: it is sent unchanged if it
+    /// Completes the body where [`body_end`](Self::complete_withheld_body) has failed: it is sent unchanged if it
     /// is complete.
     ///
     /// # Errors
-    /// [`Misuse`] unless the head is withheld.
-    pub fn end_uncompressed(&mut self) -> Result<BodyEndAction, Misuse> {
+    /// [`HostMisuse`] unless the head is withheld.
+    pub fn complete_uncompressed_body(&mut self) -> Result<BodyEndAction, HostMisuse> {
         let is_short = match &self.phase {
-            Phase::DiscardingUpstream(_) => return self.body_end(),
-            Phase::Buffering(whole) | Phase::Compressing(whole) => whole.is_shorter_than_declared(),
+            ExchangePhase::DiscardingUpstream(_) => return self.complete_withheld_body(),
+            ExchangePhase::Buffering(whole) | ExchangePhase::Compressing(whole) => {
+                whole.is_shorter_than_declared()
+            }
             _ => self
                 .split_batch()
                 .is_some_and(|mixed| mixed.is_cut || mixed.buffered.is_truncated()),
@@ -226,7 +235,7 @@ impl Exchange {
             self.abort_response()?;
             return Ok(BodyEndAction::Fail);
         }
-        self.send_original(ResponseMode::Failed)?;
+        self.send_original_response(ResponseMode::Failed)?;
         Ok(BodyEndAction::Send)
     }
 
@@ -235,11 +244,11 @@ impl Exchange {
     /// replaces the upstream's.
     ///
     /// # Errors
-    /// [`Misuse`] unless the head is withheld.
-    pub fn end_truncated(&mut self) -> Result<BodyEndAction, Misuse> {
+    /// [`HostMisuse`] unless the head is withheld.
+    pub fn complete_truncated_body(&mut self) -> Result<BodyEndAction, HostMisuse> {
         match &self.phase {
-            Phase::BufferingPart(_) => self.upstream_part_truncated(),
-            Phase::DiscardingUpstream(_) => self.body_end(),
+            ExchangePhase::BufferingPart(_) => self.end_truncated_upstream_part(),
+            ExchangePhase::DiscardingUpstream(_) => self.complete_withheld_body(),
             _ => {
                 self.abort_response()?;
                 Ok(BodyEndAction::Fail)
@@ -251,9 +260,9 @@ impl Exchange {
     /// body is streamed. The buffered bytes are freed.
     ///
     /// # Errors
-    /// [`Misuse`] unless the head is withheld or the body is streamed.
-    pub fn abort_response(&mut self) -> Result<(), Misuse> {
-        self.apply_event(ExchangeEvent::Truncated, |_| Phase::Aborted)?;
+    /// [`HostMisuse`] unless the head is withheld or the body is streamed.
+    pub fn abort_response(&mut self) -> Result<(), HostMisuse> {
+        self.apply_event(ExchangeEvent::Truncated, |_| ExchangePhase::Aborted)?;
         self.response_mode = ResponseMode::Cut;
         self.storing.fill = None;
         Ok(())

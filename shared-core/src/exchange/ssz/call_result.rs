@@ -29,20 +29,20 @@ impl Exchange {
     }
 
     /// Whether the call was not read yet, and its result may have to be SSZ.
-    pub(in crate::exchange) fn may_still_have_ssz_result(&self) -> bool {
+    pub(in crate::exchange) fn has_pending_ssz_negotiation(&self) -> bool {
         self.ssz_result_preference().is_some() && self.request.ssz.is_none()
     }
 
     /// Whether only others than the cache need the request's body.
-    pub(in crate::exchange) fn is_not_for_cache(&self) -> bool {
+    pub(in crate::exchange) fn cache_ignores_body(&self) -> bool {
         self.looked.is_for_others
     }
 
     /// Negotiates SSZ if the body (`None` if there is no memory for it) is a call whose result is
     /// to be SSZ. Returns whether the request is forwarded without a lookup.
-    pub(in crate::exchange) fn is_call_for_transcoding(&mut self, body: Option<&[u8]>) -> bool {
+    pub(in crate::exchange) fn negotiate_before_lookup(&mut self, body: Option<&[u8]>) -> bool {
         let is_for_others = self.looked.is_for_others;
-        if !self.may_still_have_ssz_result() {
+        if !self.has_pending_ssz_negotiation() {
             return is_for_others;
         }
         let Some(body) = body else {
@@ -50,7 +50,7 @@ impl Exchange {
             return is_for_others;
         };
         if self.request.coding.supported_coding().is_none() {
-            self.negotiate_call(body);
+            self.negotiate_result_format(body);
             return is_for_others;
         }
         if is_for_others {
@@ -58,10 +58,10 @@ impl Exchange {
             return true;
         }
         let cap = usize::try_from(self.route_config.cache.max_request).unwrap_or(usize::MAX);
-        match self.decompress_within(body, cap, None) {
+        match self.decompress_request_within(body, cap, None) {
             Ok(decoded) => {
                 self.looked.was_decoded = Some(true);
-                self.negotiate_call(&decoded.body);
+                self.negotiate_result_format(&decoded.body);
             }
             Err(InflateError::OutOfMemory) => self.not_ssz = Some(ResponseMode::Memory),
             Err(_) => {}
@@ -99,7 +99,7 @@ impl Exchange {
             return true;
         }
         let cap = usize::try_from(self.route_config.cache.max_request).unwrap_or(usize::MAX);
-        match self.decompress_within(body, cap, None) {
+        match self.decompress_request_within(body, cap, None) {
             Ok(decoded) => self.detect_witness_call(&decoded.body),
             Err(InflateError::TooLarge) => {
                 self.cache_reason = Reason::RequestLength;
@@ -154,7 +154,7 @@ impl Exchange {
     }
 
     /// Reads a body, and negotiates SSZ if it is a call whose result is to be SSZ.
-    pub(in crate::exchange) fn negotiate_call(&mut self, body: &[u8]) {
+    pub(in crate::exchange) fn negotiate_result_format(&mut self, body: &[u8]) {
         let Some(wish) = self.ssz_result_preference() else {
             return;
         };

@@ -16,7 +16,7 @@ const LONG_RESPONSE_BYTES: u64 = 4 << 20;
 /// Reserves a slot for the transcoding of a long response; the number of slots of a process is
 /// limited. `None` if a response of this length needs none. The slot is released when it is
 /// dropped.
-pub(in crate::exchange) fn reserve_slot(
+pub(in crate::exchange) fn reserve_transcoding_slot(
     config: &RouteConfig,
     length: u64,
 ) -> Result<Option<MemoryReservation>, TranscodeError> {
@@ -36,7 +36,7 @@ pub(in crate::exchange) struct FormatConversion {
     /// Whether the client accepts the original, too.
     pub(in crate::exchange) takes_original: bool,
     /// Source of the request, which determines the response if the conversion fails.
-    pub(in crate::exchange) of: ConversionSource,
+    pub(in crate::exchange) of: ConvertedRequestKind,
     /// Whether the body arrives as gzip.
     pub(in crate::exchange) is_gzip: bool,
     /// Whether no header declares the format of the body.
@@ -54,7 +54,7 @@ pub(in crate::exchange) struct FormatConversion {
 /// The kind of request whose response is converted, which determines the response if the conversion
 /// fails.
 #[derive(Debug)]
-pub(in crate::exchange) enum ConversionSource {
+pub(in crate::exchange) enum ConvertedRequestKind {
     /// A route of the Beacon API, which can be requested again.
     Route,
     /// A call, whose client is informed of its result in any case.
@@ -74,29 +74,32 @@ impl FormatConversion {
     }
 
     /// Whether the original can be sent.
-    pub(in crate::exchange) fn keeps_original(&self) -> bool {
+    pub(in crate::exchange) fn can_send_original(&self) -> bool {
         self.takes_original && !self.is_original_lost
     }
 
     /// Whether an error is sent if the conversion fails.
-    pub(in crate::exchange) fn sends_error(&self) -> bool {
-        !self.takes_original || matches!(self.of, ConversionSource::Call) && self.is_original_lost
+    pub(in crate::exchange) fn fails_with_error(&self) -> bool {
+        !self.takes_original
+            || matches!(self.of, ConvertedRequestKind::Call) && self.is_original_lost
     }
 
     /// Maximum length in bytes of a decompressed body: bridged responses have no other use.
     pub(in crate::exchange) fn max_decompressed_length(&self, config: &RouteConfig) -> u64 {
         let most = config.ssz.max_size;
         match self.of {
-            ConversionSource::Route | ConversionSource::Call => config.max_oneshot,
+            ConvertedRequestKind::Route | ConvertedRequestKind::Call => config.max_oneshot,
             // the JSON form, with members that SSZ does not have
-            ConversionSource::Payload(_) => most.saturating_mul(4).max(config.max_oneshot),
-            ConversionSource::Reply(_) => most.max(config.max_oneshot),
+            ConvertedRequestKind::Payload(_) => most.saturating_mul(4).max(config.max_oneshot),
+            ConvertedRequestKind::Reply(_) => most.max(config.max_oneshot),
         }
     }
 
     /// Appends a piece to the beginning of the response, if that may be an error.
     pub(in crate::exchange) fn append_error_prefix(&mut self, piece: &[u8]) {
-        if let ConversionSource::Payload(prefix) | ConversionSource::Reply(prefix) = &mut self.of {
+        if let ConvertedRequestKind::Payload(prefix) | ConvertedRequestKind::Reply(prefix) =
+            &mut self.of
+        {
             let more = piece.len().min(problem::MAX_ERROR_BYTES - prefix.len());
             if prefix.try_reserve(more).is_ok() {
                 prefix.extend_from_slice(&piece[..more]);
@@ -105,20 +108,22 @@ impl FormatConversion {
     }
 
     /// Reserves a slot, if a response of this length needs one and has none.
-    pub(in crate::exchange) fn ensure_slot(
+    pub(in crate::exchange) fn ensure_transcoding_slot(
         &mut self,
         config: &RouteConfig,
         length: u64,
     ) -> Result<(), TranscodeError> {
         if self.place.is_none() {
-            self.place = reserve_slot(config, length)?;
+            self.place = reserve_transcoding_slot(config, length)?;
         }
         Ok(())
     }
 
     /// Beginning of the response, decompressed.
-    pub(in crate::exchange) fn error_prefix(&self) -> Cow<'_, [u8]> {
-        let (ConversionSource::Payload(prefix) | ConversionSource::Reply(prefix)) = &self.of else {
+    pub(in crate::exchange) fn decompressed_response_prefix(&self) -> Cow<'_, [u8]> {
+        let (ConvertedRequestKind::Payload(prefix) | ConvertedRequestKind::Reply(prefix)) =
+            &self.of
+        else {
             return Cow::Borrowed(&[]);
         };
         match self.is_gzip {

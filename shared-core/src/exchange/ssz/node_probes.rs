@@ -11,7 +11,7 @@ use crate::config::node_capabilities::{NodeCapabilities, RequiredCapabilities};
 use crate::exchange::machine::message_head::{
     HeadEdit, Header, ResponseCoding, ResponseHead, ResponseProperties,
 };
-use crate::exchange::machine::phase::Phase;
+use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::probe::{NodeProbe, MAX_RESPONSE_LENGTH};
 use crate::exchange::machine::transitions::{ExchangeEvent, ExchangeState};
 use crate::exchange::machine::Exchange;
@@ -71,7 +71,7 @@ impl Exchange {
         url: Option<&[u8]>,
     ) -> Option<(RequiredCapabilities, Vec<u8>)> {
         let needs = self.required_capabilities()?;
-        let name = self.node_name(url.unwrap_or_default())?;
+        let name = self.probed_node_name(url.unwrap_or_default())?;
         self.learnt = self.node_capabilities().capabilities_of_node(&name);
         Some((needs, name))
     }
@@ -90,22 +90,22 @@ impl Exchange {
 
     /// Returns the exchange for a probe of the node, if a capability is unknown and due to be
     /// probed.
-    pub(in crate::exchange) fn start_probe(
+    pub(in crate::exchange) fn start_node_probe(
         &mut self,
         url: Option<&[u8]>,
         now: u64,
     ) -> Option<Self> {
         let (needs, name) = self.load_node_capabilities(url)?;
-        let question = self.node_capabilities().next_probe(&name, needs, now)?;
+        let question = self.node_capabilities().take_due_probe(&name, needs, now)?;
         let mut inquiry = Self::new(Arc::clone(&self.route_config));
-        let moved = inquiry.apply_event(ExchangeEvent::Update, |_| Phase::AwaitingUpdate);
+        let moved = inquiry.apply_event(ExchangeEvent::Update, |_| ExchangePhase::AwaitingUpdate);
         moved.ok()?;
         let headers = [
             ("Accept", JSON_MEDIA_TYPE),
             ("Accept-Encoding", b"identity"),
         ];
         let set = headers.map(|(name, value)| HeadEdit::set_header(name, value));
-        let removed = CLIENT_HEADERS.map(HeadEdit::remove);
+        let removed = CLIENT_HEADERS.map(HeadEdit::remove_header);
         inquiry.nodes = self.nodes.clone();
         inquiry.upstream_edits = set.into_iter().chain(removed).collect();
         inquiry.inquiry = Some(Box::new(NodeProbe {
@@ -123,7 +123,9 @@ impl Exchange {
             self.exchange_state() == ExchangeState::AwaitingHead && request.prefix.is_some();
         let needs = RequiredCapabilities {
             preset: self.route_config.ssz.preset.is_none(),
-            digests: request.ssz.is_some_and(TranscodeRequest::names_forks),
+            digests: request
+                .ssz
+                .is_some_and(TranscodeRequest::needs_fork_digests),
         };
         (may_probe && (needs.preset || needs.digests)).then_some(needs)
     }
@@ -131,7 +133,7 @@ impl Exchange {
     /// Returns the name that distinguishes the nodes of a route: the target of the requests, and
     /// the part of their paths before the Beacon API's route. `None` if no other path can be
     /// requested at this target.
-    fn node_name(&self, url: &[u8]) -> Option<Vec<u8>> {
+    fn probed_node_name(&self, url: &[u8]) -> Option<Vec<u8>> {
         let scheme = url.windows(3).position(|three| three == b"://");
         let host = scheme.map_or(url, |at| &url[at + 3..]);
         if host.iter().any(|byte| matches!(byte, b'/' | b'?')) {
@@ -146,7 +148,7 @@ impl Exchange {
     /// Returns the path to probe in place of `path`, if this exchange is a probe.
     pub(in crate::exchange) fn probe_path(&self, path: &[u8]) -> Option<Vec<u8>> {
         let inquiry = self.inquiry.as_ref()?;
-        beacon::sibling_route(path, inquiry.question.request_path())
+        beacon::sibling_route(path, inquiry.question.probe_request_path())
     }
 
     /// Time that the host waits for the response to a probe, in milliseconds; `None` if this
@@ -173,8 +175,8 @@ impl Exchange {
     }
 
     /// Evaluates the complete response to the probe, at the time `now`.
-    pub(in crate::exchange) fn finish_probe(&mut self, now: u64) {
-        let Phase::Passing(buffered) = &self.phase else {
+    pub(in crate::exchange) fn finish_node_probe(&mut self, now: u64) {
+        let ExchangePhase::Passing(buffered) = &self.phase else {
             return;
         };
         let declared = buffered.declared.map(|declared| declared as u64);
@@ -193,7 +195,7 @@ impl Exchange {
         };
         if !memory::is_memory_short() && memory::can_allocate(body.len() * MEMORY_FACTOR) {
             let nodes = self.node_capabilities();
-            nodes.record_response(&inquiry.name, inquiry.question, &body, now);
+            nodes.record_probe_response(&inquiry.name, inquiry.question, &body, now);
         }
     }
 }

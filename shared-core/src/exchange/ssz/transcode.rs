@@ -7,20 +7,22 @@
 
 use crate::cache::reason::Reason;
 use crate::config::RouteConfig;
-use crate::exchange::machine::actions::{BodyPieceAction, Misuse};
+use crate::exchange::machine::actions::{BodyPieceAction, HostMisuse};
 use crate::exchange::machine::message_head::{
     HeadEdit, Header, ResponseCoding, ResponseHead, ResponseProperties,
 };
-use crate::exchange::machine::phase::Phase;
+use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::transitions::ExchangeEvent;
 use crate::exchange::machine::Exchange;
 use crate::exchange::response::pipeline::{
-    BodyPipeline, BodyStages, BufferedBody, CompressionSettings,
+    BodyPipeline, BodyStages, BufferedBody, GzipRequirement,
 };
 use crate::exchange::response::plan::ResponsePlan;
 use crate::exchange::ssz::call_result;
-use crate::exchange::ssz::conversion::{reserve_slot, ConversionSource, FormatConversion};
-use crate::faults::{panic_if_injected, Fault};
+use crate::exchange::ssz::conversion::{
+    reserve_transcoding_slot, ConvertedRequestKind, FormatConversion,
+};
+use crate::faults::{panic_if_injected, InjectedFault};
 use crate::gzip::inflate;
 use crate::memory;
 use crate::memory::MemoryReservation;
@@ -42,7 +44,7 @@ const DECOMPRESSED_PIECE_BYTES: usize = 256 << 10;
 impl Exchange {
     /// Returns the negotiation and the target format, if the response with this head is to be
     /// converted.
-    pub(in crate::exchange) fn conversion_for<'a, I>(
+    pub(in crate::exchange) fn negotiated_conversion<'a, I>(
         &self,
         response: &ResponseProperties<'_>,
         head: &ResponseHead<I>,
@@ -58,7 +60,7 @@ impl Exchange {
             201..=299 if negotiated.accepts_one_format_only() => {
                 negotiated.target_format(content_type)?
             }
-            _ if negotiated.is_rest_reply() && is_problem() => BodyFormat::Json,
+            _ if negotiated.is_bridged_to_rest() && is_problem() => BodyFormat::Json,
             _ => return None,
         };
         // a response without a body has no format
@@ -81,11 +83,13 @@ impl Exchange {
     where
         I: Iterator<Item = Header<'a>> + Clone,
     {
-        let mut buffered = BufferedBody::for_head(head);
+        let mut buffered = BufferedBody::for_response_head(head);
         let stage = match response.coding {
             _ if response.no_transform => Err(TranscodeError::NoTransform),
             _ if !negotiated.is_convertible() => Err(TranscodeError::Untyped),
-            _ if negotiated.is_rest_reply() && head.status != 200 => Err(TranscodeError::NoValue),
+            _ if negotiated.is_bridged_to_rest() && head.status != 200 => {
+                Err(TranscodeError::NoValue)
+            }
             _ if !matches!(head.status, 200 | 203) => Err(TranscodeError::Status(head.status)),
             ResponseCoding::Other => Err(TranscodeError::Coding),
             _ => self.open_transcoder(negotiated, format, head, &mut buffered),
@@ -97,10 +101,11 @@ impl Exchange {
         };
         self.request.ssz = Some(negotiated);
         self.varies = true;
-        response.vary_accept_encoding_edits(head.host_writes_vary, &mut self.head_edits);
-        response.edits_for_format(format, &mut buffered.recoded_edits);
+        response.add_vary_edits(head.host_writes_vary, &mut self.head_edits);
+        response.add_format_edits(format, &mut buffered.recoded_edits);
         if self.request.head && stage.is_ok() {
-            self.head_edits.push(HeadEdit::remove("Content-Length"));
+            self.head_edits
+                .push(HeadEdit::remove_header("Content-Length"));
             self.head_edits.append(&mut buffered.recoded_edits);
             return Ok(Err(ResponseMode::Head));
         }
@@ -109,19 +114,19 @@ impl Exchange {
             buffered.declared = None;
         }
         let accept = self.request.accept_encoding;
-        let gzip = (accept.prefers_gzip() && head.coding_allowed).then_some(CompressionSettings {
+        let gzip = (accept.prefers_gzip() && head.coding_allowed).then_some(GzipRequirement {
             at_any_length: accept.refuses_identity(),
         });
         let mut refused_edits = Vec::new();
-        response.edits_for_error(&mut refused_edits);
+        response.add_error_edits(&mut refused_edits);
         let transcoding = Box::new(FormatConversion {
             stage,
             takes_original: negotiated.accepts_other_format(),
             of: match () {
-                () if negotiated.is_bridged() => ConversionSource::Payload(Vec::new()),
-                () if negotiated.is_rest_reply() => ConversionSource::Reply(Vec::new()),
-                () if negotiated.is_call() => ConversionSource::Call,
-                () => ConversionSource::Route,
+                () if negotiated.is_bridged_to_rpc() => ConvertedRequestKind::Payload(Vec::new()),
+                () if negotiated.is_bridged_to_rest() => ConvertedRequestKind::Reply(Vec::new()),
+                () if negotiated.is_rpc_call() => ConvertedRequestKind::Call,
+                () => ConvertedRequestKind::Route,
             },
             is_gzip: response.coding == ResponseCoding::Gzip,
             is_unlabelled: negotiated.accepts_one_format_only()
@@ -167,9 +172,9 @@ impl Exchange {
             .as_ref()
             .and_then(|fill| fill.requested_root());
         let transcoder = transcoder.with_requested_root(*negotiated.gives, root);
-        let mut transcoder = transcoder.for_call(&self.looked.rpc_id);
+        let mut transcoder = transcoder.with_call_id(&self.looked.rpc_id);
         let declared = buffered.declared.unwrap_or(0);
-        let place = reserve_slot(config, declared as u64)?;
+        let place = reserve_transcoding_slot(config, declared as u64)?;
         let original = declared.min(usize::try_from(config.ssz.hold).unwrap_or(usize::MAX));
         let (original, made) = match format {
             BodyFormat::Ssz => (original, estimated_ssz_length(declared)),
@@ -214,12 +219,12 @@ impl Exchange {
     pub(in crate::exchange) fn convert_body_piece(
         &mut self,
         piece: &[u8],
-    ) -> Result<BodyPieceAction, Misuse> {
-        let Phase::Buffering(whole) = &mut self.phase else {
-            return Err(self.misuse_error(ExchangeEvent::Piece));
+    ) -> Result<BodyPieceAction, HostMisuse> {
+        let ExchangePhase::Buffering(whole) = &mut self.phase else {
+            return Err(self.misuse_for_event(ExchangeEvent::Piece));
         };
-        panic_if_injected(Fault::PanicBody);
-        if self.request.ssz.is_some_and(TranscodeRequest::is_call) {
+        panic_if_injected(InjectedFault::PanicBody);
+        if self.request.ssz.is_some_and(TranscodeRequest::is_rpc_call) {
             // the entry is stored as JSON
             self.storing
                 .copy_sent_bytes(&self.route_config, &mut self.cache_reason, piece);
@@ -227,7 +232,7 @@ impl Exchange {
         let format = self.request.ssz.and_then(TranscodeRequest::client_format);
         if whole.has_target_format(format, piece) {
             self.reject_storage(Reason::Type);
-            self.send_original(ResponseMode::Type)?;
+            self.send_original_response(ResponseMode::Type)?;
             return Ok(BodyPieceAction::SendOriginal);
         }
         let taken = whole.transcode_piece(&self.route_config, piece);
@@ -237,7 +242,7 @@ impl Exchange {
                 Ok(BodyPieceAction::Buffered)
             }
             // the client gets an error at the end
-            (Err(why), Some(transcoding)) if transcoding.sends_error() => {
+            (Err(why), Some(transcoding)) if transcoding.fails_with_error() => {
                 transcoding.fail_conversion(why);
                 transcoding.received += piece.len() as u64;
                 whole.buffered.body = Vec::new();
@@ -247,19 +252,19 @@ impl Exchange {
             (Err(why), _) => {
                 self.reject_storage(why.not_cached_reason());
                 self.add_cache_status_detail();
-                self.send_original(why.metrics_mode())?;
+                self.send_original_response(why.metrics_mode())?;
                 Ok(BodyPieceAction::SendOriginal)
             }
         }
     }
 
     /// Finishes the conversion, and continues with its output or with its failure.
-    pub(in crate::exchange) fn finish_conversion(&mut self) -> Result<(), Misuse> {
-        let Phase::Compressing(whole) = &mut self.phase else {
-            return Err(self.misuse_error(ExchangeEvent::Compressed));
+    pub(in crate::exchange) fn finish_conversion(&mut self) -> Result<(), HostMisuse> {
+        let ExchangePhase::Compressing(whole) = &mut self.phase else {
+            return Err(self.misuse_for_event(ExchangeEvent::Compressed));
         };
         let Some(mut transcoding) = whole.stages.transcoding.take() else {
-            return Err(self.misuse_error(ExchangeEvent::Compressed));
+            return Err(self.misuse_for_event(ExchangeEvent::Compressed));
         };
         let stage = std::mem::replace(&mut transcoding.stage, Err(TranscodeError::Failed));
         let most = transcoding.max_decompressed_length(&self.route_config);
@@ -267,21 +272,21 @@ impl Exchange {
             if whole.stages.inflates {
                 // the decompressed length is known now
                 let claimed = inflate::declared_trailer_length(&whole.buffered.body);
-                transcoding.ensure_slot(&self.route_config, claimed as u64)?;
+                transcoding.ensure_transcoding_slot(&self.route_config, claimed as u64)?;
             }
             whole.finish_transcoder(&self.route_config, stage, most)
         });
         match made {
-            Ok(made) => self.finish_converted(made),
-            Err(why) => self.finish_unconverted(*transcoding, &why),
+            Ok(made) => self.finish_successful_conversion(made),
+            Err(why) => self.finish_failed_conversion(*transcoding, &why),
         }
     }
 
     /// Completes the response with the output of the conversion, compressed if the client accepts
     /// it.
-    fn finish_converted(&mut self, mut made: TranscodedBody) -> Result<(), Misuse> {
-        let Phase::Compressing(whole) = &mut self.phase else {
-            return Err(self.misuse_error(ExchangeEvent::Compressed));
+    fn finish_successful_conversion(&mut self, mut made: TranscodedBody) -> Result<(), HostMisuse> {
+        let ExchangePhase::Compressing(whole) = &mut self.phase else {
+            return Err(self.misuse_for_event(ExchangeEvent::Compressed));
         };
         let buffered = &mut whole.buffered;
         self.head_edits.append(&mut buffered.recoded_edits);
@@ -297,12 +302,12 @@ impl Exchange {
                 .push(HeadEdit::set_header(SSZ_TYPE_HEADER, label.into_bytes()));
         }
         let length = made.body.len();
-        self.head_edits.push(HeadEdit::content_length(length));
+        self.head_edits.push(HeadEdit::set_content_length(length));
         let format = made.format;
-        let is_call = self.request.ssz.is_some_and(TranscodeRequest::is_call);
+        let is_call = self.request.ssz.is_some_and(TranscodeRequest::is_rpc_call);
         let of_json = self.storing.fill.take_if(|_| is_call);
-        if let Some(fill) = self.storing.fill_of_sent_bytes() {
-            fill.build_transcoded(&mut made, &mut whole.room);
+        if let Some(fill) = self.storing.fill_from_sent_bytes() {
+            fill.build_transcoded_entry(&mut made, &mut whole.room);
         }
         buffered.declared = None;
         buffered.delimited = true;
@@ -310,7 +315,7 @@ impl Exchange {
             .storing
             .fill
             .as_ref()
-            .and_then(|fill| fill.rejection_reason());
+            .and_then(|fill| fill.storage_rejection_reason());
         if let Some(reason) = refused {
             // followers send their own requests
             self.reject_as_uncacheable(reason);
@@ -323,9 +328,9 @@ impl Exchange {
             .and_then(|fill| fill.entity_tag());
         let is_long = length > PARTED_OUTPUT_BYTES && tag.is_none();
         if is_long || !made.body.is_in_order() {
-            self.compress_parts(made.body)?;
+            self.compress_converted_parts(made.body)?;
         } else {
-            if let Phase::Compressing(whole) = &mut self.phase {
+            if let ExchangePhase::Compressing(whole) = &mut self.phase {
                 whole.buffered.body = made.body.into_ordered_ranges().0;
             }
             self.compress_complete_body()?;
@@ -348,42 +353,44 @@ impl Exchange {
     }
 
     /// Completes the response of a failed conversion with the original or an error.
-    fn finish_unconverted(
+    fn finish_failed_conversion(
         &mut self,
         mut transcoding: FormatConversion,
         why: &TranscodeError,
-    ) -> Result<(), Misuse> {
+    ) -> Result<(), HostMisuse> {
         // an empty body has no format
         let is_empty = transcoding.received == 0 && !self.request.head;
         transcoding.takes_original |= is_empty && transcoding.is_unlabelled;
         self.reject_storage(why.not_cached_reason());
         self.add_cache_status_detail();
-        let Phase::Compressing(whole) = &mut self.phase else {
-            return Err(self.misuse_error(ExchangeEvent::Compressed));
+        let ExchangePhase::Compressing(whole) = &mut self.phase else {
+            return Err(self.misuse_for_event(ExchangeEvent::Compressed));
         };
-        if transcoding.keeps_original() {
+        if transcoding.can_send_original() {
             // unchanged, if the client accepts its coding
             whole.stages.inflates &= !self.request.accept_encoding.allows_gzip();
             whole.stages.gzip = None;
             whole.buffered.recoded_edits.clear();
             self.compress_complete_body()?;
-        } else if !transcoding.sends_error() {
+        } else if !transcoding.fails_with_error() {
             return self.abort_with_mode(why.metrics_mode());
         } else {
             self.head_edits
                 .extend_from_slice(&transcoding.refused_edits);
             let (status, body) = match &transcoding.of {
-                ConversionSource::Call => (
+                ConvertedRequestKind::Call => (
                     502,
                     call_result::transcode_error_response(&self.looked.rpc_id, why),
                 ),
-                ConversionSource::Route => {
+                ConvertedRequestKind::Route => {
                     let status = if why.is_temporary() { 503 } else { 406 };
                     let format = self.request.ssz.and_then(TranscodeRequest::client_format);
                     (status, transcode_error_body(status, why, format))
                 }
-                ConversionSource::Reply(_) => {
-                    match EngineProblem::from_route_response(&transcoding.error_prefix()) {
+                ConvertedRequestKind::Reply(_) => {
+                    match EngineProblem::from_route_response(
+                        &transcoding.decompressed_response_prefix(),
+                    ) {
                         Some(problem) if *why == TranscodeError::NoValue => {
                             (200, problem.to_rpc_response(&self.looked.rpc_id))
                         }
@@ -393,16 +400,19 @@ impl Exchange {
                         ),
                     }
                 }
-                ConversionSource::Payload(_) => {
+                ConvertedRequestKind::Payload(_) => {
                     let media_type =
                         HeadEdit::set_header("Content-Type", problem::PROBLEM_MEDIA_TYPE);
                     self.head_edits.push(media_type);
-                    let problem =
-                        EngineProblem::from_rpc_response(&transcoding.error_prefix(), why);
+                    let problem = EngineProblem::from_rpc_response(
+                        &transcoding.decompressed_response_prefix(),
+                        why,
+                    );
                     (problem.http_status(), problem.http_body())
                 }
             };
-            self.head_edits.push(HeadEdit::content_length(body.len()));
+            self.head_edits
+                .push(HeadEdit::set_content_length(body.len()));
             whole.buffered.body = match self.request.head {
                 true => Vec::new(),
                 false => body,
@@ -418,9 +428,10 @@ impl Exchange {
 
     /// Whether a response whose head was not evaluated may be in a format that the client does
     /// not accept: the request to the node allowed both formats.
-    pub(in crate::exchange) fn may_be_unacceptable(&self) -> bool {
-        let is_awaited = matches!(self.phase, Phase::AwaitingHead);
-        let must_be_made = |ssz: TranscodeRequest| ssz.accepts_ssz_only() || ssz.is_rest_reply();
+    pub(in crate::exchange) fn may_have_unacceptable_format(&self) -> bool {
+        let is_awaited = matches!(self.phase, ExchangePhase::AwaitingHead);
+        let must_be_made =
+            |ssz: TranscodeRequest| ssz.accepts_ssz_only() || ssz.is_bridged_to_rest();
         let negotiated = self.request.ssz.or(self.request.untyped);
         is_awaited && negotiated.is_some_and(must_be_made)
     }
@@ -428,9 +439,9 @@ impl Exchange {
     /// Whether the buffered body can't be sent unchanged.
     pub(in crate::exchange) fn has_lost_original(&self) -> bool {
         match &self.phase {
-            Phase::Buffering(whole) | Phase::Compressing(whole) => {
+            ExchangePhase::Buffering(whole) | ExchangePhase::Compressing(whole) => {
                 let transcoding = whole.stages.transcoding.as_ref();
-                transcoding.is_some_and(|it| !it.keeps_original())
+                transcoding.is_some_and(|it| !it.can_send_original())
             }
             _ => false,
         }
@@ -440,7 +451,7 @@ impl Exchange {
     pub(in crate::exchange) fn abort_with_mode(
         &mut self,
         reason: ResponseMode,
-    ) -> Result<(), Misuse> {
+    ) -> Result<(), HostMisuse> {
         self.abort_response()?;
         self.response_mode = reason;
         Ok(())
@@ -486,7 +497,7 @@ impl BodyPipeline {
         }
         if transcoding.stage.is_ok() {
             // before any of the original is released
-            transcoding.ensure_slot(config, length)?;
+            transcoding.ensure_transcoding_slot(config, length)?;
         }
         let most = transcoding.max_decompressed_length(config);
         let Ok(stage) = &mut transcoding.stage else {
@@ -510,7 +521,7 @@ impl BodyPipeline {
             let announced = buffered.declared.unwrap_or(0);
             made = made.max(estimated_ssz_length(announced));
             buffered
-                .claim_memory(config, 0, made)
+                .reserve_body_and_output(config, 0, made)
                 .map_err(|_| TranscodeError::Memory)?;
             stage.reserve_output(announced);
         }
@@ -524,7 +535,7 @@ impl BodyPipeline {
             transcoding.is_original_lost = true;
         }
         buffered
-            .claim_memory(config, buffered.body.capacity(), made)
+            .reserve_body_and_output(config, buffered.body.capacity(), made)
             .map_err(|_| TranscodeError::Memory)?;
         if !transcoding.is_original_lost {
             buffered.body.extend_from_slice(piece);
@@ -547,7 +558,9 @@ impl BodyPipeline {
         if !self.stages.inflates {
             let body = std::mem::take(&mut buffered.body);
             let made = stage.finish_conversion(&body, &mut |room| {
-                buffered.claim_memory(config, body.capacity(), room).is_ok()
+                buffered
+                    .reserve_body_and_output(config, body.capacity(), room)
+                    .is_ok()
             });
             buffered.body = body;
             return made;
@@ -563,12 +576,12 @@ impl BodyPipeline {
             // the compressed body is still in memory
             let all = original.capacity() + buffered.body.capacity();
             buffered
-                .claim_memory(config, all, stage.occupied_memory())
+                .reserve_body_and_output(config, all, stage.occupied_memory())
                 .map_err(|_| TranscodeError::Memory)?;
         }
         let all = original.capacity() + buffered.body.capacity();
         let made = stage.finish_conversion(&original, &mut |room| {
-            buffered.claim_memory(config, all, room).is_ok()
+            buffered.reserve_body_and_output(config, all, room).is_ok()
         })?;
         self.stages.inflates = false;
         Ok(made)
@@ -577,16 +590,16 @@ impl BodyPipeline {
 
 impl ResponseProperties<'_> {
     /// Adds the edits of the head for the same value in this format.
-    fn edits_for_format(&self, format: BodyFormat, edits: &mut Vec<HeadEdit>) {
+    fn add_format_edits(&self, format: BodyFormat, edits: &mut Vec<HeadEdit>) {
         edits.push(HeadEdit::set_header("Content-Type", format.media_type()));
         if self.coding != ResponseCoding::Identity {
-            edits.push(HeadEdit::remove("Content-Encoding"));
+            edits.push(HeadEdit::remove_header("Content-Encoding"));
         }
-        self.edits_for_changed_body(edits);
+        self.add_changed_body_edits(edits);
     }
 
     /// Adds the edits of the head for an error in place of the value.
-    fn edits_for_error(&self, edits: &mut Vec<HeadEdit>) {
+    fn add_error_edits(&self, edits: &mut Vec<HeadEdit>) {
         edits.push(HeadEdit::set_header("Content-Type", JSON_MEDIA_TYPE));
         for name in [
             "Content-Encoding",
@@ -595,9 +608,9 @@ impl ResponseProperties<'_> {
             "Last-Modified",
             CONSENSUS_VERSION_HEADER,
         ] {
-            edits.push(HeadEdit::remove(name));
+            edits.push(HeadEdit::remove_header(name));
         }
-        self.edits_for_changed_body(edits);
+        self.add_changed_body_edits(edits);
     }
 }
 

@@ -2,7 +2,7 @@
 
 /// The part of its input that an encoder must emit before it returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flush {
+pub enum FlushMode {
     /// The encoder may hold input back to compress it better with the input that follows.
     None,
     /// All input can be decompressed from the output that was written.
@@ -27,20 +27,20 @@ pub struct EncodeProgress {
 /// The error that a codec library reports in the middle of a stream, whose encoder can't be used
 /// any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StreamError;
+pub struct StreamEncoderError;
 
 /// A streaming encoder of one gzip member, which writes into buffers of the caller.
 pub trait StreamEncoder: Send + std::fmt::Debug {
     /// Compresses `input` into `output`.
     ///
     /// # Errors
-    /// [`StreamError`] if the library reports one; the stream must be aborted.
+    /// [`StreamEncoderError`] if the library reports one; the stream must be aborted.
     fn compress_input(
         &mut self,
         input: &[u8],
-        flush: Flush,
+        flush: FlushMode,
         output: &mut [u8],
-    ) -> Result<EncodeProgress, StreamError>;
+    ) -> Result<EncodeProgress, StreamEncoderError>;
 }
 
 /// The compression level of a stream: 1 (fastest) to 3.

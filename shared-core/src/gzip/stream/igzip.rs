@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use crate::gzip::isal::{self, IsalFunctions, IsalStreamState, COMP_OK};
 
-use super::encoder::{EncodeProgress, Flush, StreamEncoder, StreamError, StreamLevel};
+use super::encoder::{EncodeProgress, FlushMode, StreamEncoder, StreamEncoderError, StreamLevel};
 
 /// Size in bytes of `struct isal_zstream`, rounded up to a cache line: it is 82,384 in 2.30 and
 /// 2.31. Callers allocate it, so it can't grow within a soname.
@@ -90,9 +90,9 @@ impl StreamEncoder for IgzipEncoder {
     fn compress_input(
         &mut self,
         input: &[u8],
-        flush: Flush,
+        flush: FlushMode,
         output: &mut [u8],
-    ) -> Result<EncodeProgress, StreamError> {
+    ) -> Result<EncodeProgress, StreamEncoderError> {
         // lengths have 32 bits; the rest is passed by the next call
         let chunk = &input[..input.len().min(1 << 30)];
         let output = {
@@ -108,8 +108,8 @@ impl StreamEncoder for IgzipEncoder {
             state.avail_in = chunk.len() as u32;
             state.next_out = output.as_mut_ptr();
             state.avail_out = output.len() as u32;
-            state.end_of_stream = u16::from(flush == Flush::Finish && is_last_chunk);
-            state.flush = if flush == Flush::Sync && is_last_chunk {
+            state.end_of_stream = u16::from(flush == FlushMode::Finish && is_last_chunk);
+            state.flush = if flush == FlushMode::Sync && is_last_chunk {
                 SYNC_FLUSH
             } else {
                 NO_FLUSH
@@ -117,7 +117,7 @@ impl StreamEncoder for IgzipEncoder {
             ((self.functions.deflate)(state), state)
         };
         if result != COMP_OK {
-            return Err(StreamError);
+            return Err(StreamEncoderError);
         }
         let (left, room) = (state.avail_in as usize, state.avail_out as usize);
         Ok(EncodeProgress {

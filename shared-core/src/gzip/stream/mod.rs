@@ -10,7 +10,9 @@ mod encoder;
 mod igzip;
 mod zlib;
 
-pub use self::encoder::{EncodeProgress, Flush, StreamEncoder, StreamError, StreamLevel};
+pub use self::encoder::{
+    EncodeProgress, FlushMode, StreamEncoder, StreamEncoderError, StreamLevel,
+};
 
 /// A library that implements streaming compression on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +35,7 @@ impl CodecLibrary {
     }
 
     /// Returns the memory that an encoder takes for its whole life, in bytes.
-    pub fn fastest_encoder_size(self, level: StreamLevel) -> usize {
+    pub fn encoder_size(self, level: StreamLevel) -> usize {
         match self {
             #[cfg(not(target_family = "wasm"))]
             CodecLibrary::Igzip => igzip::igzip_encoder_size(level),
@@ -53,7 +55,7 @@ impl CodecLibrary {
 
 /// Returns the memory that an encoder of the fastest library takes, in bytes.
 pub fn fastest_encoder_size(level: StreamLevel) -> usize {
-    CodecLibrary::fastest_library().fastest_encoder_size(level)
+    CodecLibrary::fastest_library().encoder_size(level)
 }
 
 /// Allocates an encoder of the fastest library. `None` if memory is refused.
@@ -65,7 +67,7 @@ pub fn new_fastest_encoder(level: StreamLevel) -> Option<Box<dyn StreamEncoder>>
 mod tests {
     use std::io::Read;
 
-    use super::{CodecLibrary, Flush, StreamEncoder};
+    use super::{CodecLibrary, FlushMode, StreamEncoder};
 
     fn encoders() -> Vec<Box<dyn StreamEncoder>> {
         // libisal.so.2 is installed by the set-up: its absence is a failure
@@ -85,13 +87,13 @@ mod tests {
     fn encode_pieces(
         encoder: &mut dyn StreamEncoder,
         pieces: &[&[u8]],
-        flush: Flush,
+        flush: FlushMode,
         room: usize,
     ) -> Vec<u8> {
         let mut coded = Vec::new();
         for (n, piece) in pieces.iter().enumerate() {
             let flush = if n + 1 == pieces.len() {
-                Flush::Finish
+                FlushMode::Finish
             } else {
                 flush
             };
@@ -132,7 +134,7 @@ mod tests {
                 }
                 for mut encoder in encoders() {
                     let pieces: Vec<&[u8]> = body.chunks(size).collect();
-                    let coded = encode_pieces(&mut *encoder, &pieces, Flush::None, room);
+                    let coded = encode_pieces(&mut *encoder, &pieces, FlushMode::None, room);
                     let mut whole = Vec::new();
                     flate2::read::GzDecoder::new(&coded[..])
                         .read_to_end(&mut whole)
@@ -151,7 +153,7 @@ mod tests {
             for (n, piece) in body.chunks(1000).enumerate() {
                 let mut output = vec![0; 8192];
                 let progress = encoder
-                    .compress_input(piece, Flush::Sync, &mut output)
+                    .compress_input(piece, FlushMode::Sync, &mut output)
                     .unwrap();
                 assert!(progress.complete);
                 coded.extend_from_slice(&output[..progress.written]);
@@ -166,7 +168,7 @@ mod tests {
     #[test]
     fn empty_body_becomes_a_member() {
         for mut encoder in encoders() {
-            let coded = encode_pieces(&mut *encoder, &[b""], Flush::None, 100);
+            let coded = encode_pieces(&mut *encoder, &[b""], FlushMode::None, 100);
             assert!(coded.len() >= 18 && decompress(&coded).is_empty());
         }
     }

@@ -5,7 +5,7 @@ use std::hint::black_box;
 
 use zlib_rs::{Deflate, DeflateConfig, DeflateFlush, Status};
 
-use super::encoder::{EncodeProgress, Flush, StreamEncoder, StreamError, StreamLevel};
+use super::encoder::{EncodeProgress, FlushMode, StreamEncoder, StreamEncoderError, StreamLevel};
 
 /// zlib's levels for the levels of a stream: at zlib-rs's level 1 hexadecimal text is 50 % longer.
 const ZLIB_LEVELS: [i32; 3] = [2, 4, 6];
@@ -50,26 +50,26 @@ impl StreamEncoder for ZlibEncoder {
     fn compress_input(
         &mut self,
         input: &[u8],
-        flush: Flush,
+        flush: FlushMode,
         output: &mut [u8],
-    ) -> Result<EncodeProgress, StreamError> {
+    ) -> Result<EncodeProgress, StreamEncoderError> {
         let (taken, written) = (self.0.total_in(), self.0.total_out());
         let action = match flush {
-            Flush::None => DeflateFlush::NoFlush,
-            Flush::Sync => DeflateFlush::SyncFlush,
-            Flush::Finish => DeflateFlush::Finish,
+            FlushMode::None => DeflateFlush::NoFlush,
+            FlushMode::Sync => DeflateFlush::SyncFlush,
+            FlushMode::Finish => DeflateFlush::Finish,
         };
         let status = self
             .0
             .compress(input, output, action)
-            .map_err(|_| StreamError)?;
+            .map_err(|_| StreamEncoderError)?;
         let consumed = (self.0.total_in() - taken) as usize;
         let written = (self.0.total_out() - written) as usize;
         Ok(EncodeProgress {
             consumed,
             written,
             complete: match flush {
-                Flush::Finish => status == Status::StreamEnd,
+                FlushMode::Finish => status == Status::StreamEnd,
                 _ => consumed == input.len() && written < output.len(),
             },
         })

@@ -34,7 +34,7 @@ const SEARCH_WINDOW: usize = 8 << 10;
 
 /// Whether a list of the block is empty and its root is not, or vice versa.
 pub(super) fn block_is_implausible(block: &[u8]) -> bool {
-    let Some(seal) = SealKind::from_block(block) else {
+    let Some(seal) = BlockSealKind::from_block(block) else {
         return false;
     };
     // a genesis block is determined by its state alone
@@ -47,7 +47,7 @@ pub(super) fn block_is_implausible(block: &[u8]) -> bool {
         match (is_empty, root) {
             (Some(true), Some(root)) => !is_empty_root(root),
             // Bor lists a transaction that is in no root
-            (Some(false), Some(root)) if seal != SealKind::Authority => {
+            (Some(false), Some(root)) if seal != BlockSealKind::Authority => {
                 root.eq_ignore_ascii_case(empty)
             }
             _ => false,
@@ -55,20 +55,20 @@ pub(super) fn block_is_implausible(block: &[u8]) -> bool {
     };
     odd("transactions", "transactionsRoot", EMPTY_ROOTS[0])
         || odd("uncles", "sha3Uncles", NO_UNCLES)
-        || !is_of_op_stack(block) && odd("withdrawals", "withdrawalsRoot", EMPTY_ROOTS[0])
+        || !is_op_stack_block(block) && odd("withdrawals", "withdrawalsRoot", EMPTY_ROOTS[0])
 }
 
 /// The kind of proof in a block's header: an authority's signature, or any other. It decides which
 /// roots have a meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SealKind {
+enum BlockSealKind {
     /// Work or stake, or an unknown proof.
     Other,
     /// Signature of an authority.
     Authority,
 }
 
-impl SealKind {
+impl BlockSealKind {
     /// Returns the kind of a block's seal; `None` if it is none of Ethereum's.
     fn from_block(block: &[u8]) -> Option<Self> {
         match member_value_text(block, "mixHash").and_then(hash_digits) {
@@ -84,7 +84,7 @@ impl SealKind {
     }
 }
 
-fn is_of_op_stack(block: &[u8]) -> bool {
+fn is_op_stack_block(block: &[u8]) -> bool {
     let miner = || member_value_text(block, "miner");
     let first = || {
         member_value_text(block, "transactions").map(|list| &list[..list.len().min(SEARCH_WINDOW)])

@@ -54,7 +54,7 @@ pub fn block_with_counted_transactions(
     params: Option<&[u8]>,
     result: &[u8],
 ) -> Option<BlockIdentifier> {
-    if !is_list_of_receipts(method) && !is_number_of_transactions(method) {
+    if !returns_receipt_list(method) && !returns_transaction_count(method) {
         return None;
     }
     if let Some(hash) = reference::result_block(method, result).and_then(|block| block.hash) {
@@ -70,7 +70,7 @@ pub fn block_with_counted_transactions(
 /// Whether a result of `method` counts fewer transactions than `transactions`, the number of its
 /// block.
 pub fn shows_fewer_transactions(method: &MethodRow, result: &[u8], transactions: u64) -> bool {
-    if is_number_of_transactions(method) {
+    if returns_transaction_count(method) {
         return read_leading_quantity(result).is_some_and(|number| number < transactions);
     }
     // the last receipt usually has the highest index, so that no element has to be counted
@@ -81,7 +81,7 @@ pub fn shows_fewer_transactions(method: &MethodRow, result: &[u8], transactions:
     leading_list_length(result).is_some_and(|number| number < transactions)
 }
 
-fn is_list_of_receipts(method: &MethodRow) -> bool {
+fn returns_receipt_list(method: &MethodRow) -> bool {
     matches!(
         method.name,
         "erigon_getBlockReceiptsByBlockHash"
@@ -91,7 +91,7 @@ fn is_list_of_receipts(method: &MethodRow) -> bool {
     )
 }
 
-fn is_number_of_transactions(method: &MethodRow) -> bool {
+fn returns_transaction_count(method: &MethodRow) -> bool {
     matches!(
         method.name,
         "eth_getBlockTransactionCountByHash" | "eth_getBlockTransactionCountByNumber"
@@ -123,7 +123,7 @@ fn read_leading_quantity(value: &[u8]) -> Option<u64> {
 
 /// Counts the elements of the list that begins here.
 fn leading_list_length(list: &[u8]) -> Option<u64> {
-    let mut scanner = JsonScanner::of_value(list);
+    let mut scanner = JsonScanner::for_utf8_value(list);
     let (mut length, mut another) = (0, scanner.first_element().ok()?);
     while another {
         length += 1;

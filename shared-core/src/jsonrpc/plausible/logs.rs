@@ -48,12 +48,12 @@ impl IndexRange {
 
 /// The block hash that was read first, and whether a different one followed.
 #[derive(Clone, Copy, Debug, Default)]
-struct BlockHashes<'a> {
+struct FirstBlockHash<'a> {
     first: Option<&'a [u8]>,
     differ: bool,
 }
 
-impl<'a> BlockHashes<'a> {
+impl<'a> FirstBlockHash<'a> {
     fn add_hash(&mut self, hash: Option<&'a [u8]>) {
         match (self.first, hash) {
             (Some(first), Some(hash)) => self.differ |= !is_same_hash(first, hash),
@@ -76,7 +76,7 @@ struct LogFacts<'a> {
     index: Option<u64>,
     /// Indices of a receipt's logs.
     logs: IndexRange,
-    hashes: BlockHashes<'a>,
+    hashes: FirstBlockHash<'a>,
     has_status: bool,
     has_root: bool,
     /// The entry has the mark of a chain that omits entries.
@@ -87,9 +87,9 @@ struct LogFacts<'a> {
 /// if it could not be read.
 pub(super) fn receipts_are_implausible(list: &[u8]) -> Option<bool> {
     let (mut hashes, mut indices, mut logs) =
-        <(BlockHashes<'_>, IndexRange, IndexRange)>::default();
+        <(FirstBlockHash<'_>, IndexRange, IndexRange)>::default();
     let mut has_gaps = false;
-    read_list(list, "transactionIndex", |receipt| {
+    read_log_list(list, "transactionIndex", |receipt| {
         hashes.add_hash(receipt.block_hash);
         hashes.merge_hashes(receipt.hashes);
         indices.add_entry(receipt.index);
@@ -103,9 +103,9 @@ pub(super) fn receipts_are_implausible(list: &[u8]) -> Option<bool> {
 /// Whether the logs of a receipt are incomplete or belong to another block; `None` if it could
 /// not be read.
 pub(super) fn receipt_is_implausible(receipt: &[u8]) -> Option<bool> {
-    let mut scanner = JsonScanner::of_value(receipt);
+    let mut scanner = JsonScanner::for_utf8_value(receipt);
     let mut found = LogFacts::default();
-    read_item(&mut scanner, receipt, "transactionIndex", &mut found).ok()?;
+    read_log_or_receipt(&mut scanner, receipt, "transactionIndex", &mut found).ok()?;
     scanner.expect_end().ok()?;
     let mut hashes = found.hashes;
     hashes.add_hash(found.block_hash);
@@ -122,12 +122,12 @@ pub(super) fn logs_are_implausible(
     is_all: bool,
 ) -> Option<bool> {
     let mut number: Option<&[u8]> = None;
-    let (mut hashes, mut indices) = (BlockHashes::default(), IndexRange::default());
+    let (mut hashes, mut indices) = (FirstBlockHash::default(), IndexRange::default());
     let (mut is_odd, mut has_holes, mut has_gaps) = (false, false, false);
-    read_list(list, "logIndex", |log| {
+    read_log_list(list, "logIndex", |log| {
         if number.is_none() || number != log.block_number {
             has_holes |= indices.has_missing_indices(0);
-            (hashes, indices) = (BlockHashes::default(), IndexRange::default());
+            (hashes, indices) = (FirstBlockHash::default(), IndexRange::default());
             number = log.block_number;
         }
         hashes.add_hash(requested);
@@ -152,7 +152,7 @@ pub(super) fn has_missing_receipts(page: &[u8]) -> Option<bool> {
 }
 
 fn list_length(list: &[u8]) -> Option<u64> {
-    let mut scanner = JsonScanner::of_value(list);
+    let mut scanner = JsonScanner::for_utf8_value(list);
     let (mut length, mut another) = (0, scanner.first_element().ok()?);
     while another {
         length += 1;
@@ -162,12 +162,16 @@ fn list_length(list: &[u8]) -> Option<u64> {
     Some(length)
 }
 
-fn read_list<'a>(list: &'a [u8], index: &str, mut found: impl FnMut(&LogFacts<'a>)) -> Option<()> {
-    let mut scanner = JsonScanner::of_value(list);
+fn read_log_list<'a>(
+    list: &'a [u8],
+    index: &str,
+    mut found: impl FnMut(&LogFacts<'a>),
+) -> Option<()> {
+    let mut scanner = JsonScanner::for_utf8_value(list);
     let mut another = scanner.first_element().ok()?;
     while another {
         let mut item = LogFacts::default();
-        read_item(&mut scanner, list, index, &mut item).ok()?;
+        read_log_or_receipt(&mut scanner, list, index, &mut item).ok()?;
         found(&item);
         another = scanner.next_element().ok()?;
     }
@@ -175,7 +179,7 @@ fn read_list<'a>(list: &'a [u8], index: &str, mut found: impl FnMut(&LogFacts<'a
 }
 
 /// Reads a log or a receipt, whose index is the member `index`.
-fn read_item<'a>(
+fn read_log_or_receipt<'a>(
     scanner: &mut JsonScanner<'a>,
     text: &'a [u8],
     index: &str,

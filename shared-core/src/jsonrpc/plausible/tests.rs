@@ -1,4 +1,4 @@
-use super::{check_plausibility, ResultPlausibility};
+use super::{check_result_plausibility, ResultPlausibility};
 use crate::jsonrpc::methods;
 
 const WORDS: [(&str, &str); 8] = [
@@ -41,7 +41,7 @@ fn expand(text: &str) -> String {
 fn verdict(method: &str, params: &str, result: &str) -> ResultPlausibility {
     let (params, result) = (expand(params), expand(result));
     let row = methods::method_row(method.as_bytes());
-    check_plausibility(row, Some(params.as_bytes()), result.as_bytes())
+    check_result_plausibility(row, Some(params.as_bytes()), result.as_bytes())
 }
 
 fn is_implausible(method: &str, params: &str, result: &str) -> bool {

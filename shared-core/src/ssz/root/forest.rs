@@ -3,7 +3,7 @@
 //! all trees.
 
 use super::super::error::SszError;
-use super::grow_stack::grow;
+use super::grow_stack::grow_stack;
 use super::pairs::{hash_nodes_in_place, MerkleNode};
 use super::zero_roots::zero_tree_roots;
 
@@ -38,7 +38,7 @@ pub(super) fn merkleize_progressive(
     let trees = counts.len();
     let most = counts.iter().copied().max().unwrap_or(0);
     let mut parts = Vec::new();
-    grow(&mut parts, trees, 0)?;
+    grow_stack(&mut parts, trees, 0)?;
 
     // roots of the first subtrees of all trees, then roots of the second subtrees, ...
     let roots = nodes.len();
@@ -51,7 +51,7 @@ pub(super) fn merkleize_progressive(
             let end = (start + size).min((*count).into()) as usize;
             *part = (end - begin) as u32;
             let to = nodes.len();
-            grow(nodes, to + end - begin, MerkleNode::default())?;
+            grow_stack(nodes, to + end - begin, MerkleNode::default())?;
             nodes.copy_within(leaf + begin..leaf + end, to);
             leaf += *count as usize;
         }
@@ -61,10 +61,10 @@ pub(super) fn merkleize_progressive(
 
     // from the last subtree on, whose right sibling is the zero node
     let after = nodes.len();
-    grow(nodes, after + trees, MerkleNode::default())?;
+    grow_stack(nodes, after + trees, MerkleNode::default())?;
     for (n, start) in starts.iter().enumerate().rev() {
         let at = nodes.len();
-        grow(nodes, at + 2 * trees, MerkleNode::default())?;
+        grow_stack(nodes, at + 2 * trees, MerkleNode::default())?;
         let unfinished = counts
             .iter()
             .enumerate()
@@ -102,7 +102,7 @@ pub(super) fn mix_into_roots(
     with: impl Fn(usize) -> MerkleNode,
 ) -> Result<(), SszError> {
     let count = nodes.len() - base;
-    grow(nodes, base + 2 * count, MerkleNode::default())?;
+    grow_stack(nodes, base + 2 * count, MerkleNode::default())?;
     for k in (0..count).rev() {
         nodes[base + 2 * k] = nodes[base + k];
         nodes[base + 2 * k + 1] = with(k);
@@ -126,7 +126,7 @@ fn pad_trees(
     // from the last tree on, so that no node is overwritten
     let mut from = nodes.len();
     let mut to = from + lacking;
-    grow(nodes, to, *node)?;
+    grow_stack(nodes, to, *node)?;
     for count in counts.iter_mut().rev() {
         if from == to {
             break;

@@ -4,7 +4,11 @@ use crate::ssz::error::{SszError, SszErrorKind};
 
 /// Extends a stack to the length `len` with copies of `with`; memory that is refused is an error,
 /// no panic.
-pub(super) fn grow<T: Clone>(stack: &mut Vec<T>, len: usize, with: T) -> Result<(), SszError> {
+pub(super) fn grow_stack<T: Clone>(
+    stack: &mut Vec<T>,
+    len: usize,
+    with: T,
+) -> Result<(), SszError> {
     let more = len.saturating_sub(stack.len());
     match stack.try_reserve(more) {
         Ok(()) => {

@@ -29,7 +29,7 @@ const MIN_AVX512_PAIRS: usize = 10;
 /// An implementation of SHA-256 by the library hashtree, named by the instructions that it uses.
 /// Only those that [`supported`](Self::supported) returns may be called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum HashtreeFunction {
+pub(super) enum HashtreeImplementation {
     /// AVX-512 for 16 pairs at a time, and SHA-NI for the rest.
     Avx512AndSha,
     Avx512,
@@ -38,15 +38,15 @@ pub(super) enum HashtreeFunction {
     Avx,
 }
 
-impl HashtreeFunction {
+impl HashtreeImplementation {
     /// Returns the fastest implementation, or `None` if the processor lacks AVX.
-    pub(super) fn of_this_processor() -> Option<Self> {
+    pub(super) fn fastest_supported() -> Option<Self> {
         Self::supported().next()
     }
 
     /// Iterates over the implementations that this processor supports, the fastest first.
     pub(super) fn supported() -> impl Iterator<Item = Self> {
-        use HashtreeFunction::*;
+        use HashtreeImplementation::*;
         let has_avx512 = is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512vl")
             && is_x86_feature_detected!("avx512bw");
@@ -110,7 +110,7 @@ impl HashtreeFunction {
                         wide = count;
                     }
                     if count >= MIN_AVX512_PAIRS {
-                        clear_upper_halves();
+                        clear_avx_upper_halves();
                     }
                     if wide < count {
                         hashtree_sha256_shani_x2(
@@ -122,12 +122,12 @@ impl HashtreeFunction {
                 }
                 Self::Avx512 => {
                     hashtree_sha256_avx512_x16(output, input, count as u64);
-                    clear_upper_halves();
+                    clear_avx_upper_halves();
                 }
                 Self::Sha => hashtree_sha256_shani_x2(output, input, count as u64),
                 Self::Avx2 => {
                     hashtree_sha256_avx2_x8(output, input, count as u64);
-                    clear_upper_halves();
+                    clear_avx_upper_halves();
                 }
                 Self::Avx => hashtree_sha256_avx_x4(output, input, count as u64),
             }
@@ -138,6 +138,6 @@ impl HashtreeFunction {
 /// Clears the upper halves of AVX's registers. hashtree leaves them dirty, which delays SSE
 /// instructions, including SHA-NI, on Intel's processors.
 #[target_feature(enable = "avx")]
-fn clear_upper_halves() {
+fn clear_avx_upper_halves() {
     std::arch::x86_64::_mm256_zeroupper();
 }

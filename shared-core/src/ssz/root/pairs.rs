@@ -13,7 +13,7 @@ pub(super) type MerkleNode = [u8; 32];
 enum PairHasher {
     /// An implementation of hashtree.
     #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
-    Hashtree(hashtree::HashtreeFunction),
+    Hashtree(hashtree::HashtreeImplementation),
     /// The crate `sha2`, which hashes one pair after another, with instructions for SHA-256 where
     /// it supports them.
     Portable,
@@ -24,7 +24,7 @@ fn pair_hasher() -> PairHasher {
     static PAIR_HASHER: OnceLock<PairHasher> = OnceLock::new();
     *PAIR_HASHER.get_or_init(|| {
         #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
-        if let Some(hasher) = hashtree::HashtreeFunction::of_this_processor() {
+        if let Some(hasher) = hashtree::HashtreeImplementation::fastest_supported() {
             return PairHasher::Hashtree(hasher);
         }
         PairHasher::Portable
@@ -38,7 +38,7 @@ pub(super) fn hash_node_pairs(pairs: &[u8], out: &mut [MerkleNode]) {
 
 /// Hashes all pairs of nodes, and writes the hashes to the front of `nodes`.
 pub(super) fn hash_nodes_in_place(nodes: &mut [MerkleNode]) {
-    hash_in_place_with(pair_hasher(), nodes);
+    hash_nodes_in_place_with(pair_hasher(), nodes);
 }
 
 /// Returns the hash of two sibling nodes, which is their parent.
@@ -61,7 +61,7 @@ fn hash_node_pairs_with(hasher: PairHasher, pairs: &[u8], out: &mut [MerkleNode]
     }
 }
 
-fn hash_in_place_with(hasher: PairHasher, nodes: &mut [MerkleNode]) {
+fn hash_nodes_in_place_with(hasher: PairHasher, nodes: &mut [MerkleNode]) {
     match hasher {
         #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
         PairHasher::Hashtree(hasher) => hasher.hash_pairs_in_place(nodes),
@@ -116,7 +116,7 @@ mod tests {
     fn all_pair_hashers() -> Vec<PairHasher> {
         let mut hashers = vec![PairHasher::Portable];
         #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
-        hashers.extend(hashtree::HashtreeFunction::supported().map(PairHasher::Hashtree));
+        hashers.extend(hashtree::HashtreeImplementation::supported().map(PairHasher::Hashtree));
         hashers
     }
 
@@ -140,7 +140,7 @@ mod tests {
                 assert_eq!(out[count], [0xaa; 32], "{hasher:?}, {count}");
 
                 let mut out = nodes.clone();
-                hash_in_place_with(hasher, &mut out[..2 * count]);
+                hash_nodes_in_place_with(hasher, &mut out[..2 * count]);
                 assert_eq!(out[..count], expected[..count], "{hasher:?}, {count}");
                 assert_eq!(out[2 * count..], nodes[2 * count..], "{hasher:?}, {count}");
             }

@@ -6,10 +6,10 @@ use super::super::check::bitlist_length;
 use super::super::error::SszError;
 use super::super::schema::{ListLimit, Schema, SszType, TypeId, TypeKind, OFFSET_LENGTH};
 use super::forest;
-use super::grow_stack::grow;
+use super::grow_stack::grow_stack;
 use super::pairs::{parent_node, MerkleNode};
 use super::tree::{tree_depth, MerkleTree};
-use super::walk::{padded_node, RootOutput, RootWalker, ValueSpan};
+use super::walk::{padded_node, RootDestinations, RootWalker, ValueSpan};
 
 /// Number of leaves whose roots are computed together: 32 kB of nodes, which fit the first-level
 /// cache of a processor.
@@ -63,9 +63,13 @@ impl SequenceLayout {
                     Self::list_layout(LeafKind::Bytes(1), ListLimit::AtMost(*limit))
                 }
                 TypeKind::Bitlist(limit) => Self::list_layout(LeafKind::Bits, *limit),
-                TypeKind::Vector(of, len) => Self::vector_layout(leaves(schema, *of), *len as u64),
-                TypeKind::List(of, limit) => Self::list_layout(leaves(schema, *of), *limit),
-                TypeKind::Optional(of) => Self::list_layout(leaves(schema, *of), one),
+                TypeKind::Vector(of, len) => {
+                    Self::vector_layout(element_leaf_kind(schema, *of), *len as u64)
+                }
+                TypeKind::List(of, limit) => {
+                    Self::list_layout(element_leaf_kind(schema, *of), *limit)
+                }
+                TypeKind::Optional(of) => Self::list_layout(element_leaf_kind(schema, *of), one),
                 TypeKind::Uint(_)
                 | TypeKind::Quantity(_)
                 | TypeKind::Boolean
@@ -108,7 +112,7 @@ impl SequenceLayout {
     fn with_batch_size(self, schema: &Schema) -> Self {
         let together = match self.leaf_kind {
             LeafKind::Values(of, _) => {
-                (BATCH_LEAVES / estimated_leaf_count(schema.get(of))).max(MIN_BATCH_VALUES)
+                (BATCH_LEAVES / estimated_leaf_count(schema.type_by_id(of))).max(MIN_BATCH_VALUES)
             }
             LeafKind::Bytes(_) | LeafKind::Bits => BATCH_LEAVES,
         };
@@ -116,8 +120,8 @@ impl SequenceLayout {
     }
 }
 
-fn leaves(schema: &Schema, of: TypeId) -> LeafKind {
-    let ty = schema.get(of);
+fn element_leaf_kind(schema: &Schema, of: TypeId) -> LeafKind {
+    let ty = schema.type_by_id(of);
     match (&ty.kind, ty.size) {
         (
             TypeKind::Uint(_) | TypeKind::Quantity(_) | TypeKind::Boolean | TypeKind::Enum(_),
@@ -145,7 +149,7 @@ impl RootWalker<'_> {
         &mut self,
         series: &SequenceLayout,
         spans: Range<usize>,
-        out: RootOutput,
+        out: RootDestinations,
     ) -> Result<(), SszError> {
         let counts = self.counts.len();
         let mut next = spans.start;
@@ -159,18 +163,18 @@ impl RootWalker<'_> {
                     leaves -= count;
                     break;
                 }
-                grow(&mut self.counts, counts + next + 1 - first, count as u32)?;
+                grow_stack(&mut self.counts, counts + next + 1 - first, count as u32)?;
                 next += 1;
             }
             let to = out.skip_nodes(first - spans.start);
             if next > first {
-                self.roots_of_small(series, first..next, leaves, counts)?;
+                self.small_value_roots(series, first..next, leaves, counts)?;
                 let roots = self.nodes.len() - (next - first);
                 self.move_roots(roots, to);
                 self.counts.truncate(counts);
             } else {
                 let span = self.spans[first];
-                self.nodes[to.at] = self.root_of_large(series, span)?;
+                self.nodes[to.at] = self.large_value_root(series, span)?;
                 next += 1;
             }
         }
@@ -179,7 +183,7 @@ impl RootWalker<'_> {
 
     /// Computes the roots of values with few leaves together, and leaves them at the end of the
     /// nodes.
-    fn roots_of_small(
+    fn small_value_roots(
         &mut self,
         series: &SequenceLayout,
         spans: Range<usize>,
@@ -187,7 +191,7 @@ impl RootWalker<'_> {
         counts: usize,
     ) -> Result<(), SszError> {
         let base = self.nodes.len();
-        grow(&mut self.nodes, base + leaves, MerkleNode::default())?;
+        grow_stack(&mut self.nodes, base + leaves, MerkleNode::default())?;
         match series.leaf_kind {
             LeafKind::Bytes(_) | LeafKind::Bits => {
                 let is_bits = matches!(series.leaf_kind, LeafKind::Bits);
@@ -199,7 +203,7 @@ impl RootWalker<'_> {
                     let len = bytes.len().min(leaves.len());
                     leaves[..len].copy_from_slice(&bytes[..len]);
                     if is_bits && len == bytes.len() {
-                        leaves[len - 1] = without_delimiter(leaves[len - 1]);
+                        leaves[len - 1] = clear_bitlist_delimiter(leaves[len - 1]);
                     }
                     room = others;
                 }
@@ -208,9 +212,9 @@ impl RootWalker<'_> {
                 let children = self.spans.len();
                 for n in spans.clone() {
                     let count = self.counts[counts + n - spans.start] as usize;
-                    self.push_children(self.spans[n], size, 0..count)?;
+                    self.push_element_spans(self.spans[n], size, 0..count)?;
                 }
-                let out = RootOutput::consecutive_nodes(base);
+                let out = RootDestinations::consecutive_nodes(base);
                 self.write_roots(of, children..self.spans.len(), out)?;
                 self.spans.truncate(children);
             }
@@ -232,7 +236,7 @@ impl RootWalker<'_> {
     }
 
     /// Computes the root of one value that has more leaves than one batch.
-    fn root_of_large(
+    fn large_value_root(
         &mut self,
         series: &SequenceLayout,
         span: ValueSpan,
@@ -282,7 +286,7 @@ impl RootWalker<'_> {
                     end == all.len(),
                     last.len().checked_sub(1),
                 ) {
-                    node[byte] = without_delimiter(node[byte]);
+                    node[byte] = clear_bitlist_delimiter(node[byte]);
                 }
                 tree.push_leaves(&mut self.nodes, &node);
             }
@@ -292,12 +296,12 @@ impl RootWalker<'_> {
                     let batch = next..part.end.min(next + series.together);
                     next = batch.end;
                     let (base, children) = (self.nodes.len(), self.spans.len());
-                    grow(&mut self.nodes, base + batch.len(), MerkleNode::default())?;
-                    self.push_children(span, size, batch)?;
+                    grow_stack(&mut self.nodes, base + batch.len(), MerkleNode::default())?;
+                    self.push_element_spans(span, size, batch)?;
                     self.write_roots(
                         of,
                         children..self.spans.len(),
-                        RootOutput::consecutive_nodes(base),
+                        RootDestinations::consecutive_nodes(base),
                     )?;
                     self.spans.truncate(children);
                     let (rooms, leaves) = self.nodes.split_at_mut(base);
@@ -323,14 +327,14 @@ impl RootWalker<'_> {
     }
 
     /// Pushes the positions of a range of a value's elements onto the stack of spans.
-    fn push_children(
+    fn push_element_spans(
         &mut self,
         span: ValueSpan,
         size: Option<usize>,
         part: Range<usize>,
     ) -> Result<(), SszError> {
         let at = self.spans.len();
-        grow(&mut self.spans, at + part.len(), span)?;
+        grow_stack(&mut self.spans, at + part.len(), span)?;
         let Range { start, end } = span.byte_range();
         if let Some(size) = size {
             let begins = (start + part.start * size..).step_by(size);
@@ -371,6 +375,6 @@ fn length_node(ssz: &[u8], series: &SequenceLayout, span: ValueSpan) -> MerkleNo
 }
 
 /// Clears the delimiter in the last byte of a bitlist, which is not 0.
-fn without_delimiter(byte: u8) -> u8 {
+fn clear_bitlist_delimiter(byte: u8) -> u8 {
     byte & !(0x80 >> byte.leading_zeros())
 }

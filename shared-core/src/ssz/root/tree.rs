@@ -5,7 +5,7 @@
 //! processor's cache.
 
 use super::super::error::SszError;
-use super::grow_stack::grow;
+use super::grow_stack::grow_stack;
 use super::pairs::{hash_node_pairs, parent_node, MerkleNode};
 use super::zero_roots::{zero_tree_roots, MAX_TREE_DEPTH};
 
@@ -36,7 +36,7 @@ impl MerkleTree {
     pub(super) fn new(nodes: &mut Vec<MerkleNode>, leaves: usize) -> Result<Self, SszError> {
         let base = nodes.len();
         let height = tree_depth(leaves as u64);
-        grow(
+        grow_stack(
             nodes,
             base + (height + 1) * BUFFER_NODES,
             MerkleNode::default(),

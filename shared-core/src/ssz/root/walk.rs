@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::super::error::{SszError, SszErrorKind};
 use super::super::schema::{ContainerLayout, Schema, TypeId, TypeKind};
 use super::forest;
-use super::grow_stack::grow;
+use super::grow_stack::grow_stack;
 use super::pairs::{parent_node, MerkleNode};
 use super::sequences::SequenceLayout;
 
@@ -44,12 +44,12 @@ impl ValueSpan {
 /// The positions in the stack of nodes to which computed roots are written: `at`, `at + stride`,
 /// `at + 2 * stride`, ...
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RootOutput {
+pub(super) struct RootDestinations {
     pub(super) at: usize,
     stride: usize,
 }
 
-impl RootOutput {
+impl RootDestinations {
     /// Returns the destination of roots in consecutive nodes from `at` on.
     pub(super) fn consecutive_nodes(at: usize) -> Self {
         Self { at, stride: 1 }
@@ -76,9 +76,9 @@ impl<'s> RootWalker<'s> {
 
     /// Computes the hash tree root of the whole value, of the type `ty`.
     pub(super) fn value_root(mut self, ty: TypeId) -> Result<MerkleNode, SszError> {
-        grow(&mut self.nodes, 1, MerkleNode::default())?;
-        grow(&mut self.spans, 1, ValueSpan::new(0..self.ssz.len()))?;
-        self.write_roots(ty, 0..1, RootOutput::consecutive_nodes(0))?;
+        grow_stack(&mut self.nodes, 1, MerkleNode::default())?;
+        grow_stack(&mut self.spans, 1, ValueSpan::new(0..self.ssz.len()))?;
+        self.write_roots(ty, 0..1, RootDestinations::consecutive_nodes(0))?;
         Ok(self.nodes[0])
     }
 
@@ -88,13 +88,13 @@ impl<'s> RootWalker<'s> {
         &mut self,
         ty: TypeId,
         spans: Range<usize>,
-        out: RootOutput,
+        out: RootDestinations,
     ) -> Result<(), SszError> {
         if spans.is_empty() {
             return Ok(());
         }
         let schema = self.schema;
-        let ty = schema.get(ty);
+        let ty = schema.type_by_id(ty);
         match &ty.kind {
             TypeKind::Container(container) => {
                 return self.write_container_roots(container, spans, out)
@@ -121,7 +121,7 @@ impl<'s> RootWalker<'s> {
         spans: Range<usize>,
         offset: usize,
         size: usize,
-        out: RootOutput,
+        out: RootDestinations,
     ) {
         let starts = self.spans[spans]
             .iter()
@@ -147,14 +147,14 @@ impl<'s> RootWalker<'s> {
         &mut self,
         container: &ContainerLayout,
         spans: Range<usize>,
-        out: RootOutput,
+        out: RootDestinations,
     ) -> Result<(), SszError> {
         let schema = self.schema;
         let fields = &container.fields;
         let base = self.nodes.len();
         let active = container.active_fields.as_deref();
         let width = active.map_or(fields.len(), <[bool]>::len);
-        grow(
+        grow_stack(
             &mut self.nodes,
             base + spans.len() * width,
             MerkleNode::default(),
@@ -164,20 +164,20 @@ impl<'s> RootWalker<'s> {
             while active.is_some_and(|active| active.get(place) == Some(&false)) {
                 place += 1;
             }
-            let column = RootOutput {
+            let column = RootDestinations {
                 at: base + place,
                 stride: width,
             };
             place += 1;
-            let ty = schema.get(field.ty);
+            let ty = schema.type_by_id(field.ty);
             if let (Some(size @ ..=32), true) = (ty.size, is_own_root(&ty.kind)) {
                 self.write_basic_values(spans.clone(), field.offset, size, column);
                 continue;
             }
             let values = self.spans.len();
-            grow(&mut self.spans, values + spans.len(), ValueSpan::new(0..0))?;
+            grow_stack(&mut self.spans, values + spans.len(), ValueSpan::new(0..0))?;
             let mut later = fields[n + 1..].iter();
-            let later = later.find(|later| schema.get(later.ty).size.is_none());
+            let later = later.find(|later| schema.type_by_id(later.ty).size.is_none());
             for (k, value) in spans.clone().zip(values..) {
                 let Range { start, end } = self.spans[k].byte_range();
                 let at = start + field.offset;
@@ -195,7 +195,7 @@ impl<'s> RootWalker<'s> {
         }
 
         let counts = self.counts.len();
-        grow(&mut self.counts, counts + spans.len(), width as u32)?;
+        grow_stack(&mut self.counts, counts + spans.len(), width as u32)?;
         let each = &mut self.counts[counts..];
         match active {
             None => {
@@ -220,7 +220,7 @@ impl<'s> RootWalker<'s> {
         &mut self,
         options: &[(u8, TypeId)],
         spans: Range<usize>,
-        out: RootOutput,
+        out: RootDestinations,
     ) -> Result<(), SszError> {
         for (n, span) in spans.enumerate() {
             let Range { start, end } = self.spans[span].byte_range();
@@ -236,7 +236,7 @@ impl<'s> RootWalker<'s> {
             };
             let to = out.skip_nodes(n);
             let value = self.spans.len();
-            grow(&mut self.spans, value + 1, ValueSpan::new(start + 1..end))?;
+            grow_stack(&mut self.spans, value + 1, ValueSpan::new(start + 1..end))?;
             self.write_roots(of, value..value + 1, to)?;
             self.spans.truncate(value);
             self.nodes[to.at] = parent_node(&self.nodes[to.at], &padded_node(&[selector]));
@@ -245,7 +245,7 @@ impl<'s> RootWalker<'s> {
     }
 
     /// Moves the roots after `base` at the end of the nodes to their destination.
-    pub(super) fn move_roots(&mut self, base: usize, out: RootOutput) {
+    pub(super) fn move_roots(&mut self, base: usize, out: RootDestinations) {
         let (to, nodes) = self.nodes.split_at_mut(base);
         let to = to[out.at..].iter_mut().step_by(out.stride);
         for (to, node) in to.zip(nodes) {

@@ -54,12 +54,12 @@ pub struct SszType {
     /// nothing else need be checked.
     pub bounds: Option<Box<[(usize, u8)]>>,
     /// The representation in JSON.
-    pub json: JsonRepresentation,
+    pub json: JsonRepresentationOverride,
 }
 
 /// The representation of a type in JSON, where it differs from the usual one of its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum JsonRepresentation {
+pub enum JsonRepresentationOverride {
     /// The representation of the type's kind.
     Usual,
     /// RLP of a header, or an object with its fields, which is only read.
@@ -136,7 +136,7 @@ impl SszType {
     /// bracket, or nothing. Containers begin with their first field.
     pub fn json_opening(&self) -> &'static str {
         match self.kind {
-            _ if self.json == JsonRepresentation::Rlp => "\"0x",
+            _ if self.json == JsonRepresentationOverride::Rlp => "\"0x",
             TypeKind::ByteVector(_)
             | TypeKind::ByteList(_)
             | TypeKind::Bitvector(_)
@@ -219,7 +219,7 @@ pub const OFFSET_LENGTH: usize = 4;
 
 impl Schema {
     /// Returns the type of an identifier that this schema has issued.
-    pub fn get(&self, id: TypeId) -> &SszType {
+    pub fn type_by_id(&self, id: TypeId) -> &SszType {
         &self.types[id.0 as usize]
     }
 

@@ -2,12 +2,12 @@
 
 use super::resolve::NameDefinitions;
 use super::source::{DefinitionKind, NameDefinition};
-use super::tokens::{SchemaError, TypeToken, TypeTokens};
+use super::tokens::{SchemaError, TypeToken, TypeTokenizer};
 
 impl NameDefinitions {
-    pub(super) fn parse_only_number(
+    pub(super) fn parse_number_to_end(
         &self,
-        tokens: &mut TypeTokens<'_>,
+        tokens: &mut TypeTokenizer<'_>,
     ) -> Result<u64, SchemaError> {
         tokens.expect_sign('[')?;
         let number = self.parse_sum(tokens)?;
@@ -15,21 +15,24 @@ impl NameDefinitions {
         Ok(number)
     }
 
-    pub(super) fn parse_only_length(
+    pub(super) fn parse_length_to_end(
         &self,
-        tokens: &mut TypeTokens<'_>,
+        tokens: &mut TypeTokenizer<'_>,
     ) -> Result<usize, SchemaError> {
-        let number = self.parse_only_number(tokens)?;
+        let number = self.parse_number_to_end(tokens)?;
         usize::try_from(number).map_err(|_| SchemaError::new("a vector is too long for memory"))
     }
 
-    pub(super) fn parse_length(&self, tokens: &mut TypeTokens<'_>) -> Result<usize, SchemaError> {
+    pub(super) fn parse_length(
+        &self,
+        tokens: &mut TypeTokenizer<'_>,
+    ) -> Result<usize, SchemaError> {
         let number = self.parse_sum(tokens)?;
         usize::try_from(number).map_err(|_| SchemaError::new("a vector is too long for memory"))
     }
 
     /// Evaluates a sum of products of constants, with Python's precedence.
-    pub(super) fn parse_sum(&self, tokens: &mut TypeTokens<'_>) -> Result<u64, SchemaError> {
+    pub(super) fn parse_sum(&self, tokens: &mut TypeTokenizer<'_>) -> Result<u64, SchemaError> {
         let too_large = || SchemaError::new("more than 64 bits");
         let mut sum = self.parse_product(tokens)?;
         loop {
@@ -48,7 +51,7 @@ impl NameDefinitions {
     }
 
     /// Evaluates one summand: a product of powers.
-    pub(super) fn parse_product(&self, tokens: &mut TypeTokens<'_>) -> Result<u64, SchemaError> {
+    pub(super) fn parse_product(&self, tokens: &mut TypeTokenizer<'_>) -> Result<u64, SchemaError> {
         let too_large = || SchemaError::new("more than 64 bits");
         let mut product = self.parse_power(tokens)?;
         loop {
@@ -66,7 +69,7 @@ impl NameDefinitions {
         }
     }
 
-    fn parse_power(&self, tokens: &mut TypeTokens<'_>) -> Result<u64, SchemaError> {
+    fn parse_power(&self, tokens: &mut TypeTokenizer<'_>) -> Result<u64, SchemaError> {
         let base = self.parse_factor(tokens)?;
         if !tokens.accept_sign('^')? {
             return Ok(base);
@@ -76,7 +79,7 @@ impl NameDefinitions {
         number.ok_or_else(|| SchemaError::new("more than 64 bits"))
     }
 
-    fn parse_factor(&self, tokens: &mut TypeTokens<'_>) -> Result<u64, SchemaError> {
+    fn parse_factor(&self, tokens: &mut TypeTokenizer<'_>) -> Result<u64, SchemaError> {
         if tokens.accept_sign('(')? {
             let number = self.parse_sum(tokens)?;
             tokens.expect_sign(')')?;
@@ -101,7 +104,7 @@ impl NameDefinitions {
                 else {
                     return Err(SchemaError::new(format!("unknown constant {name}")));
                 };
-                let mut tokens = TypeTokens::new(text);
+                let mut tokens = TypeTokenizer::new(text);
                 let number = self.parse_sum(&mut tokens);
                 let number = number.and_then(|number| tokens.expect_end().map(|()| number));
                 number.map_err(|bad| bad.with_location(place.0, place.1))

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use super::fork::EXECUTION_TYPE_TABLE;
 use super::source::{read_type_table, DefinitionKind, FieldLine, NameDefinition};
-use super::tokens::{SchemaError, TypeToken, TypeTokens};
+use super::tokens::{SchemaError, TypeToken, TypeTokenizer};
 use super::{
-    ContainerField, ContainerLayout, EnumWords, FieldNames, Fork, JsonRepresentation, JsonTemplate,
-    ListLimit, Preset, Schema, SszType, TypeId, TypeKind, OFFSET_LENGTH,
+    ContainerField, ContainerLayout, EnumWords, FieldNames, Fork, JsonRepresentationOverride,
+    JsonTemplate, ListLimit, Preset, Schema, SszType, TypeId, TypeKind, OFFSET_LENGTH,
 };
 
 /// Maximum nesting depth of containers, more than any type has.
@@ -93,7 +93,7 @@ impl Schema {
     }
 
     fn expression(&mut self, text: &str, depth: usize) -> Result<TypeId, SchemaError> {
-        let mut tokens = TypeTokens::new(text);
+        let mut tokens = TypeTokenizer::new(text);
         let id = self.parse_type_tokens(&mut tokens, depth)?;
         tokens.expect_end()?;
         Ok(id)
@@ -116,7 +116,7 @@ impl Schema {
             DefinitionKind::Alias(text) => self.expression(&text, depth + 1),
             DefinitionKind::Class { active, fields, .. } => self
                 .compile_container(active.as_deref(), &fields, depth)
-                .map(|kind| self.add_type(name.into(), kind, JsonRepresentation::Usual)),
+                .map(|kind| self.add_type(name.into(), kind, JsonRepresentationOverride::Usual)),
         };
         let id = id.map_err(|bad| bad.with_location(source, line))?;
         self.ids.insert(name.into(), id);
@@ -144,7 +144,7 @@ impl Schema {
                 ty,
                 offset,
             });
-            offset += self.get(ty).size.unwrap_or(OFFSET_LENGTH);
+            offset += self.type_by_id(ty).size.unwrap_or(OFFSET_LENGTH);
         }
         let active_fields = active
             .map(|text| self.parse_active_fields(text))
@@ -155,7 +155,7 @@ impl Schema {
                 return Err(SchemaError::new("active_fields do not match the fields"));
             }
         }
-        let is_variable = |n: &usize| self.get(fields[*n].ty).size.is_none();
+        let is_variable = |n: &usize| self.type_by_id(fields[*n].ty).size.is_none();
         let variable = (0..fields.len()).filter(is_variable).collect();
         let bounds = self.fixed_field_bounds(&fields);
         // a set of fields is one word
@@ -166,7 +166,7 @@ impl Schema {
             names: FieldNames::new(
                 fields
                     .iter()
-                    .map(|field| (&*field.json_name, self.get(field.ty).json_opening())),
+                    .map(|field| (&*field.json_name, self.type_by_id(field.ty).json_opening())),
             ),
             fields: fields.into(),
             fixed_size: offset,
@@ -181,7 +181,7 @@ impl Schema {
 
     /// Parses the list of a container's active fields: `[1, 0, 1]`, `[1] * 3`, `[1] * 3 + [0, 1]`.
     fn parse_active_fields(&self, text: &str) -> Result<Box<[bool]>, SchemaError> {
-        let mut tokens = TypeTokens::new(text);
+        let mut tokens = TypeTokenizer::new(text);
         let mut all = Vec::new();
         loop {
             tokens.expect_sign('[')?;
@@ -214,7 +214,7 @@ impl Schema {
 
     fn parse_type_tokens(
         &mut self,
-        tokens: &mut TypeTokens<'_>,
+        tokens: &mut TypeTokenizer<'_>,
         depth: usize,
     ) -> Result<TypeId, SchemaError> {
         let name = tokens.expect_name()?;
@@ -228,19 +228,20 @@ impl Schema {
             "boolean" => TypeKind::Boolean,
             "ProgressiveByteList" => TypeKind::ByteList(ListLimit::Progressive),
             "ProgressiveBitlist" => TypeKind::Bitlist(ListLimit::Progressive),
-            "ByteVector" => TypeKind::ByteVector(self.definitions.parse_only_length(tokens)?),
-            "Bitvector" => TypeKind::Bitvector(self.definitions.parse_only_length(tokens)?),
+            "ByteVector" => TypeKind::ByteVector(self.definitions.parse_length_to_end(tokens)?),
+            "Bitvector" => TypeKind::Bitvector(self.definitions.parse_length_to_end(tokens)?),
             "ByteList" => TypeKind::ByteList(ListLimit::AtMost(
-                self.definitions.parse_only_number(tokens)?,
+                self.definitions.parse_number_to_end(tokens)?,
             )),
             "Bitlist" => TypeKind::Bitlist(ListLimit::AtMost(
-                self.definitions.parse_only_number(tokens)?,
+                self.definitions.parse_number_to_end(tokens)?,
             )),
-            "Text" => TypeKind::Text(self.definitions.parse_only_number(tokens)?),
-            "ProgressiveList" => {
-                TypeKind::List(self.parse_only_type(tokens, depth)?, ListLimit::Progressive)
-            }
-            "Optional" => TypeKind::Optional(self.parse_only_type(tokens, depth)?),
+            "Text" => TypeKind::Text(self.definitions.parse_number_to_end(tokens)?),
+            "ProgressiveList" => TypeKind::List(
+                self.parse_type_to_end(tokens, depth)?,
+                ListLimit::Progressive,
+            ),
+            "Optional" => TypeKind::Optional(self.parse_type_to_end(tokens, depth)?),
             "List" | "Vector" => {
                 tokens.expect_sign('[')?;
                 let of = self.parse_type_tokens(tokens, depth)?;
@@ -255,23 +256,23 @@ impl Schema {
                 kind
             }
             "RlpHeader" => {
-                let limit = self.definitions.parse_only_number(tokens)?;
+                let limit = self.definitions.parse_number_to_end(tokens)?;
                 let kind = TypeKind::ByteList(ListLimit::AtMost(limit));
                 return Ok(self.find_or_add(
                     format!("RlpHeader[{limit}]"),
                     kind,
-                    JsonRepresentation::Header,
+                    JsonRepresentationOverride::Header,
                 ));
             }
             "Rlp" => {
-                let of = self.parse_only_type(tokens, depth)?;
-                let of = self.get(of);
+                let of = self.parse_type_to_end(tokens, depth)?;
+                let of = self.type_by_id(of);
                 let (name, kind) = (format!("Rlp[{}]", of.name), of.kind.clone());
-                return Ok(self.find_or_add(name, kind, JsonRepresentation::Rlp));
+                return Ok(self.find_or_add(name, kind, JsonRepresentationOverride::Rlp));
             }
             "Quantity" => {
-                let of = self.parse_only_type(tokens, depth)?;
-                match self.get(of).kind {
+                let of = self.parse_type_to_end(tokens, depth)?;
+                match self.type_by_id(of).kind {
                     TypeKind::Uint(bytes) => TypeKind::Quantity(bytes),
                     _ => return Err(SchemaError::new("a quantity must have an unsigned integer")),
                 }
@@ -284,10 +285,15 @@ impl Schema {
             return Err(SchemaError::new("a vector of length 0"));
         }
         let name = self.name_of_kind(&kind);
-        Ok(self.find_or_add(name, kind, JsonRepresentation::Usual))
+        Ok(self.find_or_add(name, kind, JsonRepresentationOverride::Usual))
     }
 
-    fn find_or_add(&mut self, name: String, kind: TypeKind, json: JsonRepresentation) -> TypeId {
+    fn find_or_add(
+        &mut self,
+        name: String,
+        kind: TypeKind,
+        json: JsonRepresentationOverride,
+    ) -> TypeId {
         match self.ids.get(&name) {
             Some(id) => *id,
             None => {
@@ -301,7 +307,7 @@ impl Schema {
     /// Parses the options of a union: `({1: TYPE, 2: TYPE})`.
     fn parse_union_options(
         &mut self,
-        tokens: &mut TypeTokens<'_>,
+        tokens: &mut TypeTokenizer<'_>,
         depth: usize,
     ) -> Result<Box<[(u8, TypeId)]>, SchemaError> {
         tokens.expect_sign('(')?;
@@ -330,9 +336,9 @@ impl Schema {
         Ok(options.into())
     }
 
-    fn parse_only_type(
+    fn parse_type_to_end(
         &mut self,
-        tokens: &mut TypeTokens<'_>,
+        tokens: &mut TypeTokenizer<'_>,
         depth: usize,
     ) -> Result<TypeId, SchemaError> {
         tokens.expect_sign('[')?;
@@ -342,7 +348,7 @@ impl Schema {
     }
 
     fn name_of_kind(&self, kind: &TypeKind) -> String {
-        let name = |id: &TypeId| &self.get(*id).name;
+        let name = |id: &TypeId| &self.type_by_id(*id).name;
         match kind {
             TypeKind::Uint(bytes) => format!("uint{}", 8 * bytes),
             TypeKind::Quantity(bytes) => format!("Quantity[uint{}]", 8 * bytes),
@@ -377,12 +383,17 @@ impl Schema {
         }
     }
 
-    fn add_type(&mut self, name: String, kind: TypeKind, json: JsonRepresentation) -> TypeId {
+    fn add_type(
+        &mut self,
+        name: String,
+        kind: TypeKind,
+        json: JsonRepresentationOverride,
+    ) -> TypeId {
         let ty = SszType {
             name: name.into(),
             size: self.fixed_size_of(&kind),
             min_size: self.min_size_of(&kind),
-            is_plain: self.is_plain(&kind),
+            is_plain: self.accepts_any_bytes(&kind),
             bounds: self.byte_bounds(&kind),
             kind,
             json,
@@ -393,7 +404,7 @@ impl Schema {
 }
 
 /// Parses the words of an enumeration: `[VALID, INVALID, BAD = INVALID]`.
-fn parse_enum_words(tokens: &mut TypeTokens<'_>) -> Result<EnumWords, SchemaError> {
+fn parse_enum_words(tokens: &mut TypeTokenizer<'_>) -> Result<EnumWords, SchemaError> {
     tokens.expect_sign('[')?;
     let mut words: Vec<Box<str>> = Vec::new();
     let mut read_only: Vec<(Box<str>, u8)> = Vec::new();

@@ -12,11 +12,14 @@ impl Schema {
             TypeKind::Boolean | TypeKind::Enum(_) => Some(1),
             TypeKind::ByteVector(len) => Some(*len),
             TypeKind::Bitvector(bits) => Some(bits.div_ceil(8)),
-            TypeKind::Vector(of, len) => self.get(*of).size.and_then(|size| size.checked_mul(*len)),
+            TypeKind::Vector(of, len) => self
+                .type_by_id(*of)
+                .size
+                .and_then(|size| size.checked_mul(*len)),
             TypeKind::Container(container) => container
                 .fields
                 .iter()
-                .all(|field| self.get(field.ty).size.is_some())
+                .all(|field| self.type_by_id(field.ty).size.is_some())
                 .then_some(container.fixed_size),
             TypeKind::ByteList(_)
             | TypeKind::Bitlist(_)
@@ -30,7 +33,7 @@ impl Schema {
     pub(super) fn min_size_of(&self, kind: &TypeKind) -> usize {
         match kind {
             TypeKind::Vector(of, len) => {
-                let of = self.get(*of);
+                let of = self.type_by_id(*of);
                 let each = of.size.unwrap_or(OFFSET_LENGTH + of.min_size);
                 each.saturating_mul(*len)
             }
@@ -38,7 +41,7 @@ impl Schema {
                 let variable = container
                     .fields
                     .iter()
-                    .map(|field| self.get(field.ty))
+                    .map(|field| self.type_by_id(field.ty))
                     .filter(|ty| ty.size.is_none());
                 container.fixed_size + variable.map(|ty| ty.min_size).sum::<usize>()
             }
@@ -63,7 +66,7 @@ impl Schema {
             TypeKind::Enum(words) => vec![(0, u8::try_from(words.len()).ok()?)],
             TypeKind::Bitvector(bits) if bits % 8 > 0 => vec![(size - 1, 1 << (bits % 8))],
             TypeKind::Vector(of, len) => {
-                let of = self.get(*of);
+                let of = self.type_by_id(*of);
                 let (bounds, size) = (of.bounds.as_ref()?, of.size?);
                 if bounds.len().saturating_mul(*len) > MAX_BOUNDS {
                     return None;
@@ -90,7 +93,7 @@ impl Schema {
     ) -> Option<Box<[(usize, u8)]>> {
         let mut all = Vec::new();
         for field in fields {
-            let ty = self.get(field.ty);
+            let ty = self.type_by_id(field.ty);
             if ty.size.is_some() {
                 let bounds = ty.bounds.as_ref()?.iter();
                 all.extend(bounds.map(|(at, below)| (field.offset + at, *below)));
@@ -99,15 +102,15 @@ impl Schema {
         (all.len() <= MAX_BOUNDS).then(|| all.into())
     }
 
-    pub(super) fn is_plain(&self, kind: &TypeKind) -> bool {
+    pub(super) fn accepts_any_bytes(&self, kind: &TypeKind) -> bool {
         match kind {
             TypeKind::Uint(_) | TypeKind::Quantity(_) | TypeKind::ByteVector(_) => true,
             TypeKind::Bitvector(bits) => bits % 8 == 0,
-            TypeKind::Vector(of, _) => self.get(*of).is_plain,
+            TypeKind::Vector(of, _) => self.type_by_id(*of).is_plain,
             TypeKind::Container(container) => container
                 .fields
                 .iter()
-                .all(|field| self.get(field.ty).is_plain),
+                .all(|field| self.type_by_id(field.ty).is_plain),
             _ => false,
         }
     }

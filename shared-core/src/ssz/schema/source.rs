@@ -23,7 +23,7 @@
 use std::collections::BTreeMap;
 
 use super::fork::Preset;
-use super::tokens::{SchemaError, TypeToken, TypeTokens};
+use super::tokens::{SchemaError, TypeToken, TypeTokenizer};
 
 /// The definition of one name in the type tables, by the newest fork that defines it.
 #[derive(Clone, Debug)]
@@ -83,7 +83,7 @@ pub(super) fn read_type_table(
             }
         } else if let Some(gone) = content.strip_prefix("del ") {
             class = None;
-            read_removal(gone, all)
+            read_definition_removal(gone, all)
         } else {
             read_definition(content, preset, all, &here).and_then(|(name, means)| {
                 class = matches!(means, DefinitionKind::Class { .. }).then(|| name.clone());
@@ -100,8 +100,11 @@ pub(super) fn read_type_table(
 }
 
 /// Reads the name after `del`, and removes its definition by an earlier table.
-fn read_removal(text: &str, all: &mut BTreeMap<String, NameDefinition>) -> Result<(), SchemaError> {
-    let mut tokens = TypeTokens::new(text);
+fn read_definition_removal(
+    text: &str,
+    all: &mut BTreeMap<String, NameDefinition>,
+) -> Result<(), SchemaError> {
+    let mut tokens = TypeTokenizer::new(text);
     let name = tokens.expect_name()?;
     tokens.expect_end()?;
     match all.remove(name) {
@@ -116,7 +119,7 @@ fn read_definition(
     all: &BTreeMap<String, NameDefinition>,
     here: &BTreeMap<String, NameDefinition>,
 ) -> Result<(String, DefinitionKind), SchemaError> {
-    let mut tokens = TypeTokens::new(line);
+    let mut tokens = TypeTokenizer::new(line);
     let name = tokens.expect_name()?;
     if name == "class" {
         return read_class(tokens, all, here);
@@ -141,7 +144,7 @@ fn read_definition(
 }
 
 fn read_class(
-    mut tokens: TypeTokens<'_>,
+    mut tokens: TypeTokenizer<'_>,
     all: &BTreeMap<String, NameDefinition>,
     here: &BTreeMap<String, NameDefinition>,
 ) -> Result<(String, DefinitionKind), SchemaError> {
@@ -210,7 +213,7 @@ fn read_field(
     else {
         return Err(SchemaError::new("a field of a type without fields"));
     };
-    let mut tokens = TypeTokens::new(text);
+    let mut tokens = TypeTokenizer::new(text);
     let name = tokens.expect_name()?.to_owned();
     let mut json_name = name.clone();
     if let Some(TypeToken::Quoted(text)) = tokens.peek_token()? {

@@ -2,7 +2,7 @@
 //! The constant texts of the container and of nested containers are computed in advance. The
 //! walkers try the template first, and continue field by field where it does not match.
 
-use super::{ContainerLayout, JsonRepresentation, ListLimit, Schema, TypeKind};
+use super::{ContainerLayout, JsonRepresentationOverride, ListLimit, Schema, TypeKind};
 
 /// Number of bytes that are compared and copied for a [`TemplateLiteral`], and its maximum length.
 pub const MAX_LITERAL_LENGTH: usize = 48;
@@ -129,7 +129,7 @@ impl JsonTemplate {
     pub(super) fn new(schema: &Schema, container: &ContainerLayout) -> Option<Self> {
         let mut steps = Vec::new();
         let mut text = String::new();
-        flatten(schema, container, 0, &mut text, &mut steps)?;
+        append_template_steps(schema, container, 0, &mut text, &mut steps)?;
         let mut next = None;
         for step in steps.iter_mut().rev() {
             step.next_offset = next;
@@ -155,7 +155,7 @@ impl JsonTemplate {
 
 /// Appends the steps of a container and of the containers in it; `text` collects the constant text
 /// after the last step.
-fn flatten(
+fn append_template_steps(
     schema: &Schema,
     container: &ContainerLayout,
     base: usize,
@@ -163,15 +163,15 @@ fn flatten(
     steps: &mut Vec<TemplateStep>,
 ) -> Option<()> {
     for (n, field) in container.fields.iter().enumerate() {
-        let ty = schema.get(field.ty);
+        let ty = schema.type_by_id(field.ty);
         text.push(if n == 0 { '{' } else { ',' });
         text.push_str(&format!("\"{}\":{}", field.json_name, ty.json_opening()));
         let offset = base + field.offset;
         match &ty.kind {
             TypeKind::Container(inner)
-                if ty.size.is_some() && ty.json == JsonRepresentation::Usual =>
+                if ty.size.is_some() && ty.json == JsonRepresentationOverride::Usual =>
             {
-                flatten(schema, inner, offset, text, steps)?;
+                append_template_steps(schema, inner, offset, text, steps)?;
             }
             kind => {
                 let leaf = ScalarKind::from_kind(kind)?;

@@ -71,7 +71,7 @@ fn number_expressions_are_evaluated_with_python_precedence() {
          Bb = List[Aa, floorlog2(105) * 1_000]\n",
     )
     .unwrap();
-    let name = |name| &*schema.get(schema.find_type(name).unwrap()).name;
+    let name = |name| &*schema.type_by_id(schema.find_type(name).unwrap()).name;
     assert_eq!(name("Aa"), "ByteList[168]");
     assert_eq!(name("Bb"), "List[ByteList[168], 6000]");
 }
@@ -80,7 +80,7 @@ fn number_expressions_are_evaluated_with_python_precedence() {
 fn fork_inherits_types_and_overrides_or_removes_some() {
     let fields = |fork, name| {
         let schema = Schema::for_fork(fork, Preset::Mainnet);
-        let ty = schema.find_type(name).map(|id| &schema.get(id).kind);
+        let ty = schema.find_type(name).map(|id| &schema.type_by_id(id).kind);
         match ty {
             Some(TypeKind::Container(container)) => container.fields.len(),
             _ => 0,
@@ -103,7 +103,7 @@ fn fork_inherits_types_and_overrides_or_removes_some() {
     let limit = |fork| {
         let mut schema = Schema::with_constants(fork, Preset::Minimal, &[]).unwrap();
         let ty = schema.parse_type("AggregationBits").unwrap();
-        schema.get(ty).name.to_string()
+        schema.type_by_id(ty).name.to_string()
     };
     assert_eq!(limit(Fork::Electra), "Bitlist[8192]");
     assert_eq!(limit(Fork::Gloas), "ProgressiveBitlist");
@@ -123,7 +123,8 @@ fn appended_fields_of_a_progressive_container_are_active() {
         source::read_type_table(n, table, Preset::Mainnet, &mut by_name).unwrap();
     }
     let schema = Schema::compile_definitions(by_name, &[]).unwrap();
-    let TypeKind::Container(container) = &schema.get(schema.find_type("Aa").unwrap()).kind else {
+    let TypeKind::Container(container) = &schema.type_by_id(schema.find_type("Aa").unwrap()).kind
+    else {
         panic!("Aa");
     };
     let active = [true, false, true, false, true, true, true, true];
@@ -140,7 +141,7 @@ fn appended_fields_of_a_progressive_container_are_active() {
 fn type_sizes_depend_on_the_preset() {
     let size = |preset, name| {
         let schema = Schema::for_fork(Fork::Fulu, preset);
-        schema.get(schema.find_type(name).unwrap()).size
+        schema.type_by_id(schema.find_type(name).unwrap()).size
     };
     assert_eq!(size(Preset::Mainnet, "ProposerLookahead"), Some(64 * 8));
     assert_eq!(size(Preset::Minimal, "ProposerLookahead"), Some(16 * 8));
@@ -156,9 +157,9 @@ fn sizes_and_offsets_are_computed_from_the_fields() {
          class Outer(Container):\n    a: Bitvector[9]\n    b: List[Inner, N]\n    c: boolean\n",
     )
     .unwrap();
-    let inner = schema.get(schema.find_type("Inner").unwrap());
+    let inner = schema.type_by_id(schema.find_type("Inner").unwrap());
     assert_eq!((inner.size, inner.is_plain), (Some(8 + 47), true));
-    let outer = schema.get(schema.find_type("Outer").unwrap());
+    let outer = schema.type_by_id(schema.find_type("Outer").unwrap());
     assert_eq!(
         (outer.size, outer.min_size, outer.is_plain),
         (None, 7, false)
@@ -168,7 +169,10 @@ fn sizes_and_offsets_are_computed_from_the_fields() {
     };
     let offsets: Vec<usize> = outer.fields.iter().map(|field| field.offset).collect();
     assert_eq!(offsets, [0, 2, 6]);
-    assert_eq!(&*schema.get(outer.fields[1].ty).name, "List[Inner, 3]");
+    assert_eq!(
+        &*schema.type_by_id(outer.fields[1].ty).name,
+        "List[Inner, 3]"
+    );
     assert_eq!(outer.names.find_field(b"c"), Some(2));
     assert_eq!(outer.names.find_field(b"d"), None);
 }
@@ -195,7 +199,7 @@ fn frequent_containers_of_blocks_and_states_have_a_template() {
                 assert_eq!(name, "PendingAttestation");
                 continue;
             };
-            let TypeKind::Container(container) = &schema.get(id).kind else {
+            let TypeKind::Container(container) = &schema.type_by_id(id).kind else {
                 panic!("{name}");
             };
             assert!(container.template.is_some(), "{fork} {name}");
@@ -220,7 +224,7 @@ class Long(Container):
     a_name_that_makes_more_than_forty_eight_bytes: uint64
 "#;
     let schema = Schema::from_table(table).unwrap();
-    let template = |name| match &schema.get(schema.find_type(name).unwrap()).kind {
+    let template = |name| match &schema.type_by_id(schema.find_type(name).unwrap()).kind {
         TypeKind::Container(container) => container.template.clone(),
         _ => None,
     };

@@ -47,11 +47,11 @@ pub(super) enum TypeToken<'t> {
 
 /// A tokenizer of a type expression or a line of a type table, and the text that is left of it.
 #[derive(Clone, Debug)]
-pub(super) struct TypeTokens<'t> {
+pub(super) struct TypeTokenizer<'t> {
     remaining_text: &'t str,
 }
 
-impl<'t> TypeTokens<'t> {
+impl<'t> TypeTokenizer<'t> {
     pub(super) fn new(text: &'t str) -> Self {
         Self {
             remaining_text: text.split('#').next().unwrap_or_default(),

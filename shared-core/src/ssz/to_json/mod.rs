@@ -11,12 +11,12 @@ mod template;
 use std::ops::Range;
 
 use self::output::{checked_offset, JsonOutput};
-use self::rlp::{RlpStep, WitnessWriter};
-use super::check::{check_ssz, VariableElements};
+use self::rlp::{NextRlpPart, WitnessRlpWriter};
+use super::check::{check_ssz, VariableElementRanges};
 use super::error::{SszError, SszErrorKind};
 use super::schema::{
-    ContainerLayout, JsonRepresentation, Schema, SszType, TypeId, TypeKind, FIELD_PREFIX_BYTES,
-    OFFSET_LENGTH,
+    ContainerLayout, JsonRepresentationOverride, Schema, SszType, TypeId, TypeKind,
+    FIELD_PREFIX_BYTES, OFFSET_LENGTH,
 };
 
 pub use self::output::MIN_JSON_BUFFER;
@@ -80,14 +80,14 @@ enum OpenValue<'s> {
         count: usize,
     },
     Union,
-    Rlp(Box<WitnessWriter>),
+    Rlp(Box<WitnessRlpWriter>),
 }
 
 /// Converts an SSZ value to JSON in one buffer.
 ///
 /// # Errors
 /// The position and the reason if `ssz` is not a value of the type.
-pub fn to_json(schema: &Schema, ty: TypeId, ssz: &[u8]) -> Result<Vec<u8>, SszError> {
+pub fn ssz_to_json(schema: &Schema, ty: TypeId, ssz: &[u8]) -> Result<Vec<u8>, SszError> {
     let mut writer = SszToJson::new(schema, ty, ssz)?;
     let mut json = Vec::new();
     // hex is twice as long; values that consist mostly of numbers are longer
@@ -118,7 +118,7 @@ impl<'s, B: AsRef<[u8]>> SszToJson<'s, B> {
             schema,
             ssz,
             stack: Vec::new(),
-            next: NextJsonPart::Whole(schema.get(ty), 0..len),
+            next: NextJsonPart::Whole(schema.type_by_id(ty), 0..len),
             rlp_keys: false,
         })
     }
@@ -156,12 +156,14 @@ impl<'s, B: AsRef<[u8]>> SszToJson<'s, B> {
                         break;
                     };
                     match frame.write_more(self.schema, ssz, &mut out)? {
-                        ResumeResult::Full => break,
-                        ResumeResult::Value(ty, range) => {
+                        OpenValueProgress::Full => break,
+                        OpenValueProgress::Value(ty, range) => {
                             self.next = NextJsonPart::Value(ty, range);
                         }
-                        ResumeResult::Hex(range) => self.next = NextJsonPart::Hex(range, false),
-                        ResumeResult::Over => {
+                        OpenValueProgress::Hex(range) => {
+                            self.next = NextJsonPart::Hex(range, false);
+                        }
+                        OpenValueProgress::Over => {
                             self.stack.pop();
                         }
                     }
@@ -215,8 +217,8 @@ fn start_value<'s>(
         return Ok(NextJsonPart::Follows);
     }
     match &ty.kind {
-        TypeKind::Container(container) if ty.json == JsonRepresentation::Rlp => {
-            let (witness, begin) = WitnessWriter::new(schema, container, ssz, range, rlp_keys)?;
+        TypeKind::Container(container) if ty.json == JsonRepresentationOverride::Rlp => {
+            let (witness, begin) = WitnessRlpWriter::new(schema, container, ssz, range, rlp_keys)?;
             out.put_hex(&begin);
             stack.push(OpenValue::Rlp(Box::new(witness)));
         }
@@ -226,7 +228,7 @@ fn start_value<'s>(
             next: 0,
         }),
         TypeKind::List(of, _) | TypeKind::Vector(of, _) => {
-            let of = schema.get(*of);
+            let of = schema.type_by_id(*of);
             stack.push(match of.size {
                 Some(size) => OpenValue::Fixed {
                     of,
@@ -236,14 +238,14 @@ fn start_value<'s>(
                 },
                 None => OpenValue::Variable {
                     of,
-                    count: VariableElements::new(ssz, range.clone())?.len(),
+                    count: VariableElementRanges::new(ssz, range.clone())?.len(),
                     range,
                     next: 0,
                 },
             });
         }
         TypeKind::Optional(of) => {
-            let of = schema.get(*of);
+            let of = schema.type_by_id(*of);
             if range.start == range.end {
                 out.put_bytes(b"null");
             } else {
@@ -261,7 +263,7 @@ fn start_value<'s>(
                     "the union has no such option",
                 ));
             };
-            let of = schema.get(*of);
+            let of = schema.type_by_id(*of);
             out.put_bytes(b"{\"selector\":\"");
             out.put_number(&[selector]);
             out.put_bytes(b"\",\"data\":");
@@ -283,7 +285,7 @@ fn start_value<'s>(
 }
 
 /// The result of writing a further part of a value whose JSON is incomplete.
-enum ResumeResult<'s> {
+enum OpenValueProgress<'s> {
     /// The buffer has no room.
     Full,
     Value(&'s SszType, Range<usize>),
@@ -301,7 +303,7 @@ impl<'s> OpenValue<'s> {
         schema: &'s Schema,
         ssz: &[u8],
         out: &mut JsonOutput<'_>,
-    ) -> Result<ResumeResult<'s>, SszError> {
+    ) -> Result<OpenValueProgress<'s>, SszError> {
         match self {
             Self::Fields {
                 container,
@@ -310,17 +312,18 @@ impl<'s> OpenValue<'s> {
             } => {
                 while let Some(field) = container.fields.get(*next) {
                     if !out.has_remaining_bytes() {
-                        return Ok(ResumeResult::Full);
+                        return Ok(OpenValueProgress::Full);
                     }
                     out.put_field_prefix(container.names.field_prefix(*next));
                     *next += 1;
-                    let ty = schema.get(field.ty);
+                    let ty = schema.type_by_id(field.ty);
                     let at = range.start + field.offset;
                     let part = match ty.size {
                         Some(size) => at..at + size,
                         None => {
                             let rest = container.fields[*next..].iter();
-                            let mut rest = rest.filter(|field| schema.get(field.ty).size.is_none());
+                            let mut rest =
+                                rest.filter(|field| schema.type_by_id(field.ty).size.is_none());
                             let end = match rest.next() {
                                 Some(later) => {
                                     range.start + checked_offset(ssz, range.start + later.offset)
@@ -331,11 +334,11 @@ impl<'s> OpenValue<'s> {
                         }
                     };
                     if !write_leaf(ty, &ssz[part.clone()], out) {
-                        return Ok(ResumeResult::Value(ty, part));
+                        return Ok(OpenValueProgress::Value(ty, part));
                     }
                 }
                 out.put_bytes(b"}");
-                Ok(ResumeResult::Over)
+                Ok(OpenValueProgress::Over)
             }
             Self::Fixed {
                 of,
@@ -345,7 +348,7 @@ impl<'s> OpenValue<'s> {
             } => {
                 while range.start < range.end {
                     if !out.has_remaining_bytes() {
-                        return Ok(ResumeResult::Full);
+                        return Ok(OpenValueProgress::Full);
                     }
                     if !*is_first {
                         out.put_bytes(b",");
@@ -355,11 +358,11 @@ impl<'s> OpenValue<'s> {
                     let part = range.start..range.start + *size;
                     range.start = part.end;
                     if !write_leaf(of, &ssz[part.clone()], out) {
-                        return Ok(ResumeResult::Value(of, part));
+                        return Ok(OpenValueProgress::Value(of, part));
                     }
                 }
                 out.put_bytes(b"]");
-                Ok(ResumeResult::Over)
+                Ok(OpenValueProgress::Over)
             }
             Self::Variable {
                 of,
@@ -369,7 +372,7 @@ impl<'s> OpenValue<'s> {
             } => {
                 while *next < *count {
                     if !out.has_remaining_bytes() {
-                        return Ok(ResumeResult::Full);
+                        return Ok(OpenValueProgress::Full);
                     }
                     if *next > 0 {
                         out.put_bytes(b",");
@@ -383,25 +386,25 @@ impl<'s> OpenValue<'s> {
                     };
                     let part = range.start + checked_offset(ssz, at)..end;
                     if !write_leaf(of, &ssz[part.clone()], out) {
-                        return Ok(ResumeResult::Value(of, part));
+                        return Ok(OpenValueProgress::Value(of, part));
                     }
                 }
                 out.put_bytes(b"]");
-                Ok(ResumeResult::Over)
+                Ok(OpenValueProgress::Over)
             }
-            Self::Rlp(witness) => match witness.next_step(ssz)? {
-                RlpStep::Bytes(bytes, range) => {
+            Self::Rlp(witness) => match witness.next_rlp_part(ssz)? {
+                NextRlpPart::Bytes(bytes, range) => {
                     out.put_hex(&bytes);
-                    Ok(ResumeResult::Hex(range))
+                    Ok(OpenValueProgress::Hex(range))
                 }
-                RlpStep::Over => {
+                NextRlpPart::Over => {
                     out.put_bytes(b"\"");
-                    Ok(ResumeResult::Over)
+                    Ok(OpenValueProgress::Over)
                 }
             },
             Self::Union => {
                 out.put_bytes(b"}");
-                Ok(ResumeResult::Over)
+                Ok(OpenValueProgress::Over)
             }
         }
     }
@@ -438,7 +441,7 @@ fn write_leaf(ty: &SszType, bytes: &[u8], out: &mut JsonOutput<'_>) -> bool {
             out.put_bytes(word.map_or("", |word| word).as_bytes());
             out.put_bytes(b"\"");
         }
-        TypeKind::Container(container) if ty.json == JsonRepresentation::Usual => {
+        TypeKind::Container(container) if ty.json == JsonRepresentationOverride::Usual => {
             match &container.template {
                 Some(template) => return template::write_by_template(template, bytes, out),
                 None => return false,

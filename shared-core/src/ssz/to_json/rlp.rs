@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use crate::ssz::check::{ContainerFields, VariableElements};
+use crate::ssz::check::{ContainerFieldRanges, VariableElementRanges};
 use crate::ssz::error::SszError;
 use crate::ssz::rlp::{read_rlp_prefix, rlp_string_prefix, write_rlp_prefix};
 use crate::ssz::schema::{ContainerLayout, Schema};
@@ -13,7 +13,7 @@ const WITNESS_LISTS: [(&str, bool); 3] = [("headers", true), ("codes", false), (
 
 /// A writer of one execution witness as RLP, prefix by prefix, and its progress.
 #[derive(Debug)]
-pub(super) struct WitnessWriter {
+pub(super) struct WitnessRlpWriter {
     lists: [WitnessList; 3],
     has_keys: bool,
     /// Index of the list that is being written.
@@ -32,13 +32,13 @@ struct WitnessList {
 }
 
 /// The part of the RLP that the caller must write next.
-pub(super) enum RlpStep {
+pub(super) enum NextRlpPart {
     /// These bytes, followed by a range of the SSZ.
     Bytes(Vec<u8>, Range<usize>),
     Over,
 }
 
-impl WitnessWriter {
+impl WitnessRlpWriter {
     /// Creates a writer for a checked value, and returns it with the prefix of the RLP.
     ///
     /// # Errors
@@ -52,7 +52,7 @@ impl WitnessWriter {
     ) -> Result<(Self, Vec<u8>), SszError> {
         let at = range.start;
         let parts: Vec<Range<usize>> =
-            ContainerFields::new(schema, container, ssz, range)?.collect::<Result<_, _>>()?;
+            ContainerFieldRanges::new(schema, container, ssz, range)?.collect::<Result<_, _>>()?;
         let list = |(name, is_rlp): (&str, bool)| {
             let part = container.names.find_field(name.as_bytes());
             let Some(range) = part.and_then(|part| parts.get(part)) else {
@@ -61,11 +61,11 @@ impl WitnessWriter {
                     format!("not a witness: it has no {name}"),
                 ));
             };
-            WitnessList::new(ssz, range.clone(), is_rlp).map_err(|error| error.in_field(name))
+            WitnessList::new(ssz, range.clone(), is_rlp).map_err(|error| error.prepend_field(name))
         };
         let [headers, codes, state] = WITNESS_LISTS.map(list);
         let lists = [headers?, codes?, state?];
-        let whole = lists.iter().map(|list| prefix_len(list.len) + list.len);
+        let whole = lists.iter().map(|list| rlp_prefix_len(list.len) + list.len);
         let whole = whole.sum::<u64>() + u64::from(has_keys);
         let mut begin = Vec::new();
         write_rlp_prefix(true, whole, &mut begin);
@@ -78,32 +78,32 @@ impl WitnessWriter {
         Ok((witness, begin))
     }
 
-    pub(super) fn next_step(&mut self, ssz: &[u8]) -> Result<RlpStep, SszError> {
+    pub(super) fn next_rlp_part(&mut self, ssz: &[u8]) -> Result<NextRlpPart, SszError> {
         let mut bytes = Vec::new();
         let Some(list) = self.lists.get(self.list) else {
             if !std::mem::take(&mut self.has_keys) {
-                return Ok(RlpStep::Over);
+                return Ok(NextRlpPart::Over);
             }
             write_rlp_prefix(true, 0, &mut bytes);
-            return Ok(RlpStep::Bytes(bytes, 0..0));
+            return Ok(NextRlpPart::Bytes(bytes, 0..0));
         };
         let Some(element) = self.element else {
             write_rlp_prefix(true, list.len, &mut bytes);
             self.element = Some(0);
-            return Ok(RlpStep::Bytes(bytes, 0..0));
+            return Ok(NextRlpPart::Bytes(bytes, 0..0));
         };
-        match VariableElements::new(ssz, list.range.clone())?.element_range(element)? {
+        match VariableElementRanges::new(ssz, list.range.clone())?.element_range(element)? {
             Some(range) => {
                 self.element = Some(element + 1);
                 if !list.is_rlp {
                     bytes = rlp_string_prefix(&ssz[range.clone()]).unwrap_or_default();
                 }
-                Ok(RlpStep::Bytes(bytes, range))
+                Ok(NextRlpPart::Bytes(bytes, range))
             }
             None => {
                 self.list += 1;
                 self.element = None;
-                Ok(RlpStep::Bytes(bytes, 0..0))
+                Ok(NextRlpPart::Bytes(bytes, 0..0))
             }
         }
     }
@@ -111,7 +111,7 @@ impl WitnessWriter {
 
 impl WitnessList {
     fn new(ssz: &[u8], range: Range<usize>, is_rlp: bool) -> Result<Self, SszError> {
-        let elements = VariableElements::new(ssz, range.clone())?;
+        let elements = VariableElementRanges::new(ssz, range.clone())?;
         let mut len = 0;
         for (n, element) in elements.enumerate() {
             let element = element?;
@@ -124,7 +124,7 @@ impl WitnessList {
                 if !read_rlp_prefix(bytes).is_ok_and(|item| item.is_some_and(is_list)) {
                     return Err(
                         SszError::from_message(element.start, "not the RLP of a list")
-                            .in_element(n),
+                            .prepend_element(n),
                     );
                 }
             } else if let Some(prefix) = rlp_string_prefix(bytes) {
@@ -135,7 +135,7 @@ impl WitnessList {
     }
 }
 
-fn prefix_len(len: u64) -> u64 {
+fn rlp_prefix_len(len: u64) -> u64 {
     let mut prefix = Vec::new();
     write_rlp_prefix(true, len, &mut prefix);
     prefix.len() as u64

@@ -1,12 +1,12 @@
 //! Envelopes around values: `{"version": ..., "data": ...}` of the Beacon API, and
 //! `{"jsonrpc": "2.0", "id": ..., "result": ...}` of JSON-RPC.
 
-use super::scan::TokenError;
+use super::scan::JsonTokenError;
 use crate::ssz::error::{ErrorPathStep, SszErrorKind};
 
 /// The form of the JSON input: the value alone, or an envelope around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InputForm {
+pub enum JsonInputForm {
     /// The value without an envelope.
     Bare,
     /// An object with the value in `data` or `result`.
@@ -69,7 +69,7 @@ impl OpenEnvelope {
         &mut self,
         name: &[u8],
         at: usize,
-    ) -> Result<EnvelopeMember, TokenError> {
+    ) -> Result<EnvelopeMember, JsonTokenError> {
         self.is_inside = false;
         let value = match name {
             b"data" => "data",
@@ -77,7 +77,9 @@ impl OpenEnvelope {
             b"error" => return Ok(EnvelopeMember::Error),
             b"execution_optimistic" => return Ok(EnvelopeMember::Flag(EnvelopeFlag::Optimistic)),
             b"finalized" => return Ok(EnvelopeMember::Flag(EnvelopeFlag::Finalized)),
-            b"version" if self.version => return Err(TokenError::new(at, "version occurs twice")),
+            b"version" if self.version => {
+                return Err(JsonTokenError::new(at, "version occurs twice"))
+            }
             b"version" => {
                 self.version = true;
                 return Ok(EnvelopeMember::Version);
@@ -89,7 +91,7 @@ impl OpenEnvelope {
                 true => format!("{value} occurs twice"),
                 false => "both data and result are present".into(),
             };
-            return Err(TokenError::new(at, why));
+            return Err(JsonTokenError::new(at, why));
         }
         self.is_inside = true;
         Ok(EnvelopeMember::Value)

@@ -1,11 +1,14 @@
 //! Readers of envelopes and unions.
 
-use super::envelope::{EnvelopeMember, InputForm, OpenEnvelope};
-use super::frame::OpenFrame;
-use super::hex::InputError;
-use super::names::{find_field, read_member_name, read_text, shift_error, FieldMatch, NameToken};
-use super::scan::{read_quoted_u64, skip_white_space, token_kind, TokenError};
-use super::{InputState, JsonToSsz, NextToken, TargetType, ValueSkipper};
+use super::envelope::{EnvelopeMember, JsonInputForm, OpenEnvelope};
+use super::frame::OpenJsonValue;
+use super::hex::JsonToSszError;
+use super::names::{
+    read_field_name, read_json_string, read_member_name, shift_error_position, FieldMatch,
+    NameToken,
+};
+use super::scan::{json_token_kind, read_quoted_u64, skip_white_space, JsonTokenError};
+use super::{ExpectedToken, InputCompleteness, JsonToSsz, JsonValueSkipper, TargetSszType};
 use crate::ssz::error::SszErrorKind;
 use crate::ssz::schema::{ContainerLayout, Fork, Schema, SszType, TypeKind};
 
@@ -22,7 +25,7 @@ fn is_envelope_member(
     let at = skip_white_space(bytes, end);
     match &*field.json_name {
         // the name of a fork instead of a number
-        "version" => match read_text(&bytes[at..]) {
+        "version" => match read_json_string(&bytes[at..]) {
             Ok(Some((version, _))) => Some(version.parse::<Fork>().is_ok()),
             Ok(None) => None,
             Err(_) => Some(false),
@@ -35,7 +38,7 @@ fn is_envelope_member(
             match read_member_name(bytes, skip_white_space(bytes, at + 1), true) {
                 Ok(NameToken::Here { name, .. }) => {
                     let name = name.as_bytes();
-                    let is_of_data = match &schema.get(field.ty).kind {
+                    let is_of_data = match &schema.type_by_id(field.ty).kind {
                         TypeKind::Container(data) => data.names.find_field(name).is_some(),
                         _ => false,
                     };
@@ -53,77 +56,77 @@ impl<'s> JsonToSsz<'s> {
     /// Reads the first bytes of the input at `at`, and decides whether the value has an envelope.
     pub(super) fn start_input(
         &mut self,
-        form: InputForm,
+        form: JsonInputForm,
         bytes: &[u8],
         at: &mut usize,
-    ) -> Result<InputState, InputError> {
+    ) -> Result<InputCompleteness, JsonToSszError> {
         let Some(first) = bytes.get(*at) else {
-            return Ok(InputState::Part);
+            return Ok(InputCompleteness::Part);
         };
         let kind = match self.target {
-            TargetType::Type(ty) => &self.schema.get(ty).kind,
-            TargetType::Named(..) | TargetType::Nothing => &TypeKind::Boolean,
+            TargetSszType::Type(ty) => &self.schema.type_by_id(ty).kind,
+            TargetSszType::Named(..) | TargetSszType::Nothing => &TypeKind::Boolean,
         };
         let is_enveloped = match (form, first, kind) {
-            (InputForm::Bare, ..) => false,
-            (InputForm::Enveloped, ..) => true,
-            (InputForm::Either, b'{', TypeKind::Container(container)) => {
+            (JsonInputForm::Bare, ..) => false,
+            (JsonInputForm::Enveloped, ..) => true,
+            (JsonInputForm::Either, b'{', TypeKind::Container(container)) => {
                 let at = skip_white_space(bytes, *at + 1);
-                match find_field(container, bytes, at, true)? {
+                match read_field_name(container, bytes, at, true)? {
                     FieldMatch::Unknown(_) => true,
                     FieldMatch::Field(field, end) => {
                         match is_envelope_member(self.schema, container, field, bytes, end) {
                             Some(is_enveloped) => is_enveloped,
-                            None => return Ok(InputState::Part),
+                            None => return Ok(InputCompleteness::Part),
                         }
                     }
                     FieldMatch::End => false,
-                    FieldMatch::Part => return Ok(InputState::Part),
+                    FieldMatch::Part => return Ok(InputCompleteness::Part),
                 }
             }
-            (InputForm::Either, first, _) => *first == b'{',
+            (JsonInputForm::Either, first, _) => *first == b'{',
         };
         if is_enveloped {
             if *first != b'{' {
-                let why = format!("{}, not an object", token_kind(*first));
-                return Err(TokenError::new(*at, why).into());
+                let why = format!("{}, not an object", json_token_kind(*first));
+                return Err(JsonTokenError::new(*at, why).into());
             }
             *at += 1;
-            self.push_frame(OpenFrame::Envelope(OpenEnvelope::default()))?;
-            self.expect = NextToken::Name { or_end: true };
-            return Ok(InputState::All);
+            self.push_open_value(OpenJsonValue::Envelope(OpenEnvelope::default()))?;
+            self.expect = ExpectedToken::Name { or_end: true };
+            return Ok(InputCompleteness::All);
         }
         let ty = self.target_type(*at)?;
         self.expect_enveloped_value(ty)?;
-        Ok(InputState::All)
+        Ok(InputCompleteness::All)
     }
 
     /// Returns the type of the value, which the envelope's version may have to determine first.
-    fn target_type(&mut self, at: usize) -> Result<&'s SszType, InputError> {
+    fn target_type(&mut self, at: usize) -> Result<&'s SszType, JsonToSszError> {
         let (preset, name) = match &self.target {
-            TargetType::Type(ty) => return Ok(self.schema.get(*ty)),
-            TargetType::Named(preset, name) => (*preset, name),
-            TargetType::Nothing => return Err(TokenError::new(at, "no type").into()),
+            TargetSszType::Type(ty) => return Ok(self.schema.type_by_id(*ty)),
+            TargetSszType::Named(preset, name) => (*preset, name),
+            TargetSszType::Nothing => return Err(JsonTokenError::new(at, "no type").into()),
         };
         let Some(version) = &self.envelope_version else {
             return Err(SszErrorKind::NoVersion.into());
         };
         let fork: Fork = version
             .parse()
-            .map_err(|unknown| TokenError::new(at, format!("the version {unknown}")))?;
+            .map_err(|unknown| JsonTokenError::new(at, format!("the version {unknown}")))?;
         self.schema = Schema::for_fork(fork, preset);
         let ty = self.schema.find_type(name);
-        let ty = ty.ok_or_else(|| TokenError::new(at, format!("{fork} has no type {name}")))?;
-        Ok(self.schema.get(ty))
+        let ty = ty.ok_or_else(|| JsonTokenError::new(at, format!("{fork} has no type {name}")))?;
+        Ok(self.schema.type_by_id(ty))
     }
 
     /// Sets the value, at its member of the envelope, as the next token.
-    fn expect_enveloped_value(&mut self, ty: &'s SszType) -> Result<(), InputError> {
+    fn expect_enveloped_value(&mut self, ty: &'s SszType) -> Result<(), JsonToSszError> {
         let place = match ty.size {
             Some(size) => self.output.append_zeros(size)?,
             None => 0,
         };
-        self.expect = NextToken::Value(ty, place);
+        self.expect = ExpectedToken::Value(ty, place);
         Ok(())
     }
 
@@ -134,28 +137,28 @@ impl<'s> JsonToSsz<'s> {
         bytes: &[u8],
         at: &mut usize,
         or_end: bool,
-    ) -> Result<InputState, InputError> {
+    ) -> Result<InputCompleteness, JsonToSszError> {
         *at = skip_white_space(bytes, *at);
         let (name, end) = match read_member_name(bytes, *at, or_end)? {
             NameToken::Here { name, end } => (name, end),
             NameToken::End => {
                 self.close_innermost(*at)?;
                 *at += 1;
-                self.expect = NextToken::Next;
-                return Ok(InputState::All);
+                self.expect = ExpectedToken::Next;
+                return Ok(InputCompleteness::All);
             }
             NameToken::Part => {
-                self.expect = NextToken::Name { or_end };
-                return Ok(InputState::Part);
+                self.expect = ExpectedToken::Name { or_end };
+                return Ok(InputCompleteness::Part);
             }
         };
         match self.stack.last_mut() {
-            Some(OpenFrame::Envelope(envelope)) => {
+            Some(OpenJsonValue::Envelope(envelope)) => {
                 let is_null = match bytes.get(skip_white_space(bytes, end)) {
                     Some(first) => *first == b'n',
                     None if matches!(&*name, "error" | "result") => {
-                        self.expect = NextToken::Name { or_end };
-                        return Ok(InputState::Part);
+                        self.expect = ExpectedToken::Name { or_end };
+                        return Ok(InputCompleteness::Part);
                     }
                     None => false,
                 };
@@ -166,8 +169,8 @@ impl<'s> JsonToSsz<'s> {
                 }
                 if let EnvelopeMember::Flag(flag) = member {
                     let Some(first) = bytes.get(skip_white_space(bytes, end)) else {
-                        self.expect = NextToken::Name { or_end };
-                        return Ok(InputState::Part);
+                        self.expect = ExpectedToken::Name { or_end };
+                        return Ok(InputCompleteness::Part);
                     };
                     let value = match first {
                         b't' => Some(true),
@@ -180,15 +183,15 @@ impl<'s> JsonToSsz<'s> {
                         .replace(value.unwrap_or_default())
                         .is_some()
                     {
-                        return Err(TokenError::new(*at, format!("{name} occurs twice")).into());
+                        return Err(JsonTokenError::new(*at, format!("{name} occurs twice")).into());
                     }
                     *self.envelope_flags.flag_mut(flag) = value;
                 }
                 let is_null = is_null && name == "result";
                 *at = end;
                 match member {
-                    EnvelopeMember::Value if matches!(self.target, TargetType::Nothing) => {
-                        self.expect = NextToken::Skip(ValueSkipper::default());
+                    EnvelopeMember::Value if matches!(self.target, TargetSszType::Nothing) => {
+                        self.expect = ExpectedToken::Skip(JsonValueSkipper::default());
                     }
                     EnvelopeMember::Value => {
                         let ty = self.target_type(*at)?;
@@ -197,30 +200,30 @@ impl<'s> JsonToSsz<'s> {
                         }
                         self.expect_enveloped_value(ty)?;
                     }
-                    EnvelopeMember::Version => self.expect = NextToken::Version,
+                    EnvelopeMember::Version => self.expect = ExpectedToken::Version,
                     EnvelopeMember::Flag(_) | EnvelopeMember::Error | EnvelopeMember::Other => {
-                        self.expect = NextToken::Skip(ValueSkipper::default());
+                        self.expect = ExpectedToken::Skip(JsonValueSkipper::default());
                     }
                 }
             }
-            Some(OpenFrame::Union(union)) => match &*name {
+            Some(OpenJsonValue::Union(union)) => match &*name {
                 "selector" if union.chosen.is_some() => {
-                    return Err(TokenError::new(*at, "selector occurs twice").into());
+                    return Err(JsonTokenError::new(*at, "selector occurs twice").into());
                 }
                 "selector" => {
                     let value = skip_white_space(bytes, end);
                     let read = read_quoted_u64(&bytes[value..])
-                        .map_err(|wrong| shift_error(value, wrong))?;
+                        .map_err(|wrong| shift_error_position(value, wrong))?;
                     let Some((selector, len)) = read else {
-                        self.expect = NextToken::Name { or_end };
-                        return Ok(InputState::Part);
+                        self.expect = ExpectedToken::Name { or_end };
+                        return Ok(InputCompleteness::Part);
                     };
                     let option = union
                         .options
                         .iter()
                         .find(|(option, _)| u64::from(*option) == selector);
                     let Some((selector, ty)) = option else {
-                        return Err(TokenError::new(
+                        return Err(JsonTokenError::new(
                             value,
                             format!("the union has no option {selector}"),
                         )
@@ -230,27 +233,27 @@ impl<'s> JsonToSsz<'s> {
                     let place = self.output.append_zeros(1)?;
                     self.output.bytes[place] = *selector;
                     *at = value + len;
-                    self.expect = NextToken::Next;
+                    self.expect = ExpectedToken::Next;
                 }
                 "data" if union.has_data => {
-                    return Err(TokenError::new(*at, "data occurs twice").into());
+                    return Err(JsonTokenError::new(*at, "data occurs twice").into());
                 }
                 "data" => {
                     let Some(ty) = union.chosen else {
-                        return Err(TokenError::new(*at, "data precedes its selector").into());
+                        return Err(JsonTokenError::new(*at, "data precedes its selector").into());
                     };
                     union.has_data = true;
                     *at = end;
-                    self.expect_enveloped_value(self.schema.get(ty))?;
+                    self.expect_enveloped_value(self.schema.type_by_id(ty))?;
                 }
                 _ => {
                     *at = end;
-                    self.expect = NextToken::Skip(ValueSkipper::default());
+                    self.expect = ExpectedToken::Skip(JsonValueSkipper::default());
                 }
             },
             _ => {}
         }
-        Ok(InputState::All)
+        Ok(InputCompleteness::All)
     }
 
     /// Reads the value of the envelope's `version`, which names the fork.
@@ -258,16 +261,18 @@ impl<'s> JsonToSsz<'s> {
         &mut self,
         bytes: &[u8],
         at: &mut usize,
-    ) -> Result<InputState, InputError> {
+    ) -> Result<InputCompleteness, JsonToSszError> {
         let start = skip_white_space(bytes, *at);
-        match read_text(&bytes[start..]).map_err(|wrong| shift_error(start, wrong))? {
+        match read_json_string(&bytes[start..])
+            .map_err(|wrong| shift_error_position(start, wrong))?
+        {
             Some((version, len)) => {
                 self.envelope_version = Some(version.into_owned());
                 *at = start + len;
-                self.expect = NextToken::Next;
-                Ok(InputState::All)
+                self.expect = ExpectedToken::Next;
+                Ok(InputCompleteness::All)
             }
-            None => Ok(InputState::Part),
+            None => Ok(InputCompleteness::Part),
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::ssz::schema::{ContainerLayout, Schema, SszType, TypeId, TypeKind};
 
 /// An object or array of the input that is open: its end is not read yet.
 #[derive(Debug)]
-pub(super) enum OpenFrame<'s> {
+pub(super) enum OpenJsonValue<'s> {
     Container(OpenContainer<'s>),
     List(OpenList<'s>),
     Union(OpenUnion<'s>),
@@ -83,7 +83,7 @@ impl OpenContainer<'_> {
             if self.seen >> n & 1 == 1 {
                 continue;
             }
-            let TypeKind::Optional(_) = schema.get(field.ty).kind else {
+            let TypeKind::Optional(_) = schema.type_by_id(field.ty).kind else {
                 let why = format!("{} is missing", field.json_name);
                 return Err(SszErrorKind::Because(why));
             };
@@ -93,13 +93,13 @@ impl OpenContainer<'_> {
     }
 }
 
-impl OpenFrame<'_> {
+impl OpenJsonValue<'_> {
     pub(super) fn is_object(&self) -> bool {
         !matches!(self, Self::List(_))
     }
 
     /// Marks the element or field that was being read as complete.
-    pub(super) fn end_value(&mut self) {
+    pub(super) fn mark_value_complete(&mut self) {
         match self {
             Self::Container(fields) => fields.field = NO_FIELD,
             Self::Envelope(envelope) => envelope.is_inside = false,
@@ -121,7 +121,7 @@ impl OpenFrame<'_> {
     }
 
     /// Ends the object or array in the output. Errors: a field or an element is missing.
-    pub(super) fn close_frame(
+    pub(super) fn close_value(
         self,
         schema: &Schema,
         output: &mut SszOutput,

@@ -1,7 +1,7 @@
 //! Strings of bytes: `0x` and hex digits of either case.
 
 use super::output::SszOutput;
-use super::scan::{not_a_string_error, TokenError};
+use super::scan::{not_a_string_error, JsonTokenError};
 use super::skip::decode_escape;
 use crate::ssz::error::SszErrorKind;
 
@@ -11,7 +11,7 @@ const ALLOCATION_BLOCK: usize = 1 << 14;
 
 /// The position of the output to which the next decoded bytes are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum WritePosition {
+pub(super) enum HexWritePosition {
     /// The end of the output.
     End,
     /// A position with reserved room.
@@ -22,7 +22,7 @@ pub(super) enum WritePosition {
 /// progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HexReader {
-    write_position: WritePosition,
+    write_position: HexWritePosition,
     /// Maximum number of bytes.
     most: u64,
     /// Number of bytes that were read.
@@ -36,18 +36,18 @@ pub(super) struct HexReader {
 const HEX_PREFIX: &[u8; 3] = b"\"0x";
 
 /// The reason why the input is rejected: an invalid token, or a value that breaks a rule of SSZ.
-pub(super) enum InputError {
-    Wrong(TokenError),
+pub(super) enum JsonToSszError {
+    Wrong(JsonTokenError),
     Refused(SszErrorKind),
 }
 
-impl From<TokenError> for InputError {
-    fn from(wrong: TokenError) -> Self {
+impl From<JsonTokenError> for JsonToSszError {
+    fn from(wrong: JsonTokenError) -> Self {
         Self::Wrong(wrong)
     }
 }
 
-impl From<SszErrorKind> for InputError {
+impl From<SszErrorKind> for JsonToSszError {
     fn from(problem: SszErrorKind) -> Self {
         Self::Refused(problem)
     }
@@ -127,7 +127,7 @@ fn decode_digits(digits: &[u8], to: &mut [u8]) -> bool {
 }
 
 impl HexReader {
-    pub(super) fn new(place: WritePosition, most: u64) -> Self {
+    pub(super) fn new(place: HexWritePosition, most: u64) -> Self {
         Self {
             write_position: place,
             most,
@@ -137,7 +137,7 @@ impl HexReader {
         }
     }
 
-    pub(super) fn write_position(&self) -> WritePosition {
+    pub(super) fn write_position(&self) -> HexWritePosition {
         self.write_position
     }
 
@@ -158,13 +158,13 @@ impl HexReader {
         bytes: &[u8],
         mut at: usize,
         output: &mut SszOutput,
-    ) -> Result<(usize, bool), InputError> {
+    ) -> Result<(usize, bool), JsonToSszError> {
         loop {
             let Some(first) = bytes.get(at) else {
                 return Ok((at, false));
             };
             if self.begun == 0 && *first != b'"' {
-                return Err(TokenError::new(at, not_a_string_error(*first)).into());
+                return Err(JsonTokenError::new(at, not_a_string_error(*first)).into());
             }
             if self.begun == 0 {
                 self.begun = 1;
@@ -174,14 +174,16 @@ impl HexReader {
             let rest = &bytes[at..];
             match first {
                 b'"' if self.begun < HEX_PREFIX.len() => {
-                    return Err(TokenError::new(at, "0x is missing before the digits").into());
+                    return Err(JsonTokenError::new(at, "0x is missing before the digits").into());
                 }
                 b'"' if self.half.is_some() => {
-                    return Err(TokenError::new(at, "an odd number of hexadecimal digits").into());
+                    return Err(
+                        JsonTokenError::new(at, "an odd number of hexadecimal digits").into(),
+                    );
                 }
                 b'"' => return Ok((at + 1, true)),
                 b'\\' => {
-                    let unit = decode_escape(rest).map_err(|why| TokenError::new(at, why))?;
+                    let unit = decode_escape(rest).map_err(|why| JsonTokenError::new(at, why))?;
                     let Some((unit, len)) = unit else {
                         return Ok((at, false));
                     };
@@ -209,11 +211,11 @@ impl HexReader {
         mut digits: &[u8],
         mut at: usize,
         output: &mut SszOutput,
-    ) -> Result<(), InputError> {
+    ) -> Result<(), JsonToSszError> {
         if self.begun < HEX_PREFIX.len() {
             // one digit at a time
             if digits[0] != HEX_PREFIX[self.begun] {
-                return Err(TokenError::new(at, "0x is missing before the digits").into());
+                return Err(JsonTokenError::new(at, "0x is missing before the digits").into());
             }
             self.begun += 1;
             return Ok(());
@@ -221,7 +223,7 @@ impl HexReader {
         if let (Some(half), Some((first, rest))) = (self.half, digits.split_first()) {
             let mut byte = [0];
             if !decode_digits(&[half, *first], &mut byte) {
-                return Err(TokenError::new(at, "not a hexadecimal digit").into());
+                return Err(JsonTokenError::new(at, "not a hexadecimal digit").into());
             }
             self.half = None;
             self.put_digits(&[half, *first], at + 1, output)?;
@@ -232,7 +234,7 @@ impl HexReader {
         self.put_digits(&digits[..pairs], at + pairs, output)?;
         if let Some(last) = digits.get(pairs) {
             if !last.is_ascii_hexdigit() {
-                return Err(TokenError::new(at + pairs, "not a hexadecimal digit").into());
+                return Err(JsonTokenError::new(at + pairs, "not a hexadecimal digit").into());
             }
             self.half = Some(*last);
         }
@@ -246,15 +248,15 @@ impl HexReader {
         digits: &[u8],
         end: usize,
         output: &mut SszOutput,
-    ) -> Result<(), InputError> {
+    ) -> Result<(), JsonToSszError> {
         let at = |digit: usize| end + digit - digits.len();
         let count = digits.len() / 2;
         let allowed =
             usize::try_from(self.most - self.decoded_bytes).map_or(count, |most| most.min(count));
         let (digits, more) = digits.split_at(2 * allowed);
         let is_hex = match self.write_position {
-            WritePosition::End => append_decoded(digits, output)?,
-            WritePosition::At(place) => {
+            HexWritePosition::End => append_decoded(digits, output)?,
+            HexWritePosition::At(place) => {
                 let place = place + self.decoded_bytes as usize;
                 decode_digits(digits, &mut output.bytes[place..place + allowed])
             }
@@ -264,11 +266,13 @@ impl HexReader {
         let looked_at = if is_hex { next } else { digits };
         let before = if is_hex { digits.len() } else { 0 };
         match looked_at.iter().position(|byte| !byte.is_ascii_hexdigit()) {
-            Some(bad) => Err(TokenError::new(at(before + bad), "not a hexadecimal digit").into()),
+            Some(bad) => {
+                Err(JsonTokenError::new(at(before + bad), "not a hexadecimal digit").into())
+            }
             // the first digit of the excess byte
             None if !more.is_empty() => {
                 let why = format!("more than {} bytes", self.most);
-                Err(TokenError::new(at(before + 1), why).into())
+                Err(JsonTokenError::new(at(before + 1), why).into())
             }
             None => Ok(()),
         }

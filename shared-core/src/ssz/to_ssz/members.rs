@@ -1,11 +1,11 @@
 //! Reader of members: fields and elements, one after another.
 
-use super::frame::{ElementPlacement, OpenFrame, NO_FIELD};
-use super::hex::InputError;
-use super::names::{find_field, FieldMatch};
-use super::scan::{skip_white_space, TokenError};
-use super::value::ReadProgress;
-use super::{InputState, JsonToSsz, NextMemberToken, NextToken, ValueSkipper};
+use super::frame::{ElementPlacement, OpenJsonValue, NO_FIELD};
+use super::hex::JsonToSszError;
+use super::names::{read_field_name, FieldMatch};
+use super::scan::{skip_white_space, JsonTokenError};
+use super::value::ValueReadProgress;
+use super::{ExpectedMemberToken, ExpectedToken, InputCompleteness, JsonToSsz, JsonValueSkipper};
 use crate::ssz::error::SszErrorKind;
 
 impl JsonToSsz<'_> {
@@ -15,12 +15,12 @@ impl JsonToSsz<'_> {
         bytes: &[u8],
         at: &mut usize,
         mut or_end: bool,
-    ) -> Result<NextMemberToken, InputError> {
+    ) -> Result<ExpectedMemberToken, JsonToSszError> {
         loop {
-            let Some(OpenFrame::Container(frame)) = self.stack.last_mut() else {
+            let Some(OpenJsonValue::Container(frame)) = self.stack.last_mut() else {
                 return self
                     .read_member(bytes, at, or_end)
-                    .map(NextMemberToken::Stored);
+                    .map(ExpectedMemberToken::Stored);
             };
             *at = skip_white_space(bytes, *at);
             let container = frame.container;
@@ -29,7 +29,7 @@ impl JsonToSsz<'_> {
                     *at += len;
                     frame.next
                 }
-                None => match find_field(container, bytes, *at, or_end)? {
+                None => match read_field_name(container, bytes, *at, or_end)? {
                     FieldMatch::Field(field, end) => {
                         *at = end;
                         field
@@ -37,41 +37,41 @@ impl JsonToSsz<'_> {
                     FieldMatch::Unknown(end) => {
                         frame.field = NO_FIELD;
                         *at = end;
-                        self.expect = NextToken::Skip(ValueSkipper::default());
-                        return Ok(NextMemberToken::Stored(InputState::All));
+                        self.expect = ExpectedToken::Skip(JsonValueSkipper::default());
+                        return Ok(ExpectedMemberToken::Stored(InputCompleteness::All));
                     }
                     FieldMatch::End => {
                         self.close_innermost(*at)?;
                         *at += 1;
-                        return Ok(NextMemberToken::Next);
+                        return Ok(ExpectedMemberToken::Next);
                     }
                     FieldMatch::Part => {
-                        self.expect = NextToken::Name { or_end };
-                        return Ok(NextMemberToken::Stored(InputState::Part));
+                        self.expect = ExpectedToken::Name { or_end };
+                        return Ok(ExpectedMemberToken::Stored(InputCompleteness::Part));
                     }
                 },
             };
             frame.field = field;
             let bit = 1 << field;
             if frame.seen & bit != 0 {
-                return Err(TokenError::new(*at, "the member occurs twice").into());
+                return Err(JsonTokenError::new(*at, "the member occurs twice").into());
             }
             frame.seen |= bit;
             frame.next = field + 1;
             let field_type = &container.fields[field];
             let place = frame.base + field_type.offset;
-            let ty = self.schema.get(field_type.ty);
+            let ty = self.schema.type_by_id(field_type.ty);
             if ty.size.is_none() {
                 self.output.begin_field(field)?;
             }
             *at = skip_white_space(bytes, *at);
             if let Some(inside) = self
                 .read_value(ty, place, bytes, at)?
-                .match_expected_field(bytes, at)
+                .next_member_token(bytes, at)
             {
                 return Ok(inside);
             }
-            if let Some(OpenFrame::Container(frame)) = self.stack.last_mut() {
+            if let Some(OpenJsonValue::Container(frame)) = self.stack.last_mut() {
                 frame.field = NO_FIELD;
             }
             or_end = false;
@@ -84,21 +84,21 @@ impl JsonToSsz<'_> {
         bytes: &[u8],
         at: &mut usize,
         mut or_end: bool,
-    ) -> Result<NextMemberToken, InputError> {
+    ) -> Result<ExpectedMemberToken, JsonToSszError> {
         loop {
-            let Some(OpenFrame::List(frame)) = self.stack.last_mut() else {
-                return Ok(NextMemberToken::Stored(InputState::Part));
+            let Some(OpenJsonValue::List(frame)) = self.stack.last_mut() else {
+                return Ok(ExpectedMemberToken::Stored(InputCompleteness::Part));
             };
             *at = skip_white_space(bytes, *at);
             match bytes.get(*at) {
                 None => {
-                    self.expect = NextToken::Element { or_end };
-                    return Ok(NextMemberToken::Stored(InputState::Part));
+                    self.expect = ExpectedToken::Element { or_end };
+                    return Ok(ExpectedMemberToken::Stored(InputCompleteness::Part));
                 }
                 Some(b']') if or_end => {
                     self.close_innermost(*at)?;
                     *at += 1;
-                    return Ok(NextMemberToken::Next);
+                    return Ok(ExpectedMemberToken::Next);
                 }
                 Some(_) => {}
             }
@@ -106,7 +106,7 @@ impl JsonToSsz<'_> {
                 let why = format!("more than {} elements", frame.most);
                 // the path of the error is the list, not its last element
                 self.stack.pop();
-                return Err(TokenError::new(*at, why).into());
+                return Err(JsonTokenError::new(*at, why).into());
             }
             let of = frame.of;
             let place = match frame.places {
@@ -120,7 +120,7 @@ impl JsonToSsz<'_> {
             frame.count += 1;
             if let Some(inside) = self
                 .read_value(of, place, bytes, at)?
-                .match_expected_field(bytes, at)
+                .next_member_token(bytes, at)
             {
                 return Ok(inside);
             }
@@ -129,32 +129,32 @@ impl JsonToSsz<'_> {
     }
 
     /// Ends the innermost open object or array, whose bracket was read.
-    pub(super) fn close_innermost(&mut self, at: usize) -> Result<(), InputError> {
+    pub(super) fn close_innermost(&mut self, at: usize) -> Result<(), JsonToSszError> {
         match self
             .stack
             .pop()
-            .map(|frame| frame.close_frame(self.schema, &mut self.output))
+            .map(|frame| frame.close_value(self.schema, &mut self.output))
         {
             None | Some(Ok(())) => Ok(()),
-            Some(Err(SszErrorKind::Because(why))) => Err(TokenError::new(at, why).into()),
+            Some(Err(SszErrorKind::Because(why))) => Err(JsonTokenError::new(at, why).into()),
             Some(Err(problem)) => Err(problem.into()),
         }
     }
 }
 
-impl ReadProgress {
+impl ValueReadProgress {
     /// Returns the next step after a value, or `None` if a comma was read and another field or
     /// element follows.
     #[inline(always)]
-    fn match_expected_field(self, bytes: &[u8], at: &mut usize) -> Option<NextMemberToken> {
+    fn next_member_token(self, bytes: &[u8], at: &mut usize) -> Option<ExpectedMemberToken> {
         match self {
             Self::Whole => {}
             Self::Opened(inside) => return Some(inside),
-            Self::Part => return Some(NextMemberToken::Stored(InputState::Part)),
+            Self::Part => return Some(ExpectedMemberToken::Stored(InputCompleteness::Part)),
         }
         *at = skip_white_space(bytes, *at);
         if bytes.get(*at) != Some(&b',') {
-            return Some(NextMemberToken::Next);
+            return Some(ExpectedMemberToken::Next);
         }
         *at += 1;
         None

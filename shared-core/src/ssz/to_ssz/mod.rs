@@ -22,16 +22,16 @@ mod skip;
 mod template;
 mod value;
 
-use self::frame::OpenFrame;
-use self::hex::{HexReader, InputError};
+use self::frame::OpenJsonValue;
+use self::hex::{HexReader, JsonToSszError};
 use self::output::SszOutput;
-use self::rlp::WitnessReader;
-use self::scan::{skip_white_space, TokenError};
-use self::skip::ValueSkipper;
+use self::rlp::WitnessRlpReader;
+use self::scan::{skip_white_space, JsonTokenError};
+use self::skip::JsonValueSkipper;
 use super::error::{SszError, SszErrorKind};
 use super::schema::{Fork, Preset, Schema, SszType, TypeId};
 
-pub use self::envelope::{EnvelopeFlags, InputForm};
+pub use self::envelope::{EnvelopeFlags, JsonInputForm};
 pub use self::parts::SszParts;
 
 /// Maximum length of a name, a number or a header's object in bytes: such tokens are scanned again
@@ -47,13 +47,13 @@ const MAX_JOINED_BYTES: usize = 256;
 pub struct JsonToSsz<'s> {
     schema: &'s Schema,
     output: SszOutput,
-    stack: Vec<OpenFrame<'s>>,
-    expect: NextToken<'s>,
+    stack: Vec<OpenJsonValue<'s>>,
+    expect: ExpectedToken<'s>,
     /// The beginning of an incomplete token.
     carry: Vec<u8>,
     /// Number of input bytes before `carry`.
     consumed: u64,
-    target: TargetType,
+    target: TargetSszType,
     /// The version in the envelope.
     envelope_version: Option<String>,
     envelope_flags: EnvelopeFlags,
@@ -62,7 +62,7 @@ pub struct JsonToSsz<'s> {
 
 /// The type of the value that is converted, as far as it is known before the input.
 #[derive(Clone, Debug)]
-enum TargetType {
+enum TargetSszType {
     Type(TypeId),
     /// The named type in the fork that the envelope's version names.
     Named(Preset, String),
@@ -72,9 +72,9 @@ enum TargetType {
 
 /// The token that the converter expects next, which is stored between two pieces.
 #[derive(Debug)]
-enum NextToken<'s> {
+enum ExpectedToken<'s> {
     /// The whole value, with or without an envelope.
-    Start(InputForm),
+    Start(JsonInputForm),
     /// A value, and its position in the output if its type has a fixed size.
     Value(&'s SszType, usize),
     /// A name, or `}` if `or_end`.
@@ -84,9 +84,9 @@ enum NextToken<'s> {
     /// The rest of a string of bytes.
     Hex(&'s SszType, HexReader),
     /// The rest of a skipped value.
-    Skip(ValueSkipper),
+    Skip(JsonValueSkipper),
     /// The rest of a witness.
-    Rlp(Box<WitnessReader<'s>>),
+    Rlp(Box<WitnessRlpReader<'s>>),
     /// The version of an envelope.
     Version,
     /// A comma, or the end of the innermost open value.
@@ -98,16 +98,16 @@ enum NextToken<'s> {
 /// The state of the input when reading stops: the expected tokens were read, or the input ends
 /// within one.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum InputState {
+enum InputCompleteness {
     All,
     /// The rest of the input is the beginning of a token.
     Part,
 }
 
-/// The token that the converter expects next within an open value. It is stored as a [`NextToken`]
+/// The token that the converter expects next within an open value. It is stored as a [`ExpectedToken`]
 /// only when the input ends, not between two fields.
 #[derive(Clone, Copy)]
-enum NextMemberToken {
+enum ExpectedMemberToken {
     /// A name, or `}` if true.
     Name(bool),
     /// An element, or `]` if true.
@@ -115,15 +115,15 @@ enum NextMemberToken {
     /// A comma, or the end.
     Next,
     /// The token in [`JsonToSsz::expect`].
-    Stored(InputState),
+    Stored(InputCompleteness),
 }
 
 /// Converts a JSON text to SSZ.
 ///
 /// # Errors
 /// The position and the reason if the text is not a value of the type.
-pub fn to_ssz(schema: &Schema, ty: TypeId, json: &[u8]) -> Result<Vec<u8>, SszError> {
-    let mut reader = JsonToSsz::new(schema, ty, InputForm::Bare);
+pub fn json_to_ssz(schema: &Schema, ty: TypeId, json: &[u8]) -> Result<Vec<u8>, SszError> {
+    let mut reader = JsonToSsz::new(schema, ty, JsonInputForm::Bare);
     // most of the text is hex; the SSZ of a short text may be longer
     let refused = |problem| SszError::new(0, problem);
     reader
@@ -140,7 +140,8 @@ pub fn to_ssz(schema: &Schema, ty: TypeId, json: &[u8]) -> Result<Vec<u8>, SszEr
 /// The position and the reason if the text is not a response.
 pub fn read_envelope_version(json: &[u8]) -> Result<Option<String>, SszError> {
     let schema = Schema::for_fork(Fork::Phase0, Preset::Mainnet);
-    let mut reader = JsonToSsz::with_target(TargetType::Nothing, schema, InputForm::Enveloped);
+    let mut reader =
+        JsonToSsz::with_target(TargetSszType::Nothing, schema, JsonInputForm::Enveloped);
     reader.push_piece(json)?;
     let version = reader.envelope_version.take();
     reader.finish()?;
@@ -149,20 +150,20 @@ pub fn read_envelope_version(json: &[u8]) -> Result<Option<String>, SszError> {
 
 impl<'s> JsonToSsz<'s> {
     /// Creates a reader for a value of a type.
-    pub fn new(schema: &'s Schema, ty: TypeId, form: InputForm) -> Self {
-        Self::with_target(TargetType::Type(ty), schema, form)
+    pub fn new(schema: &'s Schema, ty: TypeId, form: JsonInputForm) -> Self {
+        Self::with_target(TargetSszType::Type(ty), schema, form)
     }
 
     /// Creates a reader for a value in an envelope, of the named type in the fork that the
     /// envelope's `version` names. The version must precede the value: otherwise the error is
     /// [`SszErrorKind::NoVersion`], and [`read_envelope_version`] finds the version.
-    pub fn by_version(preset: Preset, name: &str) -> JsonToSsz<'static> {
+    pub fn for_envelope_version(preset: Preset, name: &str) -> JsonToSsz<'static> {
         // any schema until the version is read
         let schema = Schema::for_fork(Fork::Phase0, preset);
         JsonToSsz::with_target(
-            TargetType::Named(preset, name.into()),
+            TargetSszType::Named(preset, name.into()),
             schema,
-            InputForm::Enveloped,
+            JsonInputForm::Enveloped,
         )
     }
 
@@ -170,18 +171,18 @@ impl<'s> JsonToSsz<'s> {
     ///
     /// # Errors
     /// Memory is refused.
-    pub fn with_prefix(mut self, zeros: usize) -> Result<Self, SszError> {
+    pub fn with_zero_prefix(mut self, zeros: usize) -> Result<Self, SszError> {
         let made = self.output.append_zeros(zeros);
         made.map_err(|problem| self.error_at(0, problem))?;
         Ok(self)
     }
 
-    fn with_target(target: TargetType, schema: &'s Schema, form: InputForm) -> Self {
+    fn with_target(target: TargetSszType, schema: &'s Schema, form: JsonInputForm) -> Self {
         Self {
             schema,
             output: SszOutput::default(),
             stack: Vec::new(),
-            expect: NextToken::Start(form),
+            expect: ExpectedToken::Start(form),
             carry: Vec::new(),
             consumed: 0,
             target,
@@ -224,7 +225,7 @@ impl<'s> JsonToSsz<'s> {
             self.carry = joint;
             piece = &piece[more..];
             if self.carry.len() > MAX_RESCANNED_TOKEN {
-                return Err(self.error_at(0, too_long_error()));
+                return Err(self.error_at(0, token_too_long_error()));
             }
             if piece.is_empty() {
                 return Ok(());
@@ -234,7 +235,7 @@ impl<'s> JsonToSsz<'s> {
         self.consumed += used as u64;
         let rest = &piece[used..];
         if rest.len() > MAX_RESCANNED_TOKEN {
-            return Err(self.error_at(0, too_long_error()));
+            return Err(self.error_at(0, token_too_long_error()));
         }
         let mut carry = std::mem::take(&mut self.carry);
         try_reserve_bytes(&mut carry, rest.len()).map_err(|problem| self.error_at(0, problem))?;
@@ -264,11 +265,11 @@ impl<'s> JsonToSsz<'s> {
             return Err(error);
         }
         // a number at the end of the text has no terminator
-        if let (true, NextToken::Skip(_)) = (self.carry.is_empty(), &self.expect) {
+        if let (true, ExpectedToken::Skip(_)) = (self.carry.is_empty(), &self.expect) {
             self.read_complete_tokens(b" ")?;
         }
         match self.expect {
-            NextToken::End if self.carry.is_empty() => {
+            ExpectedToken::End if self.carry.is_empty() => {
                 // offsets have 32 bits, so that no longer value is valid
                 match u32::try_from(self.output.len()) {
                     Ok(_) => Ok(self.output.into_parts()),
@@ -313,82 +314,82 @@ impl<'s> JsonToSsz<'s> {
         let mut at = 0;
         match self.read_tokens(bytes, &mut at) {
             Ok(()) => Ok(at),
-            Err(InputError::Wrong(wrong)) => {
+            Err(JsonToSszError::Wrong(wrong)) => {
                 // the error is in a piece that was read before
                 self.consumed = self.consumed.saturating_sub(wrong.back as u64);
                 Err(self.error_at(wrong.at, SszErrorKind::Because(wrong.why)))
             }
-            Err(InputError::Refused(problem)) => Err(self.error_at(at, problem)),
+            Err(JsonToSszError::Refused(problem)) => Err(self.error_at(at, problem)),
         }
     }
 
-    fn read_tokens(&mut self, bytes: &[u8], at: &mut usize) -> Result<(), InputError> {
+    fn read_tokens(&mut self, bytes: &[u8], at: &mut usize) -> Result<(), JsonToSszError> {
         loop {
             let got = match &mut self.expect {
-                NextToken::Name { or_end } => {
-                    let inside = NextMemberToken::Name(*or_end);
+                ExpectedToken::Name { or_end } => {
+                    let inside = ExpectedMemberToken::Name(*or_end);
                     self.read_members(inside, bytes, at)?
                 }
-                NextToken::Element { or_end } => {
-                    let inside = NextMemberToken::Element(*or_end);
+                ExpectedToken::Element { or_end } => {
+                    let inside = ExpectedMemberToken::Element(*or_end);
                     self.read_members(inside, bytes, at)?
                 }
-                NextToken::Next => self.read_members(NextMemberToken::Next, bytes, at)?,
-                NextToken::Version => self.read_version(bytes, at)?,
-                NextToken::Value(ty, place) => {
+                ExpectedToken::Next => self.read_members(ExpectedMemberToken::Next, bytes, at)?,
+                ExpectedToken::Version => self.read_version(bytes, at)?,
+                ExpectedToken::Value(ty, place) => {
                     let (ty, place) = (*ty, *place);
                     *at = skip_white_space(bytes, *at);
-                    self.read_or_expect(ty, place, bytes, at)?
+                    self.read_or_expect_value(ty, place, bytes, at)?
                 }
-                NextToken::Hex(ty, hex) => {
+                ExpectedToken::Hex(ty, hex) => {
                     let (end, is_over) = hex.read_more(bytes, *at, &mut self.output)?;
                     *at = end;
                     match is_over {
-                        false => InputState::Part,
+                        false => InputCompleteness::Part,
                         true => {
                             let (ty, hex) = (*ty, *hex);
                             self.validate_hex_end(ty, hex, end)?;
-                            self.expect = NextToken::Next;
-                            InputState::All
+                            self.expect = ExpectedToken::Next;
+                            InputCompleteness::All
                         }
                     }
                 }
-                NextToken::Rlp(witness) => {
+                ExpectedToken::Rlp(witness) => {
                     let (end, is_over) = witness.read_more(bytes, *at, &mut self.output)?;
                     *at = end;
                     match is_over {
-                        false => InputState::Part,
+                        false => InputCompleteness::Part,
                         true => {
-                            self.expect = NextToken::Next;
-                            InputState::All
+                            self.expect = ExpectedToken::Next;
+                            InputCompleteness::All
                         }
                     }
                 }
-                NextToken::Skip(skip) => {
+                ExpectedToken::Skip(skip) => {
                     let (end, is_over) = skip.skip_more(bytes, *at)?;
                     *at = end;
                     match is_over {
-                        false => InputState::Part,
+                        false => InputCompleteness::Part,
                         true => {
-                            self.expect = NextToken::Next;
-                            InputState::All
+                            self.expect = ExpectedToken::Next;
+                            InputCompleteness::All
                         }
                     }
                 }
-                NextToken::Start(form) => {
+                ExpectedToken::Start(form) => {
                     let form = *form;
                     *at = skip_white_space(bytes, *at);
                     self.start_input(form, bytes, at)?
                 }
-                NextToken::End => {
+                ExpectedToken::End => {
                     *at = skip_white_space(bytes, *at);
                     match *at < bytes.len() {
-                        true => return Err(TokenError::new(*at, "data after the value").into()),
-                        false => InputState::Part,
+                        true => return Err(JsonTokenError::new(*at, "data after the value").into()),
+                        false => InputCompleteness::Part,
                     }
                 }
             };
-            if got == InputState::Part {
+            if got == InputCompleteness::Part {
                 return Ok(());
             }
         }
@@ -398,16 +399,16 @@ impl<'s> JsonToSsz<'s> {
     /// a value is opened.
     fn read_members(
         &mut self,
-        mut inside: NextMemberToken,
+        mut inside: ExpectedMemberToken,
         bytes: &[u8],
         at: &mut usize,
-    ) -> Result<InputState, InputError> {
+    ) -> Result<InputCompleteness, JsonToSszError> {
         loop {
             inside = match inside {
-                NextMemberToken::Name(or_end) => self.read_fields(bytes, at, or_end)?,
-                NextMemberToken::Element(or_end) => self.read_elements(bytes, at, or_end)?,
-                NextMemberToken::Next => self.read_separator(bytes, at)?,
-                NextMemberToken::Stored(got) => return Ok(got),
+                ExpectedMemberToken::Name(or_end) => self.read_fields(bytes, at, or_end)?,
+                ExpectedMemberToken::Element(or_end) => self.read_elements(bytes, at, or_end)?,
+                ExpectedMemberToken::Next => self.read_separator(bytes, at)?,
+                ExpectedMemberToken::Stored(got) => return Ok(got),
             }
         }
     }
@@ -417,20 +418,20 @@ impl<'s> JsonToSsz<'s> {
         &mut self,
         bytes: &[u8],
         at: &mut usize,
-    ) -> Result<NextMemberToken, InputError> {
+    ) -> Result<ExpectedMemberToken, JsonToSszError> {
         let Some(frame) = self.stack.last_mut() else {
-            self.expect = NextToken::End;
-            return Ok(NextMemberToken::Stored(InputState::All));
+            self.expect = ExpectedToken::End;
+            return Ok(ExpectedMemberToken::Stored(InputCompleteness::All));
         };
-        frame.end_value();
+        frame.mark_value_complete();
         *at = skip_white_space(bytes, *at);
         let Some(sign) = bytes.get(*at) else {
-            self.expect = NextToken::Next;
-            return Ok(NextMemberToken::Stored(InputState::Part));
+            self.expect = ExpectedToken::Next;
+            return Ok(ExpectedMemberToken::Stored(InputCompleteness::Part));
         };
         let (close, more) = match frame.is_object() {
-            true => (b'}', NextMemberToken::Name(false)),
-            false => (b']', NextMemberToken::Element(false)),
+            true => (b'}', ExpectedMemberToken::Name(false)),
+            false => (b']', ExpectedMemberToken::Element(false)),
         };
         match *sign {
             b',' => {
@@ -440,11 +441,11 @@ impl<'s> JsonToSsz<'s> {
             sign if sign == close => {
                 self.close_innermost(*at)?;
                 *at += 1;
-                Ok(NextMemberToken::Next)
+                Ok(ExpectedMemberToken::Next)
             }
             _ => {
                 let why = format!("expected a comma or {:?}", char::from(close));
-                Err(TokenError::new(*at, why).into())
+                Err(JsonTokenError::new(*at, why).into())
             }
         }
     }
@@ -458,12 +459,12 @@ impl<'s> JsonToSsz<'s> {
             .stack
             .iter()
             .rev()
-            .filter_map(OpenFrame::error_path_step);
+            .filter_map(OpenJsonValue::error_path_step);
         steps.fold(error, SszError::prepend_step)
     }
 }
 
-fn too_long_error() -> SszErrorKind {
+fn token_too_long_error() -> SszErrorKind {
     SszErrorKind::Because(format!(
         "a name or number of more than {MAX_RESCANNED_TOKEN} bytes"
     ))

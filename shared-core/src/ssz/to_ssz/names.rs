@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::scan::{not_a_string_error, skip_white_space, string_end, TokenError};
+use super::scan::{json_string_end, not_a_string_error, skip_white_space, JsonTokenError};
 use super::skip::decode_escape;
 use crate::ssz::schema::ContainerLayout;
 
@@ -26,12 +26,12 @@ pub(super) enum FieldMatch {
     Part,
 }
 
-pub(super) fn find_field(
+pub(super) fn read_field_name(
     container: &ContainerLayout,
     bytes: &[u8],
     at: usize,
     or_end: bool,
-) -> Result<FieldMatch, TokenError> {
+) -> Result<FieldMatch, JsonTokenError> {
     Ok(match read_member_name(bytes, at, or_end)? {
         NameToken::Here { name, end } => match container.names.find_field(name.as_bytes()) {
             Some(field) => FieldMatch::Field(field, end),
@@ -47,15 +47,17 @@ pub(super) fn read_member_name(
     bytes: &[u8],
     at: usize,
     or_end: bool,
-) -> Result<NameToken<'_>, TokenError> {
+) -> Result<NameToken<'_>, JsonTokenError> {
     let rest = &bytes[at..];
     match rest.first() {
         None => return Ok(NameToken::Part),
         Some(b'"') => {}
         Some(b'}') if or_end => return Ok(NameToken::End),
-        Some(_) => return Err(TokenError::new(at, "expected a name")),
+        Some(_) => return Err(JsonTokenError::new(at, "expected a name")),
     }
-    let Some((name, len)) = read_text(rest).map_err(|wrong| shift_error(at, wrong))? else {
+    let Some((name, len)) =
+        read_json_string(rest).map_err(|wrong| shift_error_position(at, wrong))?
+    else {
         return Ok(NameToken::Part);
     };
     let colon = skip_white_space(bytes, at + len);
@@ -65,19 +67,21 @@ pub(super) fn read_member_name(
             name,
             end: colon + 1,
         }),
-        Some(_) => Err(TokenError::new(colon, "expected a colon")),
+        Some(_) => Err(JsonTokenError::new(colon, "expected a colon")),
     }
 }
 
 /// Reads a complete string, and returns its content with the length of its token; `None` if its end
 /// is missing.
-pub(super) fn read_text(bytes: &[u8]) -> Result<Option<(Cow<'_, str>, usize)>, TokenError> {
+pub(super) fn read_json_string(
+    bytes: &[u8],
+) -> Result<Option<(Cow<'_, str>, usize)>, JsonTokenError> {
     match bytes.first() {
         None => return Ok(None),
         Some(b'"') => {}
-        Some(other) => return Err(TokenError::new(0, not_a_string_error(*other))),
+        Some(other) => return Err(JsonTokenError::new(0, not_a_string_error(*other))),
     }
-    let Some((len, escapes)) = string_end(bytes) else {
+    let Some((len, escapes)) = json_string_end(bytes) else {
         return Ok(None);
     };
     let token = &bytes[..len];
@@ -92,7 +96,7 @@ pub(super) fn read_text(bytes: &[u8]) -> Result<Option<(Cow<'_, str>, usize)>, T
     }
     match serde_json::from_slice::<String>(token) {
         Ok(text) => Ok(Some((text.into(), len))),
-        Err(bad) => Err(TokenError::new(0, format!("invalid string: {bad}"))),
+        Err(bad) => Err(JsonTokenError::new(0, format!("invalid string: {bad}"))),
     }
 }
 
@@ -106,15 +110,15 @@ pub(super) enum TokenLength {
 
 /// Reads a string up to `most` bytes: the whole string, or a prefix of at
 /// least `most` bytes.
-pub(super) fn read_text_prefix(
+pub(super) fn read_json_string_prefix(
     bytes: &[u8],
     most: u64,
-) -> Result<Option<(Cow<'_, str>, TokenLength)>, TokenError> {
+) -> Result<Option<(Cow<'_, str>, TokenLength)>, JsonTokenError> {
     // one byte of text has at most six bytes of escapes; a surrogate pair has twelve for four bytes
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     let longest = most.saturating_mul(6).saturating_add(16);
     let looked_at = &bytes[..bytes.len().min(longest)];
-    if let Some((text, len)) = read_text(looked_at)? {
+    if let Some((text, len)) = read_json_string(looked_at)? {
         return Ok(Some((text, TokenLength::Whole(len))));
     }
     if bytes.len() < longest {
@@ -123,7 +127,9 @@ pub(super) fn read_text_prefix(
     let mut end = 1;
     while let Some([first, ..]) = looked_at.get(end..) {
         let unit = |at: usize| match looked_at.get(at..) {
-            Some(rest @ [b'\\', ..]) => decode_escape(rest).map_err(|why| TokenError::new(at, why)),
+            Some(rest @ [b'\\', ..]) => {
+                decode_escape(rest).map_err(|why| JsonTokenError::new(at, why))
+            }
             _ => Ok(None),
         };
         if *first != b'\\' {
@@ -148,7 +154,7 @@ pub(super) fn read_text_prefix(
     let token = [&looked_at[..end], b"\""].concat();
     match serde_json::from_slice::<String>(&token) {
         Ok(text) => Ok(Some((text.into(), TokenLength::Cut(end)))),
-        Err(bad) => Err(TokenError::new(0, format!("invalid string: {bad}"))),
+        Err(bad) => Err(JsonTokenError::new(0, format!("invalid string: {bad}"))),
     }
 }
 
@@ -156,18 +162,18 @@ pub(super) fn match_literal(
     bytes: &[u8],
     literal: &[u8],
     at: usize,
-) -> Result<Option<usize>, TokenError> {
+) -> Result<Option<usize>, JsonTokenError> {
     if bytes.starts_with(literal) {
         Ok(Some(literal.len()))
     } else if literal.starts_with(bytes) {
         Ok(None)
     } else {
-        Err(TokenError::new(at, "invalid JSON"))
+        Err(JsonTokenError::new(at, "invalid JSON"))
     }
 }
 
-pub(super) fn shift_error(at: usize, wrong: TokenError) -> TokenError {
-    TokenError {
+pub(super) fn shift_error_position(at: usize, wrong: JsonTokenError) -> JsonTokenError {
+    JsonTokenError {
         at: at + wrong.at,
         ..wrong
     }

@@ -143,9 +143,9 @@ impl SszOutput {
         if !arrivals.is_sorted() {
             let first = arrivals[0].1;
             if ((end - first) as usize) < MIN_UNMOVED_BYTES {
-                sort_in_place(&mut self.bytes, arrivals, end);
+                sort_parts_in_place(&mut self.bytes, arrivals, end);
             } else {
-                let parts = sort_deferred(arrivals, end)?;
+                let parts = defer_part_sort(arrivals, end)?;
                 self.defer_move(parts)?;
             }
         }
@@ -173,10 +173,10 @@ impl SszOutput {
     }
 }
 
-/// Sorts the parts of a container like [`sort_in_place`], without moving bytes: returns the
+/// Sorts the parts of a container like [`sort_parts_in_place`], without moving bytes: returns the
 /// positions of the parts in the order of the fields, and replaces the positions in `parts` with
 /// the future ones.
-fn sort_deferred(parts: &mut [(usize, u32)], end: u32) -> Result<Vec<Range<u32>>, SszErrorKind> {
+fn defer_part_sort(parts: &mut [(usize, u32)], end: u32) -> Result<Vec<Range<u32>>, SszErrorKind> {
     let refused = |_| SszErrorKind::NoMemory(size_of_val(parts));
     let mut order = Vec::new();
     order.try_reserve_exact(parts.len()).map_err(refused)?;
@@ -199,7 +199,7 @@ fn sort_deferred(parts: &mut [(usize, u32)], end: u32) -> Result<Vec<Range<u32>>
 
 /// Moves the parts of a container from the order of the input to the order of its fields: each part
 /// in turn to the front of the remaining ones.
-fn sort_in_place(bytes: &mut [u8], parts: &mut [(usize, u32)], end: u32) {
+fn sort_parts_in_place(bytes: &mut [u8], parts: &mut [(usize, u32)], end: u32) {
     for first in 0..parts.len() {
         let rest = &parts[first..];
         let Some(least) = (0..rest.len()).min_by_key(|n| rest[*n].0) else {

@@ -3,9 +3,9 @@
 //! `[headers, codes, state, keys]`: SSZ has no field for the fourth list, and its content is not
 //! validated.
 
-use super::hex::{HexReader, InputError, WritePosition};
+use super::hex::{HexReader, HexWritePosition, JsonToSszError};
 use super::output::SszOutput;
-use super::scan::TokenError;
+use super::scan::JsonTokenError;
 use crate::ssz::error::SszErrorKind;
 use crate::ssz::rlp::{read_rlp_prefix, MAX_RLP_PREFIX};
 use crate::ssz::schema::{ContainerLayout, Schema, SszType, TypeKind};
@@ -19,15 +19,15 @@ const WITNESS_LISTS: [(&str, bool); 3] = [("headers", true), ("codes", false), (
 /// A reader of one execution witness, which decodes the hex of its RLP as it arrives, and its
 /// progress.
 #[derive(Debug)]
-pub(super) struct WitnessReader<'s> {
+pub(super) struct WitnessRlpReader<'s> {
     container: &'s ContainerLayout,
     /// Fields in the order of the RLP.
-    parts: [WitnessPart; 3],
+    parts: [WitnessListTarget; 3],
     hex: HexReader,
     decoded: SszOutput,
     base: usize,
     fields: usize,
-    state: RlpState,
+    state: WitnessRlpState,
     /// Number of bytes of RLP that were read.
     taken: u64,
     /// The beginning of an incomplete prefix.
@@ -40,7 +40,7 @@ pub(super) struct WitnessReader<'s> {
 
 /// A list of the witness's RLP, and the field of SSZ that receives its elements.
 #[derive(Clone, Copy, Debug)]
-struct WitnessPart {
+struct WitnessListTarget {
     field: usize,
     /// Maximum number of elements.
     most: u64,
@@ -50,15 +50,15 @@ struct WitnessPart {
 
 /// The item of the RLP that the reader expects next.
 #[derive(Clone, Copy, Debug)]
-enum RlpState {
+enum WitnessRlpState {
     /// The prefix of the outer list is next.
     Whole,
     /// The prefix of a part is next.
     Part(usize),
     /// The prefix of an element is next, in the given part.
-    Element(OpenPart),
+    Element(OpenWitnessList),
     /// The rest of an element is next, of the given length.
-    Inside(OpenPart, u64),
+    Inside(OpenWitnessList, u64),
     /// The rest of a skipped item is next, of the given length.
     Skip(u64),
     Done,
@@ -66,18 +66,18 @@ enum RlpState {
 
 /// The position in the JSON text up to which RLP was decoded, from which errors get their position.
 #[derive(Clone, Copy)]
-struct DigitPosition {
+struct DecodedRlpPosition {
     /// End of the digits that were read.
     end: usize,
     /// Number of bytes that were read.
     count: u64,
 }
 
-impl DigitPosition {
+impl DecodedRlpPosition {
     /// Creates an error at byte `byte` of the RLP, whose digits may have been in an earlier piece.
-    fn error_at_byte(self, byte: u64, why: impl Into<String>) -> InputError {
+    fn error_at_byte(self, byte: u64, why: impl Into<String>) -> JsonToSszError {
         let back = usize::try_from(2 * (self.count - byte)).unwrap_or(usize::MAX);
-        let mut wrong = TokenError::new(self.end.saturating_sub(back), why);
+        let mut wrong = JsonTokenError::new(self.end.saturating_sub(back), why);
         wrong.back = back.saturating_sub(self.end);
         wrong.into()
     }
@@ -85,7 +85,7 @@ impl DigitPosition {
 
 /// The progress of a list of the witness whose end is not read yet.
 #[derive(Clone, Copy, Debug)]
-struct OpenPart {
+struct OpenWitnessList {
     part: usize,
     left: u64,
     /// The value returned by [`SszOutput::begin_list`].
@@ -94,23 +94,24 @@ struct OpenPart {
     count: u64,
 }
 
-impl<'s> WitnessReader<'s> {
+impl<'s> WitnessRlpReader<'s> {
     /// Creates a reader for a witness of a type with the three fields.
     pub(super) fn new(
         schema: &Schema,
         ty: &SszType,
         container: &'s ContainerLayout,
         output: &mut SszOutput,
-    ) -> Result<Self, InputError> {
+    ) -> Result<Self, JsonToSszError> {
         let part = |(name, is_list): (&str, bool)| {
             let field = container.names.find_field(name.as_bytes())?;
-            let TypeKind::List(of, most) = schema.get(container.fields[field].ty).kind else {
+            let TypeKind::List(of, most) = schema.type_by_id(container.fields[field].ty).kind
+            else {
                 return None;
             };
-            let TypeKind::ByteList(most_bytes) = schema.get(of).kind else {
+            let TypeKind::ByteList(most_bytes) = schema.type_by_id(of).kind else {
                 return None;
             };
-            Some(WitnessPart {
+            Some(WitnessListTarget {
                 field,
                 most: most.max_elements(),
                 most_bytes: most_bytes.max_elements(),
@@ -119,16 +120,16 @@ impl<'s> WitnessReader<'s> {
         };
         let [Some(headers), Some(codes), Some(state)] = WITNESS_LISTS.map(part) else {
             let why = format!("{} is not a witness", ty.name);
-            return Err(TokenError::new(0, why).into());
+            return Err(JsonTokenError::new(0, why).into());
         };
         Ok(Self {
             container,
             parts: [headers, codes, state],
-            hex: HexReader::new(WritePosition::End, u64::MAX),
+            hex: HexReader::new(HexWritePosition::End, u64::MAX),
             decoded: SszOutput::default(),
             base: output.append_zeros(container.fixed_size)?,
             fields: output.begin_container(),
-            state: RlpState::Whole,
+            state: WitnessRlpState::Whole,
             taken: 0,
             prefix: Vec::with_capacity(MAX_RLP_PREFIX),
             item: 0,
@@ -143,12 +144,12 @@ impl<'s> WitnessReader<'s> {
         bytes: &[u8],
         mut at: usize,
         output: &mut SszOutput,
-    ) -> Result<(usize, bool), InputError> {
+    ) -> Result<(usize, bool), JsonToSszError> {
         loop {
             let block = &bytes[..bytes.len().min(at + DIGITS_PER_BLOCK)];
             let (end, is_over) = self.hex.read_more(block, at, &mut self.decoded)?;
             let mut decoded = std::mem::take(&mut self.decoded);
-            let digits = DigitPosition {
+            let digits = DecodedRlpPosition {
                 end: end.saturating_sub(usize::from(is_over || self.hex.has_half_byte())),
                 count: self.taken + decoded.bytes.len() as u64,
             };
@@ -158,7 +159,7 @@ impl<'s> WitnessReader<'s> {
             let is_stuck = end == at;
             at = end;
             if is_over {
-                let RlpState::Done = self.state else {
+                let WitnessRlpState::Done = self.state else {
                     return Err(digits.error_at_byte(self.taken, "the RLP ends inside an item"));
                 };
                 let slot = |field: usize| self.container.fields[field].offset;
@@ -175,27 +176,27 @@ impl<'s> WitnessReader<'s> {
     fn push_decoded(
         &mut self,
         mut bytes: &[u8],
-        at: DigitPosition,
+        at: DecodedRlpPosition,
         output: &mut SszOutput,
-    ) -> Result<(), InputError> {
+    ) -> Result<(), JsonToSszError> {
         while !bytes.is_empty() {
             self.taken = at.count - bytes.len() as u64;
-            if let RlpState::Inside(_, left) | RlpState::Skip(left) = self.state {
+            if let WitnessRlpState::Inside(_, left) | WitnessRlpState::Skip(left) = self.state {
                 let now = bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX));
                 let (taken, rest) = bytes.split_at(now);
                 bytes = rest;
                 self.taken += now as u64;
                 let left = left - now as u64;
                 self.state = match self.state {
-                    RlpState::Inside(open, _) => {
+                    WitnessRlpState::Inside(open, _) => {
                         self.append_content(taken, output)?;
                         match left {
-                            0 => RlpState::Element(open),
-                            left => RlpState::Inside(open, left),
+                            0 => WitnessRlpState::Element(open),
+                            left => WitnessRlpState::Inside(open, left),
                         }
                     }
-                    _ if left == 0 => RlpState::Part(WITNESS_LISTS.len() + 1),
-                    _ => RlpState::Skip(left),
+                    _ if left == 0 => WitnessRlpState::Part(WITNESS_LISTS.len() + 1),
+                    _ => WitnessRlpState::Skip(left),
                 };
                 self.close_finished_parts(at, output)?;
                 continue;
@@ -214,7 +215,7 @@ impl<'s> WitnessReader<'s> {
             };
             let ahead = self.prefix.len() - item.size;
             let begun: Vec<u8> = self.prefix.drain(..).collect();
-            self.begin_item(item, &begun[..item.size], at, output)?;
+            self.begin_rlp_item(item, &begun[..item.size], at, output)?;
             match ahead {
                 0 => {
                     bytes = rest;
@@ -230,22 +231,22 @@ impl<'s> WitnessReader<'s> {
     }
 
     /// Begins an item whose prefix is complete: the witness, a list of it, or an element.
-    fn begin_item(
+    fn begin_rlp_item(
         &mut self,
         item: crate::ssz::rlp::RlpPrefix,
         written: &[u8],
-        at: DigitPosition,
+        at: DecodedRlpPosition,
         output: &mut SszOutput,
-    ) -> Result<(), InputError> {
+    ) -> Result<(), JsonToSszError> {
         let begin = self.item;
         let wrong = |why: String| Err(at.error_at_byte(begin, why));
         let whole = item.len.saturating_add(item.size as u64);
         match self.state {
-            RlpState::Whole if item.is_list => {
+            WitnessRlpState::Whole if item.is_list => {
                 self.left = item.len;
-                self.state = RlpState::Part(0);
+                self.state = WitnessRlpState::Part(0);
             }
-            RlpState::Part(part) if item.is_list => {
+            WitnessRlpState::Part(part) if item.is_list => {
                 let name = WITNESS_LISTS.get(part).map_or("keys", |(name, _)| name);
                 if whole > self.left {
                     return wrong(format!("{name} is longer than the RLP"));
@@ -253,13 +254,13 @@ impl<'s> WitnessReader<'s> {
                 self.left -= whole;
                 let Some(part_of) = self.parts.get(part) else {
                     self.state = match item.len {
-                        0 => RlpState::Part(part + 1),
-                        len => RlpState::Skip(len),
+                        0 => WitnessRlpState::Part(part + 1),
+                        len => WitnessRlpState::Skip(len),
                     };
                     return Ok(());
                 };
                 output.begin_field(part_of.field)?;
-                self.state = RlpState::Element(OpenPart {
+                self.state = WitnessRlpState::Element(OpenWitnessList {
                     part,
                     left: item.len,
                     list: output.begin_list(),
@@ -267,7 +268,7 @@ impl<'s> WitnessReader<'s> {
                     count: 0,
                 });
             }
-            RlpState::Element(mut open) => {
+            WitnessRlpState::Element(mut open) => {
                 let part = self.parts[open.part];
                 let name = WITNESS_LISTS[open.part].0;
                 if item.is_list != part.is_list {
@@ -291,15 +292,17 @@ impl<'s> WitnessReader<'s> {
                 if part.is_list {
                     self.append_content(written, output)?;
                 }
-                self.state = RlpState::Inside(open, item.len);
+                self.state = WitnessRlpState::Inside(open, item.len);
                 if item.len == 0 {
-                    self.state = RlpState::Element(open);
+                    self.state = WitnessRlpState::Element(open);
                 }
             }
-            RlpState::Done => return wrong("data after the RLP".into()),
-            RlpState::Whole | RlpState::Part(_) => return wrong("expected a list".into()),
+            WitnessRlpState::Done => return wrong("data after the RLP".into()),
+            WitnessRlpState::Whole | WitnessRlpState::Part(_) => {
+                return wrong("expected a list".into())
+            }
             // no item begins in these states
-            RlpState::Inside(..) | RlpState::Skip(_) => {}
+            WitnessRlpState::Inside(..) | WitnessRlpState::Skip(_) => {}
         }
         Ok(())
     }
@@ -307,10 +310,10 @@ impl<'s> WitnessReader<'s> {
     /// Ends the lists that have no bytes left, and moves on to the next one.
     fn close_finished_parts(
         &mut self,
-        at: DigitPosition,
+        at: DecodedRlpPosition,
         output: &mut SszOutput,
-    ) -> Result<(), InputError> {
-        if let RlpState::Element(OpenPart {
+    ) -> Result<(), JsonToSszError> {
+        if let WitnessRlpState::Element(OpenWitnessList {
             part,
             left: 0,
             list,
@@ -319,11 +322,11 @@ impl<'s> WitnessReader<'s> {
         }) = self.state
         {
             output.end_list(list, base)?;
-            self.state = RlpState::Part(part + 1);
+            self.state = WitnessRlpState::Part(part + 1);
         }
-        if let RlpState::Part(part) = self.state {
+        if let WitnessRlpState::Part(part) = self.state {
             match (WITNESS_LISTS.get(part), self.left) {
-                (None, 0) => self.state = RlpState::Done,
+                (None, 0) => self.state = WitnessRlpState::Done,
                 (None, _) if part > WITNESS_LISTS.len() => {
                     return Err(at.error_at_byte(self.taken, "a fifth item in the RLP"));
                 }

@@ -3,14 +3,14 @@
 
 /// The error of an invalid JSON token: the reason, and its position in the bytes that are read.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct TokenError {
+pub(super) struct JsonTokenError {
     pub(super) at: usize,
     /// Number of bytes by which the error precedes the bytes that are being read.
     pub(super) back: usize,
     pub(super) why: String,
 }
 
-impl TokenError {
+impl JsonTokenError {
     pub(super) fn new(at: usize, why: impl Into<String>) -> Self {
         Self {
             at,
@@ -51,7 +51,7 @@ fn skip_long_white_space(bytes: &[u8], mut at: usize) -> usize {
 /// Reads a string of decimal digits that fits 64 bits (beacon-APIs, `Uint64`: no sign, no leading
 /// zero). Returns the number and the length of the token.
 #[inline(always)]
-pub(super) fn read_quoted_u64(bytes: &[u8]) -> Result<Option<(u64, usize)>, TokenError> {
+pub(super) fn read_quoted_u64(bytes: &[u8]) -> Result<Option<(u64, usize)>, JsonTokenError> {
     match quoted_u64_fast(bytes) {
         Some(read) => Ok(Some(read)),
         None => quoted_u64_slow(bytes),
@@ -125,7 +125,7 @@ fn leading_digits(word: u64) -> (u64, usize) {
     (value, count)
 }
 
-fn quoted_u64_slow(bytes: &[u8]) -> Result<Option<(u64, usize)>, TokenError> {
+fn quoted_u64_slow(bytes: &[u8]) -> Result<Option<(u64, usize)>, JsonTokenError> {
     let Some(digits) = read_quoted_digits(bytes, 20)? else {
         return Ok(None);
     };
@@ -134,13 +134,13 @@ fn quoted_u64_slow(bytes: &[u8]) -> Result<Option<(u64, usize)>, TokenError> {
         value = value
             .checked_mul(10)
             .and_then(|value| value.checked_add(u64::from(digit - b'0')))
-            .ok_or_else(|| TokenError::new(0, "more than 64 bits"))?;
+            .ok_or_else(|| JsonTokenError::new(0, "more than 64 bits"))?;
     }
     Ok(Some((value, digits.len() + 2)))
 }
 
 /// Reads a string of decimal digits that fits 256 bits. The number is little-endian.
-pub(super) fn read_quoted_u256(bytes: &[u8]) -> Result<Option<([u8; 32], usize)>, TokenError> {
+pub(super) fn read_quoted_u256(bytes: &[u8]) -> Result<Option<([u8; 32], usize)>, JsonTokenError> {
     let Some(digits) = read_quoted_digits(bytes, 78)? else {
         return Ok(None);
     };
@@ -153,7 +153,7 @@ pub(super) fn read_quoted_u256(bytes: &[u8]) -> Result<Option<([u8; 32], usize)>
             carry >>= 64;
         }
         if carry > 0 {
-            return Err(TokenError::new(0, "more than 256 bits"));
+            return Err(JsonTokenError::new(0, "more than 256 bits"));
         }
     }
     let mut value = [0; 32];
@@ -185,11 +185,11 @@ pub(super) fn parse_quantity(text: &str) -> Result<[u8; 32], &'static str> {
 }
 
 /// Returns the digits of a string that consists of at most `most` digits.
-fn read_quoted_digits(bytes: &[u8], most: usize) -> Result<Option<&[u8]>, TokenError> {
+fn read_quoted_digits(bytes: &[u8], most: usize) -> Result<Option<&[u8]>, JsonTokenError> {
     match bytes.first() {
         None => return Ok(None),
         Some(b'"') => {}
-        Some(other) => return Err(TokenError::new(0, not_a_string_error(*other))),
+        Some(other) => return Err(JsonTokenError::new(0, not_a_string_error(*other))),
     }
     let inner = &bytes[1..];
     let count = inner
@@ -198,24 +198,26 @@ fn read_quoted_digits(bytes: &[u8], most: usize) -> Result<Option<&[u8]>, TokenE
         .count();
     let digits = &inner[..count];
     match inner.get(count) {
-        _ if count > most => Err(TokenError::new(
+        _ if count > most => Err(JsonTokenError::new(
             0,
             format!("a number of more than {most} digits"),
         )),
         None => Ok(None),
-        Some(b'"') if count == 0 => Err(TokenError::new(0, "digits are missing")),
-        Some(b'"') if count > 1 && digits[0] == b'0' => Err(TokenError::new(1, "a leading zero")),
+        Some(b'"') if count == 0 => Err(JsonTokenError::new(0, "digits are missing")),
+        Some(b'"') if count > 1 && digits[0] == b'0' => {
+            Err(JsonTokenError::new(1, "a leading zero"))
+        }
         Some(b'"') => Ok(Some(digits)),
-        Some(_) => Err(TokenError::new(1 + count, "not a decimal digit")),
+        Some(_) => Err(JsonTokenError::new(1 + count, "not a decimal digit")),
     }
 }
 
 /// Returns the text of the error for a token that begins with `first`, where a string is required.
 pub(super) fn not_a_string_error(first: u8) -> String {
-    format!("{}, not a string", token_kind(first))
+    format!("{}, not a string", json_token_kind(first))
 }
 
-pub(super) fn token_kind(first: u8) -> &'static str {
+pub(super) fn json_token_kind(first: u8) -> &'static str {
     match first {
         b'"' => "a string",
         b'{' => "an object",
@@ -229,7 +231,7 @@ pub(super) fn token_kind(first: u8) -> &'static str {
 
 /// Returns the end of the string at the beginning of `bytes`, after its closing quote, and whether
 /// it contains escapes.
-pub(super) fn string_end(bytes: &[u8]) -> Option<(usize, bool)> {
+pub(super) fn json_string_end(bytes: &[u8]) -> Option<(usize, bool)> {
     let mut at = 1;
     let mut escapes = false;
     loop {

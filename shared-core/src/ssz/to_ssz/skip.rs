@@ -1,6 +1,6 @@
 //! Reader of a value that belongs to no field. It must be valid JSON, and is discarded.
 
-use super::scan::{token_kind, TokenError};
+use super::scan::{json_token_kind, JsonTokenError};
 
 /// Maximum nesting depth of arrays and objects, as in many parsers.
 const MAX_SKIP_DEPTH: usize = 128;
@@ -8,7 +8,7 @@ const MAX_SKIP_DEPTH: usize = 128;
 /// A reader that validates and discards a JSON value, because it belongs to no field, and its
 /// progress.
 #[derive(Debug, Default)]
-pub(super) struct ValueSkipper {
+pub(super) struct JsonValueSkipper {
     /// Open arrays and objects, innermost last; true for an object.
     open: Vec<bool>,
     state: SkipState,
@@ -46,7 +46,7 @@ enum NumberState {
     Exponent,
 }
 
-impl ValueSkipper {
+impl JsonValueSkipper {
     /// Creates a reader for the rest of a string, which begins between two characters.
     pub(super) fn within_string() -> Self {
         Self {
@@ -61,7 +61,7 @@ impl ValueSkipper {
         &mut self,
         bytes: &[u8],
         mut at: usize,
-    ) -> Result<(usize, bool), TokenError> {
+    ) -> Result<(usize, bool), JsonTokenError> {
         loop {
             let before = at;
             match self.state {
@@ -87,7 +87,7 @@ impl ValueSkipper {
                     }
                     use NumberState::{Exponent, Fraction, Integer, Zero};
                     if !matches!(number, Zero | Integer | Fraction | Exponent) {
-                        return Err(TokenError::new(at, "not a number"));
+                        return Err(JsonTokenError::new(at, "not a number"));
                     }
                     self.end_value();
                     continue;
@@ -121,7 +121,10 @@ impl ValueSkipper {
                 }
                 (SkipState::Next, b'}' | b']') => {
                     if self.open.pop() != Some(*first == b'}') {
-                        return Err(TokenError::new(at, "expected the other closing bracket"));
+                        return Err(JsonTokenError::new(
+                            at,
+                            "expected the other closing bracket",
+                        ));
                     }
                     at += 1;
                     self.end_value();
@@ -132,7 +135,7 @@ impl ValueSkipper {
                         None => return Ok((before.max(at), false)),
                     }
                 }
-                (_, _) => return Err(TokenError::new(at, "invalid JSON")),
+                (_, _) => return Err(JsonTokenError::new(at, "invalid JSON")),
             }
         }
     }
@@ -146,7 +149,7 @@ impl ValueSkipper {
 
     /// Begins the value at `at`: opens an object or array, or reads a scalar. Returns its end;
     /// `None` if the token is incomplete.
-    fn begin_value(&mut self, bytes: &[u8], at: usize) -> Result<Option<usize>, TokenError> {
+    fn begin_value(&mut self, bytes: &[u8], at: usize) -> Result<Option<usize>, JsonTokenError> {
         let rest = &bytes[at..];
         let literal: &[u8] = match rest[0] {
             b'"' => {
@@ -155,7 +158,7 @@ impl ValueSkipper {
             }
             open @ (b'{' | b'[') => {
                 if self.open.len() == MAX_SKIP_DEPTH {
-                    return Err(TokenError::new(
+                    return Err(JsonTokenError::new(
                         at,
                         format!("more than {MAX_SKIP_DEPTH} levels"),
                     ));
@@ -183,7 +186,7 @@ impl ValueSkipper {
             b't' => b"true",
             b'f' => b"false",
             b'n' => b"null",
-            other => return Err(TokenError::new(at, token_kind(other))),
+            other => return Err(JsonTokenError::new(at, json_token_kind(other))),
         };
         if rest.starts_with(literal) {
             self.end_value();
@@ -191,14 +194,14 @@ impl ValueSkipper {
         } else if literal.starts_with(rest) {
             Ok(None)
         } else {
-            Err(TokenError::new(at, "invalid JSON"))
+            Err(JsonTokenError::new(at, "invalid JSON"))
         }
     }
 }
 
 /// Continues within a string. Returns the end of the input that was read, and whether the string
 /// ended.
-fn skip_string_rest(bytes: &[u8], mut at: usize) -> Result<(usize, bool), TokenError> {
+fn skip_string_rest(bytes: &[u8], mut at: usize) -> Result<(usize, bool), JsonTokenError> {
     loop {
         let rest = &bytes[at..];
         let found = memchr::memchr2(b'"', b'\\', rest);
@@ -207,20 +210,20 @@ fn skip_string_rest(bytes: &[u8], mut at: usize) -> Result<(usize, bool), TokenE
         let plain = &plain[..control.unwrap_or(plain.len())];
         match std::str::from_utf8(plain) {
             Ok(_) if control.is_some() => {
-                return Err(TokenError::new(at + plain.len(), "a control character"));
+                return Err(JsonTokenError::new(at + plain.len(), "a control character"));
             }
             Ok(_) => at += plain.len(),
             // the rest of a character is in the next piece
             Err(cut) if cut.error_len().is_none() && found.is_none() && control.is_none() => {
                 return Ok((at + cut.valid_up_to(), false));
             }
-            Err(bad) => return Err(TokenError::new(at + bad.valid_up_to(), "not UTF-8")),
+            Err(bad) => return Err(JsonTokenError::new(at + bad.valid_up_to(), "not UTF-8")),
         }
         match bytes.get(at..) {
             None | Some([]) => return Ok((at, false)),
             Some([b'"', ..]) => return Ok((at + 1, true)),
             Some(escape) => {
-                match decode_escape(escape).map_err(|wrong| TokenError::new(at, wrong))? {
+                match decode_escape(escape).map_err(|wrong| JsonTokenError::new(at, wrong))? {
                     Some((_, len)) => at += len,
                     None => return Ok((at, false)),
                 }

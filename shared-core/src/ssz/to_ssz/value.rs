@@ -1,32 +1,43 @@
 //! Reader of values.
 
-use super::frame::{ElementPlacement, OpenContainer, OpenFrame, OpenList, OpenUnion, NO_FIELD};
-use super::hex::{self, HexReader, InputError, WritePosition};
-use super::names::{match_literal, read_text, read_text_prefix, shift_error, TokenLength};
-use super::rlp::WitnessReader;
-use super::scan::{parse_quantity, read_quoted_u256, read_quoted_u64, token_kind, TokenError};
-use super::{template, InputState, JsonToSsz, NextMemberToken, NextToken, ValueSkipper};
+use super::frame::{ElementPlacement, OpenContainer, OpenJsonValue, OpenList, OpenUnion, NO_FIELD};
+use super::hex::{self, HexReader, HexWritePosition, JsonToSszError};
+use super::names::{
+    match_literal, read_json_string, read_json_string_prefix, shift_error_position, TokenLength,
+};
+use super::rlp::WitnessRlpReader;
+use super::scan::{
+    json_token_kind, parse_quantity, read_quoted_u256, read_quoted_u64, JsonTokenError,
+};
+use super::{
+    template, ExpectedMemberToken, ExpectedToken, InputCompleteness, JsonToSsz, JsonValueSkipper,
+};
 use crate::ssz::check::{check_bitlist, check_bitvector};
 use crate::ssz::error::SszErrorKind;
 use crate::ssz::rlp::encode_header;
 use crate::ssz::schema::{
-    ContainerLayout, EnumWords, JsonRepresentation, ListLimit, SszType, TypeId, TypeKind,
+    ContainerLayout, EnumWords, JsonRepresentationOverride, ListLimit, SszType, TypeId, TypeKind,
     OFFSET_LENGTH,
 };
 
 /// The result of reading a value as far as the input lasts.
-pub(super) enum ReadProgress {
+pub(super) enum ValueReadProgress {
     Whole,
     /// The value was opened; its elements or fields follow.
-    Opened(NextMemberToken),
+    Opened(ExpectedMemberToken),
     Part,
 }
 
 /// Advances by the sign that opens an array or an object.
-fn expect_opening(first: u8, sign: u8, expected: &str, at: &mut usize) -> Result<(), InputError> {
+fn expect_opening(
+    first: u8,
+    sign: u8,
+    expected: &str,
+    at: &mut usize,
+) -> Result<(), JsonToSszError> {
     if first != sign {
-        let why = format!("{}, not {expected}", token_kind(first));
-        return Err(TokenError::new(*at, why).into());
+        let why = format!("{}, not {expected}", json_token_kind(first));
+        return Err(JsonTokenError::new(*at, why).into());
     }
     *at += 1;
     Ok(())
@@ -36,20 +47,20 @@ impl<'s> JsonToSsz<'s> {
     /// Reads a value of the type `ty` at `at`, and stores the next token if it was opened or is
     /// incomplete. A fixed-size value is written to `place`.
     #[inline(always)]
-    pub(super) fn read_or_expect(
+    pub(super) fn read_or_expect_value(
         &mut self,
         ty: &'s SszType,
         place: usize,
         bytes: &[u8],
         at: &mut usize,
-    ) -> Result<InputState, InputError> {
+    ) -> Result<InputCompleteness, JsonToSszError> {
         Ok(match self.read_value(ty, place, bytes, at)? {
-            ReadProgress::Whole => {
-                self.expect = NextToken::Next;
-                InputState::All
+            ValueReadProgress::Whole => {
+                self.expect = ExpectedToken::Next;
+                InputCompleteness::All
             }
-            ReadProgress::Opened(inside) => self.read_members(inside, bytes, at)?,
-            ReadProgress::Part => InputState::Part,
+            ValueReadProgress::Opened(inside) => self.read_members(inside, bytes, at)?,
+            ValueReadProgress::Part => InputCompleteness::Part,
         })
     }
 
@@ -60,11 +71,11 @@ impl<'s> JsonToSsz<'s> {
         place: usize,
         bytes: &[u8],
         at: &mut usize,
-    ) -> Result<ReadProgress, InputError> {
+    ) -> Result<ValueReadProgress, JsonToSszError> {
         let rest = &bytes[*at..];
         let len = match ty.kind {
             TypeKind::Uint(8) => read_quoted_u64(rest)
-                .map_err(|wrong| shift_error(*at, wrong))?
+                .map_err(|wrong| shift_error_position(*at, wrong))?
                 .map(|(value, len)| {
                     self.output.bytes[place..place + 8].copy_from_slice(&value.to_le_bytes());
                     len
@@ -95,15 +106,15 @@ impl<'s> JsonToSsz<'s> {
         place: usize,
         len: Option<usize>,
         at: &mut usize,
-    ) -> Result<ReadProgress, InputError> {
+    ) -> Result<ValueReadProgress, JsonToSszError> {
         match len {
             Some(len) => {
                 *at += len;
-                Ok(ReadProgress::Whole)
+                Ok(ValueReadProgress::Whole)
             }
             None => {
-                self.expect = NextToken::Value(ty, place);
-                Ok(ReadProgress::Part)
+                self.expect = ExpectedToken::Value(ty, place);
+                Ok(ValueReadProgress::Part)
             }
         }
     }
@@ -114,13 +125,13 @@ impl<'s> JsonToSsz<'s> {
         place: usize,
         bytes: &[u8],
         at: &mut usize,
-    ) -> Result<ReadProgress, InputError> {
+    ) -> Result<ValueReadProgress, JsonToSszError> {
         let rest = &bytes[*at..];
         let Some(first) = rest.first() else {
             return self.advance_token(ty, place, None, at);
         };
         let len = match &ty.kind {
-            TypeKind::Container(container) if ty.json == JsonRepresentation::Rlp => {
+            TypeKind::Container(container) if ty.json == JsonRepresentationOverride::Rlp => {
                 return self.read_witness(ty, container, bytes, at);
             }
             TypeKind::Container(container) => {
@@ -144,7 +155,8 @@ impl<'s> JsonToSsz<'s> {
             TypeKind::Text(limit) => return self.read_truncated_text(ty, *limit, place, bytes, at),
             TypeKind::Boolean => self.read_boolean(place, rest, *at)?,
             TypeKind::Uint(size @ (1 | 2 | 4 | 8)) => {
-                let read = read_quoted_u64(rest).map_err(|wrong| shift_error(*at, wrong))?;
+                let read =
+                    read_quoted_u64(rest).map_err(|wrong| shift_error_position(*at, wrong))?;
                 self.write_uint(
                     *size,
                     place,
@@ -153,7 +165,8 @@ impl<'s> JsonToSsz<'s> {
                 )?
             }
             TypeKind::Uint(size) => {
-                let read = read_quoted_u256(rest).map_err(|wrong| shift_error(*at, wrong))?;
+                let read =
+                    read_quoted_u256(rest).map_err(|wrong| shift_error_position(*at, wrong))?;
                 self.write_uint(*size, place, *at, read)?
             }
             TypeKind::Quantity(size) => self.read_quantity(*size, place, rest, *at)?,
@@ -170,15 +183,15 @@ impl<'s> JsonToSsz<'s> {
         container: &'s ContainerLayout,
         bytes: &[u8],
         at: &mut usize,
-    ) -> Result<ReadProgress, InputError> {
-        let mut witness = WitnessReader::new(self.schema, ty, container, &mut self.output)?;
+    ) -> Result<ValueReadProgress, JsonToSszError> {
+        let mut witness = WitnessRlpReader::new(self.schema, ty, container, &mut self.output)?;
         let (end, is_over) = witness.read_more(bytes, *at, &mut self.output)?;
         *at = end;
         if is_over {
-            return Ok(ReadProgress::Whole);
+            return Ok(ValueReadProgress::Whole);
         }
-        self.expect = NextToken::Rlp(Box::new(witness));
-        Ok(ReadProgress::Part)
+        self.expect = ExpectedToken::Rlp(Box::new(witness));
+        Ok(ValueReadProgress::Part)
     }
 
     /// Reads an object by the template of its type if it has the usual form, and opens it otherwise.
@@ -189,7 +202,7 @@ impl<'s> JsonToSsz<'s> {
         place: usize,
         bytes: &[u8],
         at: &mut usize,
-    ) -> Result<ReadProgress, InputError> {
+    ) -> Result<ValueReadProgress, JsonToSszError> {
         let rest = &bytes[*at..];
         if let Some(template) = &container.template {
             let place = ty.size.map(|_| place);
@@ -202,13 +215,16 @@ impl<'s> JsonToSsz<'s> {
         self.open_container(ty, container, place)
     }
 
-    fn open_union(&mut self, options: &'s [(u8, TypeId)]) -> Result<ReadProgress, InputError> {
-        self.push_frame(OpenFrame::Union(OpenUnion {
+    fn open_union(
+        &mut self,
+        options: &'s [(u8, TypeId)],
+    ) -> Result<ValueReadProgress, JsonToSszError> {
+        self.push_open_value(OpenJsonValue::Union(OpenUnion {
             options,
             chosen: None,
             has_data: false,
         }))?;
-        Ok(ReadProgress::Opened(NextMemberToken::Name(true)))
+        Ok(ValueReadProgress::Opened(ExpectedMemberToken::Name(true)))
     }
 
     fn read_bitlist(
@@ -218,14 +234,14 @@ impl<'s> JsonToSsz<'s> {
         place: usize,
         bytes: &[u8],
         at: &mut usize,
-    ) -> Result<ReadProgress, InputError> {
+    ) -> Result<ValueReadProgress, JsonToSszError> {
         let start = self.output.len();
         let most = limit.max_elements().saturating_add(1).div_ceil(8);
         let Some(len) = hex::read_hex_string(&bytes[*at..], most, &mut self.output)? else {
             return self.read_incomplete_hex(ty, place, bytes, at);
         };
         check_bitlist(&self.output.bytes[start..], limit)
-            .map_err(|why| TokenError::new(*at + len - 1, why))?;
+            .map_err(|why| JsonTokenError::new(*at + len - 1, why))?;
         self.advance_token(ty, place, Some(len), at)
     }
 
@@ -236,12 +252,12 @@ impl<'s> JsonToSsz<'s> {
         place: usize,
         bytes: &[u8],
         at: &mut usize,
-    ) -> Result<ReadProgress, InputError> {
+    ) -> Result<ValueReadProgress, JsonToSszError> {
         let to = &mut self.output.bytes[place..place + bits.div_ceil(8)];
         let Some(len) = hex::read_exact_hex(&bytes[*at..], to) else {
             return self.read_incomplete_hex(ty, place, bytes, at);
         };
-        check_bitvector(to, bits).map_err(|why| TokenError::new(*at + len - 1, why))?;
+        check_bitvector(to, bits).map_err(|why| JsonTokenError::new(*at + len - 1, why))?;
         self.advance_token(ty, place, Some(len), at)
     }
 
@@ -253,11 +269,11 @@ impl<'s> JsonToSsz<'s> {
         place: usize,
         bytes: &[u8],
         at: &mut usize,
-    ) -> Result<ReadProgress, InputError> {
+    ) -> Result<ValueReadProgress, JsonToSszError> {
         if let Ok(len) = match_literal(&bytes[*at..], b"null", *at) {
             return self.advance_token(ty, place, len, at);
         }
-        let of = self.schema.get(of);
+        let of = self.schema.type_by_id(of);
         let place = match of.size {
             Some(size) => self.output.append_zeros(size)?,
             None => {
@@ -277,9 +293,9 @@ impl<'s> JsonToSsz<'s> {
         place: usize,
         bytes: &[u8],
         at: &mut usize,
-    ) -> Result<ReadProgress, InputError> {
-        let read =
-            read_text_prefix(&bytes[*at..], limit).map_err(|wrong| shift_error(*at, wrong))?;
+    ) -> Result<ValueReadProgress, JsonToSszError> {
+        let read = read_json_string_prefix(&bytes[*at..], limit)
+            .map_err(|wrong| shift_error_position(*at, wrong))?;
         let Some((text, len)) = read else {
             return self.advance_token(ty, place, None, at);
         };
@@ -293,9 +309,9 @@ impl<'s> JsonToSsz<'s> {
             TokenLength::Whole(len) => self.advance_token(ty, place, Some(len), at),
             TokenLength::Cut(len) => {
                 *at += len;
-                self.expect = NextToken::Skip(ValueSkipper::within_string());
-                Ok(ReadProgress::Opened(NextMemberToken::Stored(
-                    InputState::All,
+                self.expect = ExpectedToken::Skip(JsonValueSkipper::within_string());
+                Ok(ValueReadProgress::Opened(ExpectedMemberToken::Stored(
+                    InputCompleteness::All,
                 )))
             }
         }
@@ -307,13 +323,13 @@ impl<'s> JsonToSsz<'s> {
         place: usize,
         rest: &[u8],
         at: usize,
-    ) -> Result<Option<usize>, InputError> {
+    ) -> Result<Option<usize>, JsonToSszError> {
         Ok(match rest[0] {
             b't' => match_literal(rest, b"true", at)?.inspect(|_| self.output.bytes[place] = 1),
             b'f' => match_literal(rest, b"false", at)?,
             other => {
-                let why = format!("{}, not a boolean", token_kind(other));
-                return Err(TokenError::new(at, why).into());
+                let why = format!("{}, not a boolean", json_token_kind(other));
+                return Err(JsonTokenError::new(at, why).into());
             }
         })
     }
@@ -325,11 +341,13 @@ impl<'s> JsonToSsz<'s> {
         place: usize,
         rest: &[u8],
         at: usize,
-    ) -> Result<Option<usize>, InputError> {
-        let Some((text, len)) = read_text(rest).map_err(|wrong| shift_error(at, wrong))? else {
+    ) -> Result<Option<usize>, JsonToSszError> {
+        let Some((text, len)) =
+            read_json_string(rest).map_err(|wrong| shift_error_position(at, wrong))?
+        else {
             return Ok(None);
         };
-        let value = parse_quantity(&text).map_err(|why| TokenError::new(at, why))?;
+        let value = parse_quantity(&text).map_err(|why| JsonTokenError::new(at, why))?;
         self.write_uint(size, place, at, Some((value, len)))
     }
 
@@ -341,13 +359,15 @@ impl<'s> JsonToSsz<'s> {
         place: usize,
         rest: &[u8],
         at: usize,
-    ) -> Result<Option<usize>, InputError> {
-        let Some((text, len)) = read_text(rest).map_err(|wrong| shift_error(at, wrong))? else {
+    ) -> Result<Option<usize>, JsonToSszError> {
+        let Some((text, len)) =
+            read_json_string(rest).map_err(|wrong| shift_error_position(at, wrong))?
+        else {
             return Ok(None);
         };
         let Some(word) = words.value_of_word(&text) else {
             let why = format!("not one of {}", words.join(", "));
-            return Err(TokenError::new(at, why).into());
+            return Err(JsonTokenError::new(at, why).into());
         };
         self.output.bytes[place] = word;
         Ok(Some(len))
@@ -361,14 +381,14 @@ impl<'s> JsonToSsz<'s> {
         place: usize,
         at: usize,
         number: Option<([u8; N], usize)>,
-    ) -> Result<Option<usize>, InputError> {
+    ) -> Result<Option<usize>, JsonToSszError> {
         let Some((value, len)) = number else {
             return Ok(None);
         };
         let (value, rest) = value.split_at(size);
         if rest.iter().any(|byte| *byte != 0) {
             let why = format!("more than {} bits", 8 * size);
-            return Err(TokenError::new(at, why).into());
+            return Err(JsonTokenError::new(at, why).into());
         }
         self.output.bytes[place..place + size].copy_from_slice(value);
         Ok(Some(len))
@@ -382,12 +402,12 @@ impl<'s> JsonToSsz<'s> {
         place: usize,
         bytes: &[u8],
         at: &mut usize,
-    ) -> Result<ReadProgress, InputError> {
+    ) -> Result<ValueReadProgress, JsonToSszError> {
         self.read_value(ty, place, bytes, at)
     }
 
-    pub(super) fn push_frame(&mut self, frame: OpenFrame<'s>) -> Result<(), SszErrorKind> {
-        let refused = |_| SszErrorKind::NoMemory(size_of::<OpenFrame<'_>>());
+    pub(super) fn push_open_value(&mut self, frame: OpenJsonValue<'s>) -> Result<(), SszErrorKind> {
+        let refused = |_| SszErrorKind::NoMemory(size_of::<OpenJsonValue<'_>>());
         self.stack.try_reserve(1).map_err(refused)?;
         self.stack.push(frame);
         Ok(())
@@ -398,13 +418,13 @@ impl<'s> JsonToSsz<'s> {
         ty: &'s SszType,
         container: &'s ContainerLayout,
         place: usize,
-    ) -> Result<ReadProgress, InputError> {
+    ) -> Result<ValueReadProgress, JsonToSszError> {
         let base = match ty.size {
             Some(_) => place,
             None => self.output.append_zeros(container.fixed_size)?,
         };
         let parts = self.output.begin_container();
-        self.push_frame(OpenFrame::Container(OpenContainer {
+        self.push_open_value(OpenJsonValue::Container(OpenContainer {
             container,
             base,
             seen: 0,
@@ -413,7 +433,7 @@ impl<'s> JsonToSsz<'s> {
             parts,
             is_fixed: ty.size.is_some(),
         }))?;
-        Ok(ReadProgress::Opened(NextMemberToken::Name(true)))
+        Ok(ValueReadProgress::Opened(ExpectedMemberToken::Name(true)))
     }
 
     fn open_list(
@@ -422,8 +442,8 @@ impl<'s> JsonToSsz<'s> {
         most: u64,
         exactly: bool,
         place: usize,
-    ) -> Result<ReadProgress, InputError> {
-        let of = self.schema.get(of);
+    ) -> Result<ValueReadProgress, JsonToSszError> {
+        let of = self.schema.type_by_id(of);
         let (places, base) = match of.size {
             Some(size) if exactly => (ElementPlacement::Made(size), place),
             Some(size) => (ElementPlacement::Added(size), self.output.len()),
@@ -432,7 +452,7 @@ impl<'s> JsonToSsz<'s> {
                 self.output.len(),
             ),
         };
-        self.push_frame(OpenFrame::List(OpenList {
+        self.push_open_value(OpenJsonValue::List(OpenList {
             of,
             base,
             count: 0,
@@ -440,7 +460,9 @@ impl<'s> JsonToSsz<'s> {
             exactly,
             places,
         }))?;
-        Ok(ReadProgress::Opened(NextMemberToken::Element(true)))
+        Ok(ValueReadProgress::Opened(ExpectedMemberToken::Element(
+            true,
+        )))
     }
 
     /// Reads a string of bytes that is incomplete, invalid, or has escapes.
@@ -450,17 +472,17 @@ impl<'s> JsonToSsz<'s> {
         place: usize,
         bytes: &[u8],
         at: &mut usize,
-    ) -> Result<ReadProgress, InputError> {
+    ) -> Result<ValueReadProgress, JsonToSszError> {
         // white space may follow
         if *at == bytes.len() {
             return self.advance_token(ty, place, None, at);
         }
-        if ty.json == JsonRepresentation::Header && bytes[*at] == b'{' {
+        if ty.json == JsonRepresentationOverride::Header && bytes[*at] == b'{' {
             return self.read_header_object(ty, place, bytes, at);
         }
         let place = match ty.size {
-            Some(_) => WritePosition::At(place),
-            None => WritePosition::End,
+            Some(_) => HexWritePosition::At(place),
+            None => HexWritePosition::End,
         };
         let most = match ty.kind {
             TypeKind::ByteVector(size) => size as u64,
@@ -474,10 +496,10 @@ impl<'s> JsonToSsz<'s> {
         *at = end;
         if is_over {
             self.validate_hex_end(ty, hex, end)?;
-            return Ok(ReadProgress::Whole);
+            return Ok(ValueReadProgress::Whole);
         }
-        self.expect = NextToken::Hex(ty, hex);
-        Ok(ReadProgress::Part)
+        self.expect = ExpectedToken::Hex(ty, hex);
+        Ok(ValueReadProgress::Part)
     }
 
     /// Reads a header that is an object, which must be complete.
@@ -487,12 +509,12 @@ impl<'s> JsonToSsz<'s> {
         place: usize,
         bytes: &[u8],
         at: &mut usize,
-    ) -> Result<ReadProgress, InputError> {
-        let (end, is_over) = ValueSkipper::default().skip_more(bytes, *at)?;
+    ) -> Result<ValueReadProgress, JsonToSszError> {
+        let (end, is_over) = JsonValueSkipper::default().skip_more(bytes, *at)?;
         if !is_over {
             return self.advance_token(ty, place, None, at);
         }
-        let wrong = |why| InputError::from(TokenError::new(*at, why));
+        let wrong = |why| JsonToSszError::from(JsonTokenError::new(*at, why));
         let header = encode_header(&bytes[*at..end]).map_err(wrong)?;
         if let TypeKind::ByteList(ListLimit::AtMost(most)) = ty.kind {
             if header.len() as u64 > most {
@@ -502,7 +524,7 @@ impl<'s> JsonToSsz<'s> {
         let start = self.output.append_zeros(header.len())?;
         self.output.bytes[start..].copy_from_slice(&header);
         *at = end;
-        Ok(ReadProgress::Whole)
+        Ok(ValueReadProgress::Whole)
     }
 
     /// Validates a string of bytes at its end. Errors are reported at its closing quote, because it
@@ -512,16 +534,16 @@ impl<'s> JsonToSsz<'s> {
         ty: &SszType,
         hex: HexReader,
         end: usize,
-    ) -> Result<(), InputError> {
+    ) -> Result<(), JsonToSszError> {
         let count = hex.decoded_bytes() as usize;
-        let wrong = |why: String| Err(TokenError::new(end - 1, why).into());
+        let wrong = |why: String| Err(JsonTokenError::new(end - 1, why).into());
         if let Some(size) = ty.size.filter(|size| *size != count) {
             return wrong(format!("{count} bytes, not {size}"));
         }
         let bytes = &self.output.bytes;
         let bytes = match hex.write_position() {
-            WritePosition::At(place) => &bytes[place..place + count],
-            WritePosition::End => &bytes[bytes.len() - count..],
+            HexWritePosition::At(place) => &bytes[place..place + count],
+            HexWritePosition::End => &bytes[bytes.len() - count..],
         };
         match ty.kind {
             TypeKind::Bitvector(bits) => check_bitvector(bytes, bits).or_else(wrong),

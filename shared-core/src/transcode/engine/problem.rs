@@ -13,7 +13,7 @@ pub const MAX_ERROR_BYTES: usize = 64 << 10;
 
 /// A kind of error of the witness bridge, with its HTTP status and its codes of JSON-RPC.
 #[derive(Debug, PartialEq, Eq)]
-pub struct ProblemKind {
+pub struct EngineProblemKind {
     /// HTTP status of the route's response.
     status: u16,
     /// Last segment of the member `type`.
@@ -26,13 +26,13 @@ pub struct ProblemKind {
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $constant:ident = $status:literal $name:literal [$($codes:literal)*] $code:literal;)*) => {
-        $($(#[$doc])* pub static $constant: ProblemKind = ProblemKind {
+        $($(#[$doc])* pub static $constant: EngineProblemKind = EngineProblemKind {
             status: $status,
             name: $name,
             codes: &[$($codes),*],
             code: $code,
         };)*
-        static KINDS: &[&ProblemKind] = &[$(&$constant),*];
+        static KINDS: &[&EngineProblemKind] = &[$(&$constant),*];
     };
 }
 
@@ -73,13 +73,13 @@ kinds! {
 /// known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineProblem {
-    kind: &'static ProblemKind,
+    kind: &'static EngineProblemKind,
     detail: Option<String>,
 }
 
 impl EngineProblem {
     /// Creates an error of the given kind.
-    pub fn new(kind: &'static ProblemKind, detail: impl Into<Option<String>>) -> Self {
+    pub fn new(kind: &'static EngineProblemKind, detail: impl Into<Option<String>>) -> Self {
         let detail = detail.into();
         Self { kind, detail }
     }

@@ -5,7 +5,7 @@ use super::route::{
     split_target, ExecutionFork, EXECUTION_VERSION_HEADER, STATUS_RESPONSE_TYPE, WITNESS_ROUTE,
 };
 use crate::negotiate::{cache_control, media_type};
-use crate::request_coding::BodyCoding;
+use crate::request_coding::BodyContentCoding;
 use crate::response_mode::ResponseMode;
 use crate::ssz::{self, blob_hashes, check_ssz, path, select_path, Preset, Schema};
 use crate::transcode::error::TranscodeError;
@@ -15,10 +15,10 @@ use crate::transcode::values::{write_json, ReserveCallback};
 /// A client's REST request for the witness of a payload, after its head was read: the fork of the
 /// payload, or the problem with the request.
 #[derive(Clone, Debug)]
-pub struct RestWitnessRequest(Result<ExecutionFork, RequestProblem>);
+pub struct RestWitnessRequest(Result<ExecutionFork, RestRequestProblem>);
 
 /// The error that the client of a REST request receives, and the mode for logs and metrics.
-type RequestProblem = (EngineProblem, ResponseMode);
+type RestRequestProblem = (EngineProblem, ResponseMode);
 
 impl RestWitnessRequest {
     /// Reads the head of a request. Returns `None` if it is not for the route, or if it must not be
@@ -34,7 +34,7 @@ impl RestWitnessRequest {
         }
         rpc_target(target)?;
         let (mut fork, mut is_ssz, mut wants_more) = (None, false, false);
-        let mut coding = BodyCoding::None;
+        let mut coding = BodyContentCoding::None;
         for (name, value) in fields {
             let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
             if is("content-type") {
@@ -47,7 +47,7 @@ impl RestWitnessRequest {
                 fork = ExecutionFork::from_name(value);
             } else if is(SSZ_TYPE_HEADER) {
                 wants_more = STATUS_RESPONSE_TYPE
-                    .type_label()
+                    .ssz_type_label()
                     .is_none_or(|label| label.as_bytes() != value);
             } else if is("cache-control") && cache_control::has_no_transform(value) {
                 return None;
@@ -60,7 +60,9 @@ impl RestWitnessRequest {
                 ResponseMode::SszInvalid,
                 "the body must be application/octet-stream",
             ),
-            _ if coding == BodyCoding::Other || coding.supported_coding().is_some() && !decodes => {
+            _ if coding == BodyContentCoding::Other
+                || coding.supported_coding().is_some() && !decodes =>
+            {
                 wrong(
                     &problem::MEDIA,
                     ResponseMode::Encoded,
@@ -104,14 +106,14 @@ impl RestWitnessRequest {
         may_take: ReserveCallback<'_>,
     ) -> Result<Vec<u8>, (EngineProblem, ResponseMode)> {
         let fork = self.0.clone()?;
-        encode_call(fork, preset, ssz, may_take)
+        encode_witness_call(fork, preset, ssz, may_take)
             .map_err(|why| body_problem(why, fork.envelope_type()))
     }
 }
 
 /// Maps the error of a body, which should be of the type `type_name`, to the problem for the
 /// client.
-fn body_problem(why: TranscodeError, type_name: &str) -> RequestProblem {
+fn body_problem(why: TranscodeError, type_name: &str) -> RestRequestProblem {
     let mode = why.metrics_mode();
     let problem = match why {
         TranscodeError::Invalid(error) => {
@@ -135,7 +137,7 @@ pub fn rpc_target(target: &[u8]) -> Option<Vec<u8>> {
 
 /// Writes the JSON-RPC call for the payload in `ssz`. Errors: the SSZ is invalid, or memory is
 /// refused.
-fn encode_call(
+fn encode_witness_call(
     fork: ExecutionFork,
     preset: Preset,
     ssz: &[u8],
@@ -197,7 +199,7 @@ mod tests {
     use serde_json::{json, Value};
 
     use super::{rpc_target, RestWitnessRequest};
-    use crate::ssz::{to_ssz, Fork, Preset, Schema};
+    use crate::ssz::{json_to_ssz, Fork, Preset, Schema};
     use crate::transcode::engine::rpc_request::RpcWitnessCall;
 
     const ROUTE: &str = "/engine/v1/payloads/witness";
@@ -346,7 +348,7 @@ mod tests {
                 params.push(json!(["0x00ff", "0x01"]));
             }
             let ty = schema.find_type(fork.envelope_type()).unwrap();
-            let ssz = to_ssz(schema, ty, envelope.to_string().as_bytes()).unwrap();
+            let ssz = json_to_ssz(schema, ty, envelope.to_string().as_bytes()).unwrap();
             let request = read(ROUTE, &[OCTETS, ("Eth-Execution-Version", name)]).unwrap();
             let call = request
                 .to_rpc_call(Preset::Mainnet, &ssz, &mut |_| true)

@@ -1,6 +1,6 @@
 //! The route of the submission, its header, its types and the forks that they depend on.
 
-use crate::transcode::ssz_routes::ResponseType;
+use crate::transcode::ssz_routes::SszResponseType;
 
 /// The route, relative to the path of JSON-RPC. The host may serve JSON-RPC below another path.
 pub(super) const WITNESS_ROUTE: &[u8] = b"engine/v1/payloads/witness";
@@ -9,11 +9,12 @@ pub(super) const WITNESS_ROUTE: &[u8] = b"engine/v1/payloads/witness";
 pub const EXECUTION_VERSION_HEADER: &str = "Eth-Execution-Version";
 
 /// Type of the REST response to which the result of the call is converted.
-pub static STATUS_RESPONSE_TYPE: ResponseType =
-    ResponseType::Status("NewPayloadWithWitness", "PayloadStatusWithWitness", 1);
+pub static STATUS_RESPONSE_TYPE: SszResponseType =
+    SszResponseType::Status("NewPayloadWithWitness", "PayloadStatusWithWitness", 1);
 
 /// Type of the call's result to which the REST response is converted.
-pub static REPLY_RESPONSE_TYPE: ResponseType = ResponseType::Reply("NewPayloadWithWitness", 1);
+pub static REPLY_RESPONSE_TYPE: SszResponseType =
+    SszResponseType::Reply("NewPayloadWithWitness", 1);
 
 /// A fork of the execution layer, from the first one with payloads on. The head of a REST request
 /// names the fork of its payload.

@@ -5,11 +5,12 @@ use super::problem::{self, EngineProblem};
 use super::route::{split_target, ExecutionFork, WITNESS_ROUTE};
 use crate::jsonrpc::request::{parse_request, JsonRpcRequest};
 use crate::jsonrpc::response::first_object_member;
-use crate::jsonrpc::scan::{JsonScanner, SkippedValue};
+use crate::jsonrpc::scan::{JsonScanner, SkippedJsonValue};
 use crate::response_mode::ResponseMode;
 use crate::ssz::schema::OFFSET_LENGTH;
 use crate::ssz::{
-    self, blob_hashes, path, select_path, to_ssz, InputForm, JsonToSsz, Preset, Schema, SszError,
+    self, blob_hashes, json_to_ssz, path, select_path, JsonInputForm, JsonToSsz, Preset, Schema,
+    SszError,
 };
 use crate::transcode::TranscodeError;
 
@@ -20,7 +21,7 @@ const ROOT_LENGTH: usize = 32;
 
 /// The parts of the REST request that is sent to the node in place of a client's call.
 #[derive(Debug)]
-pub struct RestSubmission {
+pub struct RestWitnessSubmission {
     /// The fork of the payload, as in the header `Eth-Execution-Version`.
     pub fork: &'static [u8],
     /// The SSZ body of the request.
@@ -29,7 +30,7 @@ pub struct RestSubmission {
 
 /// The reason why the proxy answers a client's call and does not convert it to a REST request.
 #[derive(Debug, PartialEq, Eq)]
-pub enum CallRefusal {
+pub enum WitnessCallRefusal {
     /// The call is invalid, or memory is refused.
     Wrong(EngineProblem, ResponseMode),
     /// The payload is invalid because its blobs are not those that the call names. The route has no
@@ -37,7 +38,7 @@ pub enum CallRefusal {
     OtherBlobs,
 }
 
-impl From<TranscodeError> for CallRefusal {
+impl From<TranscodeError> for WitnessCallRefusal {
     fn from(why: TranscodeError) -> Self {
         let mode = why.metrics_mode();
         let kind = match why {
@@ -50,7 +51,7 @@ impl From<TranscodeError> for CallRefusal {
     }
 }
 
-impl From<SszError> for CallRefusal {
+impl From<SszError> for WitnessCallRefusal {
     fn from(error: SszError) -> Self {
         TranscodeError::from(error).into()
     }
@@ -72,7 +73,7 @@ impl RpcWitnessCall {
     /// Creates the call for a method name. Returns `None` if the name is another method.
     pub fn for_method(method: &[u8], named: Option<ExecutionFork>) -> Option<Self> {
         Some(Self {
-            version: method_version(method)?,
+            version: witness_method_version(method)?,
             named,
             unread: None,
         })
@@ -91,7 +92,7 @@ impl RpcWitnessCall {
         &self,
         preset: Preset,
         body: &[u8],
-    ) -> Result<RestSubmission, CallRefusal> {
+    ) -> Result<RestWitnessSubmission, WitnessCallRefusal> {
         if let Some(why) = &self.unread {
             return Err(why.clone().into());
         }
@@ -106,7 +107,7 @@ impl RpcWitnessCall {
 }
 
 /// Returns the version of the method, or `None` if the name is another method.
-fn method_version(method: &[u8]) -> Option<u8> {
+fn witness_method_version(method: &[u8]) -> Option<u8> {
     match method.strip_prefix(METHOD_PREFIX)? {
         [digit @ b'1'..=b'5'] => Some(digit - b'0'),
         _ => None,
@@ -127,7 +128,7 @@ fn params_to_submission(
     params: &[u8],
     named: Option<ExecutionFork>,
     preset: Preset,
-) -> Result<RestSubmission, CallRefusal> {
+) -> Result<RestWitnessSubmission, WitnessCallRefusal> {
     let params = split_array(params).ok_or_else(|| invalid_params("params is not an array"))?;
     let payload = *params
         .first()
@@ -158,39 +159,42 @@ fn params_to_submission(
     // these types are the same in every fork of the consensus layer
     let schema = Schema::for_fork(ssz::Fork::Phase0, preset);
     let ty = |name: &str| schema.find_type(name).ok_or(TranscodeError::Failed);
-    let param = |at: usize, name: &str| -> Result<Vec<u8>, CallRefusal> {
-        let read = to_ssz(schema, ty(name)?, params[at]);
-        Ok(read.map_err(|error| error.in_field(&format!("params[{at}]")))?)
+    let param = |at: usize, name: &str| -> Result<Vec<u8>, WitnessCallRefusal> {
+        let read = json_to_ssz(schema, ty(name)?, params[at]);
+        Ok(read.map_err(|error| error.prepend_field(&format!("params[{at}]")))?)
     };
     let payload_type = ty(fork.payload_type())?;
-    let in_payload = |error: SszError| error.in_field("params[0]");
-    let mut reader = JsonToSsz::new(schema, payload_type, InputForm::Bare).with_prefix(head)?;
+    let in_payload = |error: SszError| error.prepend_field("params[0]");
+    let mut reader =
+        JsonToSsz::new(schema, payload_type, JsonInputForm::Bare).with_zero_prefix(head)?;
     reader.push_piece(payload).map_err(in_payload)?;
     let mut ssz = reader.finish().map_err(in_payload)?;
-    put_offset(&mut ssz, 0, head);
+    write_offset(&mut ssz, 0, head);
     if fork >= ExecutionFork::Cancun {
         let named = param(1, "EngineVersionedHashes")?;
         let (_, transactions) = select_path(schema, payload_type, &ssz[head..], "transactions")?;
         let mut rest = &named[..];
         for transaction in path::variable_element_ranges(&ssz[head..], transactions)? {
             for hash in blob_hashes(&ssz[head..][transaction?]) {
-                rest = rest.strip_prefix(hash).ok_or(CallRefusal::OtherBlobs)?;
+                rest = rest
+                    .strip_prefix(hash)
+                    .ok_or(WitnessCallRefusal::OtherBlobs)?;
             }
         }
         if !rest.is_empty() {
-            return Err(CallRefusal::OtherBlobs);
+            return Err(WitnessCallRefusal::OtherBlobs);
         }
         ssz[OFFSET_LENGTH..OFFSET_LENGTH + ROOT_LENGTH].copy_from_slice(&param(2, "EngineRoot")?);
     }
     if fork >= ExecutionFork::Prague {
         let requests = param(3, "EngineExecutionRequests")?;
         let begin = ssz.len();
-        put_offset(&mut ssz, OFFSET_LENGTH + ROOT_LENGTH, begin);
+        write_offset(&mut ssz, OFFSET_LENGTH + ROOT_LENGTH, begin);
         ssz.try_reserve(requests.len())
             .map_err(|_| TranscodeError::Memory)?;
         ssz.extend_from_slice(&requests);
     }
-    Ok(RestSubmission {
+    Ok(RestWitnessSubmission {
         fork: fork.header_name().as_bytes(),
         ssz,
     })
@@ -201,11 +205,11 @@ fn params_to_submission(
 fn split_array(array: &[u8]) -> Option<Vec<&[u8]>> {
     // no version has more params
     const MOST: usize = 8;
-    let mut scanner = JsonScanner::of_value(array);
+    let mut scanner = JsonScanner::for_utf8_value(array);
     let mut elements = Vec::new();
     let mut another = scanner.first_element().ok()?;
     while another && elements.len() < MOST {
-        let SkippedValue { span, .. } = scanner.skip_value().ok()?;
+        let SkippedJsonValue { span, .. } = scanner.skip_value().ok()?;
         elements.push(&array[span]);
         another = scanner.next_element().ok()?;
     }
@@ -216,14 +220,14 @@ fn is_present(value: Option<&[u8]>) -> bool {
     value.is_some_and(|value| value != b"null")
 }
 
-fn put_offset(ssz: &mut [u8], at: usize, offset: usize) {
+fn write_offset(ssz: &mut [u8], at: usize, offset: usize) {
     // offsets of 4 GiB and more are rejected before
     let offset = u32::try_from(offset).unwrap_or(u32::MAX);
     ssz[at..at + OFFSET_LENGTH].copy_from_slice(&offset.to_le_bytes());
 }
 
-fn invalid_params(why: &str) -> CallRefusal {
-    CallRefusal::Wrong(
+fn invalid_params(why: &str) -> WitnessCallRefusal {
+    WitnessCallRefusal::Wrong(
         EngineProblem::new(&problem::BODY, why.to_owned()),
         ResponseMode::SszInvalid,
     )
@@ -231,7 +235,10 @@ fn invalid_params(why: &str) -> CallRefusal {
 
 #[cfg(test)]
 mod tests {
-    use super::{method_version, params_to_submission, rest_target, CallRefusal, RpcWitnessCall};
+    use super::{
+        params_to_submission, rest_target, witness_method_version, RpcWitnessCall,
+        WitnessCallRefusal,
+    };
     use crate::response_mode::ResponseMode;
     use crate::ssz::Preset;
     use crate::transcode::engine::ExecutionFork;
@@ -239,7 +246,7 @@ mod tests {
 
     #[test]
     fn method_versions_1_to_5_are_accepted() {
-        let of = |method: &str| method_version(method.as_bytes());
+        let of = |method: &str| witness_method_version(method.as_bytes());
         assert_eq!(of("engine_newPayloadWithWitnessV1"), Some(1));
         assert_eq!(of("engine_newPayloadWithWitnessV5"), Some(5));
         for other in ["V0", "V6", "V55", "V", "", "v1"] {
@@ -299,7 +306,7 @@ mod tests {
             Ok(&b"prague"[..])
         );
         let other = format!("[{},[{root}],{root}]", payload(blobs));
-        assert_eq!(fork(3, &other, None), Err(CallRefusal::OtherBlobs));
+        assert_eq!(fork(3, &other, None), Err(WitnessCallRefusal::OtherBlobs));
     }
 
     #[test]
@@ -307,7 +314,7 @@ mod tests {
         let why = |params: &str| {
             let made = params_to_submission(4, params.as_bytes(), None, Preset::Mainnet);
             match made.unwrap_err() {
-                CallRefusal::Wrong(problem, mode) => {
+                WitnessCallRefusal::Wrong(problem, mode) => {
                     assert_eq!(mode, ResponseMode::SszInvalid, "{params}");
                     String::from_utf8(problem.to_rpc_response(b"1")).unwrap()
                 }
@@ -329,7 +336,7 @@ mod tests {
             RpcWitnessCall::for_method(b"engine_newPayloadWithWitnessV1", None).unwrap();
         let refusal =
             |called: &RpcWitnessCall| match called.to_rest_submission(Preset::Mainnet, b"") {
-                Err(CallRefusal::Wrong(_, mode)) => mode,
+                Err(WitnessCallRefusal::Wrong(_, mode)) => mode,
                 other => panic!("{other:?}"),
             };
         assert_eq!(refusal(&called), ResponseMode::Failed);

@@ -15,7 +15,7 @@ const STATUS_FIXED_LENGTH: usize = 1 + 2 * OFFSET_LENGTH;
 
 /// Converts the SSZ of JSON-RPC's type, which begins after [`RESERVED_BYTES`] bytes, to the route's
 /// type in place. Returns `None` if the input is not valid; it is then unchanged.
-pub fn to_route_status(ssz: &mut [u8]) -> Option<()> {
+pub fn rpc_to_rest_status(ssz: &mut [u8]) -> Option<()> {
     let (head, parts) = ssz.split_at_mut_checked(2 * OFFSET_LENGTH + STATUS_FIXED_LENGTH)?;
     let offset = |at: usize| -> Option<usize> {
         let bytes = head.get(RESERVED_BYTES + at..)?.first_chunk()?;
@@ -49,7 +49,7 @@ pub fn to_route_status(ssz: &mut [u8]) -> Option<()> {
 ///
 /// # Errors
 /// The input is not valid, or memory is refused.
-pub fn route_status_to_result(
+pub fn rest_status_to_result(
     preset: Preset,
     id: &[u8],
     format: BodyFormat,
@@ -132,8 +132,8 @@ pub fn blob_mismatch_result(id: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::{to_route_status, RESERVED_BYTES};
-    use crate::ssz::{check_ssz, to_json, to_ssz, Fork, Preset, Schema};
+    use super::{rpc_to_rest_status, RESERVED_BYTES};
+    use crate::ssz::{check_ssz, json_to_ssz, ssz_to_json, Fork, Preset, Schema};
     use crate::transcode::{BodyFormat, TranscodeError};
 
     const KEYS: &str = "0xcec1c0c7821234837890abc281ffc0";
@@ -145,7 +145,7 @@ mod tests {
         format: BodyFormat,
         ssz: &[u8],
     ) -> Result<Vec<u8>, TranscodeError> {
-        super::route_status_to_result(preset, id, format, ssz, &mut |_| true)
+        super::rest_status_to_result(preset, id, format, ssz, &mut |_| true)
     }
 
     #[test]
@@ -163,11 +163,11 @@ mod tests {
             let status =
                 format!(r#""status":"INVALID","latestValidHash":{hash},"validationError":{error}"#);
             let json = format!("{{{status},\"witness\":{witness}}}");
-            let ssz = to_ssz(schema, flat, json.as_bytes()).unwrap();
+            let ssz = json_to_ssz(schema, flat, json.as_bytes()).unwrap();
             let mut made = [&[0; RESERVED_BYTES][..], &ssz].concat();
-            to_route_status(&mut made).unwrap();
+            rpc_to_rest_status(&mut made).unwrap();
             check_ssz(schema, nested, &made).unwrap();
-            let text = String::from_utf8(to_json(schema, nested, &made).unwrap()).unwrap();
+            let text = String::from_utf8(ssz_to_json(schema, nested, &made).unwrap()).unwrap();
             let lists = match witness {
                 "null" => "null",
                 _ => r#"{"state":["0xff"],"codes":["0x1234","0x7890ab"],"headers":["0xc0"]}"#,
@@ -210,7 +210,7 @@ mod tests {
             [&zeros[..5], &[13], &zeros[..20]].concat(),
         ] {
             let mut ssz = wrong.clone();
-            assert_eq!(to_route_status(&mut ssz), None);
+            assert_eq!(rpc_to_rest_status(&mut ssz), None);
             assert_eq!(ssz, wrong);
         }
     }

@@ -91,7 +91,7 @@ impl CacheModel {
     }
 
     pub fn check_body_of_node(&mut self, open: &ModelRequest, received: &[u8]) {
-        if open.is_batch && open.exchange.request_body().is_empty() {
+        if open.is_batch && open.exchange.upstream_request_body().is_empty() {
             // the node may respond to a batch in any order
             let mut answers: Vec<&RawValue> = serde_json::from_slice(received).unwrap();
             answers.sort_by_key(|answer| {

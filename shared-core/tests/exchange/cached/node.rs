@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use serde_json::{json, Value};
 use sszip_core::exchange::transitions::ExchangeState;
 use sszip_core::exchange::{BodyEndAction, BodyPieceAction, Exchange, ResponseHeadAction};
-use sszip_core::gzip::stream::Flush;
+use sszip_core::gzip::stream::FlushMode;
 
 use super::steps::{Answer, Outcome, CALLS};
 use super::world::{CacheModel, ModelRequest};
@@ -35,7 +35,7 @@ impl CacheModel {
         }
         let action = open
             .exchange
-            .response_head(response_head(
+            .evaluate_response_head(response_head(
                 status,
                 how.declared.then_some(body.len() as u64),
                 &fields,
@@ -69,7 +69,7 @@ impl CacheModel {
         } else if status == 200 && !open.is_batch {
             assert_eq!(received, body);
         }
-        if let Some(fill) = open.exchange.take_fill() {
+        if let Some(fill) = open.exchange.take_complete_fill() {
             assert!(is_cacheable);
             self.unsent.push((open.exchange, fill));
         }
@@ -161,7 +161,7 @@ fn client_body(
     let mut received = Vec::new();
     for piece in body.chunks(size) {
         if action == ResponseHeadAction::Buffer {
-            match exchange.body_piece(piece).unwrap() {
+            match exchange.buffer_body_piece(piece).unwrap() {
                 BodyPieceAction::Buffered => continue,
                 BodyPieceAction::Stream => action = ResponseHeadAction::Stream,
                 BodyPieceAction::SendOriginal => {
@@ -172,7 +172,7 @@ fn client_body(
         }
         match action {
             ResponseHeadAction::Tee => exchange.observe_passed_piece(piece).unwrap(),
-            ResponseHeadAction::Stream => stream(exchange, piece, Flush::None, &mut received),
+            ResponseHeadAction::Stream => stream(exchange, piece, FlushMode::None, &mut received),
             ResponseHeadAction::Pass | ResponseHeadAction::Buffer | ResponseHeadAction::Fail => {}
         }
         if action != ResponseHeadAction::Stream {
@@ -183,27 +183,27 @@ fn client_body(
         if exchange.exchange_state() != ExchangeState::Passing {
             exchange.abort_response().unwrap();
         }
-        assert!(exchange.take_fill().is_none() || action == ResponseHeadAction::Tee);
+        assert!(exchange.take_complete_fill().is_none() || action == ResponseHeadAction::Tee);
         return None;
     }
     match action {
-        ResponseHeadAction::Buffer => match exchange.body_end().unwrap() {
+        ResponseHeadAction::Buffer => match exchange.complete_withheld_body().unwrap() {
             BodyEndAction::Code { .. } => {
-                exchange.run_body_stages().unwrap();
+                exchange.run_pending_stages().unwrap();
                 received.extend(exchange.body_slices().flatten());
             }
-            BodyEndAction::Stream => stream(exchange, b"", Flush::Finish, &mut received),
+            BodyEndAction::Stream => stream(exchange, b"", FlushMode::Finish, &mut received),
             BodyEndAction::Send => received.extend(exchange.body_slices().flatten()),
             BodyEndAction::Fail => return None,
         },
-        ResponseHeadAction::Stream => stream(exchange, b"", Flush::Finish, &mut received),
+        ResponseHeadAction::Stream => stream(exchange, b"", FlushMode::Finish, &mut received),
         ResponseHeadAction::Pass | ResponseHeadAction::Tee => {}
         ResponseHeadAction::Fail => return None,
     }
     Some(received)
 }
 
-fn stream(exchange: &mut Exchange, mut piece: &[u8], flush: Flush, received: &mut Vec<u8>) {
+fn stream(exchange: &mut Exchange, mut piece: &[u8], flush: FlushMode, received: &mut Vec<u8>) {
     loop {
         let mut output = [0; 4096];
         let progress = exchange

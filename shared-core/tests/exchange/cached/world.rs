@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sszip_core::cache::process::wake::{EventLoop, WakeQueue};
+use sszip_core::cache::process::wake::{EventLoopId, WokenRequestQueue};
 use sszip_core::cache::process::ProcessHandle;
 use sszip_core::config::RouteConfig;
 use sszip_core::exchange::drive::{BodyLength, RequiredBody};
-use sszip_core::exchange::{Exchange, Fill, LookupAction, LookupRequest, RequestHead};
+use sszip_core::exchange::{CacheFill, Exchange, LookupAction, LookupRequest, RequestHead};
 
 use super::steps::{Answer, CallSequence, Caller, Outcome, Step, CALLS, IDS};
 use crate::setup::config_of_process;
@@ -35,12 +35,12 @@ pub type NodeResponses = BTreeMap<(usize, Caller), Vec<(u64, String)>>;
 pub struct CacheModel {
     pub config: Arc<RouteConfig>,
     pub process: ProcessHandle,
-    pub woken: Arc<WakeQueue>,
+    pub woken: Arc<WokenRequestQueue>,
     pub policy: &'static str,
     pub now: u64,
     pub count: usize,
     pub open: Vec<ModelRequest>,
-    pub unsent: Vec<(Exchange, Box<Fill>)>,
+    pub unsent: Vec<(Exchange, Box<CacheFill>)>,
     pub responses: NodeResponses,
     /// Time of the newest stored response that was sent, for browsers and for others.
     pub seen: BTreeMap<(usize, Caller, bool), u64>,
@@ -57,7 +57,7 @@ impl CacheModel {
             "batch_max 4",
         ];
         let process = ProcessHandle::default();
-        let woken = Arc::new(WakeQueue::default());
+        let woken = Arc::new(WokenRequestQueue::default());
         process.shared.add_event_loop(woken.clone());
         process.shared.start_hot_tier(4 << 20, 4 << 20, 1);
         Self {
@@ -132,7 +132,7 @@ impl CacheModel {
         }
         let mut exchange = Exchange::new(Arc::clone(&self.config));
         exchange
-            .request_head(RequestHead {
+            .read_request_head(RequestHead {
                 method: b"POST",
                 target: b"/",
                 fields: fields.iter().map(|(name, value)| (*name, &value[..])),
@@ -184,7 +184,7 @@ impl CacheModel {
                 filters: false,
                 host_writes_vary: false,
                 forwards_codings: false,
-                waiter: waiter.map(|id| EventLoop::default().waiter_with_id(id)),
+                waiter: waiter.map(|id| EventLoopId::default().waiter_with_id(id)),
                 bypass: open.bypass,
                 never_anew: false,
             })
@@ -193,7 +193,7 @@ impl CacheModel {
         match found {
             LookupAction::Respond | LookupAction::RespondOffLoop => {
                 if found == LookupAction::RespondOffLoop {
-                    open.exchange.run_body_stages().unwrap();
+                    open.exchange.run_pending_stages().unwrap();
                 }
                 let body: Vec<u8> = open.exchange.body_slices().flatten().copied().collect();
                 assert!(!open.bypass);
@@ -210,14 +210,14 @@ impl CacheModel {
             }
             LookupAction::ForwardRewritten => {
                 open.waits = false;
-                open.forwarded = open.exchange.request_body().to_vec();
+                open.forwarded = open.exchange.upstream_request_body().to_vec();
                 self.open.push(open);
             }
         }
     }
 
     fn wake_followers(&mut self) {
-        while let Some(waiter) = self.woken.next_woken() {
+        while let Some(waiter) = self.woken.next_woken_id() {
             let at = self.open.iter().position(|open| open.number == waiter);
             let open = self.open.remove(at.expect("who is woken is there"));
             assert!(open.waits);

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use serde_json::value::RawValue;
-use sszip_core::ssz::{hash_tree_root, to_ssz, Fork, Preset, Schema};
+use sszip_core::ssz::{hash_tree_root, json_to_ssz, Fork, Preset, Schema};
 
 fn recorded(test: &str, name: &str) -> Option<Vec<u8>> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpus");
@@ -23,7 +23,7 @@ fn root(fork: Fork, ty: &str, ssz: &[u8]) -> String {
 
 fn root_of_json(fork: Fork, ty: &str, json: &[u8]) -> String {
     let schema = Schema::for_fork(fork, Preset::Mainnet);
-    let ssz = to_ssz(schema, schema.find_type(ty).unwrap(), json).unwrap();
+    let ssz = json_to_ssz(schema, schema.find_type(ty).unwrap(), json).unwrap();
     root(fork, ty, &ssz)
 }
 

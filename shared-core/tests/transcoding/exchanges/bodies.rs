@@ -2,9 +2,9 @@
 
 use sszip_core::ssz::{Fork, Preset, Schema};
 
-use super::super::driven::End;
-use super::super::fields::joined;
-use super::super::host::{Host, NodeResponse, SequentialHost};
+use super::super::driven::BodyEnd;
+use super::super::fields::joined_header_values;
+use super::super::host::{NodeResponse, SequentialHost, TestHost};
 use super::super::reference::{self, Choices};
 use super::node::damage;
 use super::read::{decoded, is_of};
@@ -52,7 +52,7 @@ pub(super) fn check_submission(choices: &mut Choices<'_>) {
         delimited: true,
         body: vec![],
         ends: vec![],
-        end: End::Whole,
+        end: BodyEnd::Whole,
     };
     let client_request = request(&config, "POST", target, headers, body.clone(), Some(node));
     let answer = SequentialHost.request(client_request).unwrap();
@@ -61,7 +61,8 @@ pub(super) fn check_submission(choices: &mut Choices<'_>) {
         // the node validates the body itself
         Some(sent)
             if *sent == body
-                && joined(&answer.upstream, "Content-Type").as_deref() == Some(OCTETS) =>
+                && joined_header_values(&answer.upstream, "Content-Type").as_deref()
+                    == Some(OCTETS) =>
         {
             assert!(
                 !has_version || !is_roomy || name == "SignedValidatorRegistrations",
@@ -70,10 +71,10 @@ pub(super) fn check_submission(choices: &mut Choices<'_>) {
         }
         Some(sent) => {
             assert_eq!(
-                joined(&answer.upstream, "Content-Type").as_deref(),
+                joined_header_values(&answer.upstream, "Content-Type").as_deref(),
                 Some(JSON)
             );
-            if let Some(length) = joined(&answer.upstream, "Content-Length") {
+            if let Some(length) = joined_header_values(&answer.upstream, "Content-Length") {
                 assert_eq!(length, sent.len().to_string());
             }
             if has_version {

@@ -2,8 +2,8 @@
 
 use sszip_core::response_mode::ResponseMode;
 
-use super::super::fields::joined;
-use super::super::host::{Host, SequentialHost};
+use super::super::fields::joined_header_values;
+use super::super::host::{SequentialHost, TestHost};
 use super::super::reference::Choices;
 use super::node::{node_response, value};
 use super::read::decoded;
@@ -49,13 +49,13 @@ pub(super) fn check_repeated_request(choices: &mut Choices<'_>) {
             let is_made = matches!(answer.mode, ResponseMode::Ssz | ResponseMode::Json);
             got[usize::from(is_ssz)] = is_made.then(|| {
                 (
-                    joined(&answer.fields, "Content-Type").unwrap(),
+                    joined_header_values(&answer.fields, "Content-Type").unwrap(),
                     decoded(&answer),
                 )
             });
             continue;
         }
-        let media_type = joined(&answer.fields, "Content-Type").unwrap();
+        let media_type = joined_header_values(&answer.fields, "Content-Type").unwrap();
         assert_eq!(
             (answer.status, &*media_type),
             (200, if is_ssz { OCTETS } else { JSON }),

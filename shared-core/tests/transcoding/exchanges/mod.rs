@@ -20,7 +20,7 @@ use sszip_core::cache::process::ProcessHandle;
 use sszip_core::config::{ConfigBlock, RouteConfig};
 
 use super::fields::Fields;
-use super::host::{NodeResponse, Request};
+use super::host::{HostRequest, NodeResponse};
 use super::reference::Choices;
 
 const OCTETS: &str = "application/octet-stream";
@@ -74,7 +74,7 @@ fn place(
     for (name, value) in more {
         set(name, value);
     }
-    let config = Arc::new(directives.resolve_route(process.clone()));
+    let config = Arc::new(directives.resolve_route_config(process.clone()));
     (process, config)
 }
 
@@ -85,8 +85,8 @@ fn request(
     headers: Fields,
     body: Vec<u8>,
     node: Option<NodeResponse>,
-) -> Request {
-    Request {
+) -> HostRequest {
+    HostRequest {
         config: Arc::clone(config),
         method: method.into(),
         target: target.into(),

@@ -2,7 +2,7 @@
 
 use sszip_core::ssz::{Fork, Preset, Schema, TypeId};
 
-use super::super::driven::End;
+use super::super::driven::BodyEnd;
 use super::super::fields::{gzip, Fields};
 use super::super::host::NodeResponse;
 use super::super::properties::write;
@@ -84,16 +84,16 @@ pub(super) fn node(
 ) -> (NodeResponse, bool) {
     let length = body.len() as u64;
     let (content_length, delimited, end, is_right) = match choices.below(10) {
-        0..=3 => (Some(length), true, End::Whole, true),
-        4..=6 => (None, true, End::Whole, true),
-        7 => (None, false, End::Whole, true),
+        0..=3 => (Some(length), true, BodyEnd::Whole, true),
+        4..=6 => (None, true, BodyEnd::Whole, true),
+        7 => (None, false, BodyEnd::Whole, true),
         8 => (
             Some(length + 1 + choices.below(9) as u64),
             true,
-            End::Whole,
+            BodyEnd::Whole,
             false,
         ),
-        _ => (None, true, End::Cut, false),
+        _ => (None, true, BodyEnd::Cut, false),
     };
     let node = NodeResponse {
         status: 200,

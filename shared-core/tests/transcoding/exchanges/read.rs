@@ -4,7 +4,7 @@ use std::io::Read;
 
 use sszip_core::ssz::{Fork, Preset, Schema, TypeId};
 
-use super::super::fields::joined;
+use super::super::fields::joined_header_values;
 use super::super::host::ClientResponse;
 use super::super::reference::Json;
 use super::VERSION;
@@ -18,10 +18,10 @@ pub(super) fn gunzip(coded: &[u8]) -> Option<Vec<u8>> {
 
 /// Returns the decompressed body; a declared length must be the length of the received body.
 pub(super) fn decoded(answer: &ClientResponse) -> Vec<u8> {
-    if let Some(length) = joined(&answer.fields, "Content-Length") {
+    if let Some(length) = joined_header_values(&answer.fields, "Content-Length") {
         assert_eq!(length, answer.body.len().to_string(), "{:?}", answer.fields);
     }
-    match joined(&answer.fields, "Content-Encoding").as_deref() {
+    match joined_header_values(&answer.fields, "Content-Encoding").as_deref() {
         Some("gzip") => gunzip(&answer.body).expect("a gzip member"),
         None => answer.body.clone(),
         other => panic!("{other:?}"),
@@ -29,7 +29,7 @@ pub(super) fn decoded(answer: &ClientResponse) -> Vec<u8> {
 }
 
 pub(super) fn is_of(answer: &ClientResponse, media_type: &str) -> bool {
-    joined(&answer.fields, "Content-Type").as_deref() == Some(media_type)
+    joined_header_values(&answer.fields, "Content-Type").as_deref() == Some(media_type)
 }
 
 /// Returns the members of an object with this name, as a simple reader finds them; `None` if the
@@ -52,7 +52,7 @@ pub(super) fn type_in(
 ) -> (&'static Schema, TypeId) {
     let fork = match first {
         Some(fork) => fork,
-        None => joined(&answer.fields, VERSION)
+        None => joined_header_values(&answer.fields, VERSION)
             .expect("a fork")
             .parse()
             .unwrap(),

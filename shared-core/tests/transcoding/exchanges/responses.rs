@@ -2,9 +2,9 @@
 
 use sszip_core::response_mode::ResponseMode;
 
-use super::super::driven::End;
-use super::super::fields::{joined, Fields};
-use super::super::host::{Host, SequentialHost};
+use super::super::driven::BodyEnd;
+use super::super::fields::{joined_header_values, Fields};
+use super::super::host::{SequentialHost, TestHost};
 use super::super::reference::{self, Choices, Json};
 use super::node::{is_short, node_response, value};
 use super::read::{decoded, is_of, members, type_in};
@@ -28,10 +28,10 @@ pub(super) fn check_response(choices: &mut Choices<'_>) {
         headers.push(field("Accept-Encoding", "gzip"));
     }
     let response = node_response(choices, &value, is_same, Fields::new());
-    let is_coded = joined(&response.node.headers, "Content-Encoding").is_some();
+    let is_coded = joined_header_values(&response.node.headers, "Content-Encoding").is_some();
     let (wire, plain) = (response.node.body.clone(), response.plain.clone());
     let media_type = if response.is_ssz { OCTETS } else { JSON };
-    let is_whole = response.node.end == End::Whole && !is_short(&response.node);
+    let is_whole = response.node.end == BodyEnd::Whole && !is_short(&response.node);
     let client_request = request(
         &config,
         "GET",
@@ -74,7 +74,7 @@ pub(super) fn check_response(choices: &mut Choices<'_>) {
             let plain = plain.unwrap();
             if let (Some(named), false) = (members(&plain, "version"), is_same) {
                 // header and envelope agree
-                let fork = joined(&answer.fields, VERSION).unwrap();
+                let fork = joined_header_values(&answer.fields, VERSION).unwrap();
                 assert!(named.iter().all(|it| *it == Json::Text(fork.clone())));
             }
             if let Some(data) = members(&plain, "data") {
@@ -129,21 +129,24 @@ pub(super) fn check_response(choices: &mut Choices<'_>) {
                 "{}",
                 about()
             );
-            match joined(&answer.fields, "Content-Encoding") {
+            match joined_header_values(&answer.fields, "Content-Encoding") {
                 // a body that cannot or need not be decompressed is sent unchanged
                 Some(_) if is_coded && answer.body == wire => {}
                 _ => assert_eq!(Some(decoded(&answer)), plain, "{}", about()),
             }
         }
     }
-    let vary = joined(&answer.fields, "Vary").unwrap_or_default();
+    let vary = joined_header_values(&answer.fields, "Vary").unwrap_or_default();
     assert!(
         answer.status == 502 || vary.split(", ").any(|one| one == "Accept"),
         "{}",
         about()
     );
     if !takes_gzip && matches!(answer.mode, ResponseMode::Ssz | ResponseMode::Json) {
-        assert_eq!(joined(&answer.fields, "Content-Encoding"), None);
+        assert_eq!(
+            joined_header_values(&answer.fields, "Content-Encoding"),
+            None
+        );
     }
     drop((answer, config));
     assert_eq!(process.budget.reserved_bytes(), 0);

@@ -2,8 +2,8 @@
 
 use sszip_core::ssz::{Fork, Preset, Schema};
 
-use super::super::fields::joined;
-use super::super::host::{Host, SequentialHost};
+use super::super::fields::joined_header_values;
+use super::super::host::{SequentialHost, TestHost};
 use super::super::properties::write;
 use super::super::reference::{self, Choices};
 use super::node::{damage, node};
@@ -48,7 +48,7 @@ pub(super) fn check_result(choices: &mut Choices<'_>) {
             answer.mode, answer.status, answer.fields
         )
     };
-    let label = joined(&answer.fields, "Sszip-Type");
+    let label = joined_header_values(&answer.fields, "Sszip-Type");
     assert_eq!(label.is_some(), is_of(&answer, OCTETS), "{}", about());
     match label {
         _ if !is_right => {}

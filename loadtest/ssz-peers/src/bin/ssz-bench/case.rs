@@ -39,14 +39,14 @@ impl MeasurementPlan {
 }
 
 /// One implementation of a measured operation.
-pub struct BenchmarkCase<'c> {
+pub struct MeasuredImplementation<'c> {
     /// Name of the implementation.
     pub implementation: String,
     /// Runs the operation once.
     pub run: Box<dyn FnMut() + 'c>,
 }
 
-impl<'c> BenchmarkCase<'c> {
+impl<'c> MeasuredImplementation<'c> {
     /// Creates a case; the output of `run` is dropped within the measured time.
     pub fn new<T>(implementation: impl Into<String>, mut run: impl FnMut() -> T + 'c) -> Self {
         Self {
@@ -60,7 +60,7 @@ impl<'c> BenchmarkCase<'c> {
 
 /// The measurements of one operation on one value, by all implementations.
 #[derive(Serialize)]
-pub struct CaseGroup {
+pub struct OperationMeasurements {
     /// Name of the value: `SignedBeaconBlock`.
     pub value: String,
     /// Name of the operation: `JSON to SSZ`.
@@ -88,7 +88,7 @@ pub fn thread_cpu_ns() -> f64 {
     now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
 }
 
-fn time_case(case: &mut BenchmarkCase, runs: usize) -> f64 {
+fn time_case(case: &mut MeasuredImplementation, runs: usize) -> f64 {
     let begin = thread_cpu_ns();
     for _ in 0..runs {
         (case.run)();
@@ -97,7 +97,10 @@ fn time_case(case: &mut BenchmarkCase, runs: usize) -> f64 {
 }
 
 /// Measures all cases in turn; each round begins with another case.
-pub fn compare_cases(mut cases: Vec<BenchmarkCase>, plan: MeasurementPlan) -> Vec<CaseMeasurement> {
+pub fn compare_cases(
+    mut cases: Vec<MeasuredImplementation>,
+    plan: MeasurementPlan,
+) -> Vec<CaseMeasurement> {
     cases.retain(|case| !plan.ours || case.implementation.starts_with(OURS));
     let first: Vec<f64> = cases.iter_mut().map(|case| time_case(case, 1)).collect();
     let runs: Vec<usize> = first

@@ -18,11 +18,11 @@ pub fn load_beacon_block(corpus: &Path) -> Result<(Value, bool), Box<dyn Error>>
         let block = json!({"message": message, "signature": signature});
         return Ok((block, true));
     }
-    Ok((made_block()?, false))
+    Ok((generate_block_json()?, false))
 }
 
 /// Generates a block of common length from a seed.
-fn made_block() -> Result<Value, Box<dyn Error>> {
+fn generate_block_json() -> Result<Value, Box<dyn Error>> {
     let (schema, ty) = table_of("SignedBeaconBlock");
     let mut rng = fastrand::Rng::with_seed(1);
     let mut block =
@@ -44,7 +44,7 @@ fn made_block() -> Result<Value, Box<dyn Error>> {
 }
 
 /// The items of a witness's lists as hex text, from which larger witnesses are made.
-pub struct WitnessParts {
+pub struct WitnessItems {
     pub state: Vec<String>,
     pub keys: Vec<String>,
     pub codes: Vec<String>,
@@ -52,14 +52,14 @@ pub struct WitnessParts {
 }
 
 /// Returns items to repeat, and whether they are recorded.
-pub fn load_witness_parts(corpus: &Path) -> Result<(WitnessParts, bool), Box<dyn Error>> {
+pub fn load_witness_parts(corpus: &Path) -> Result<(WitnessItems, bool), Box<dyn Error>> {
     let recorded = corpus.join("witness/cache_hoodi_1265656.json");
     if recorded.exists() {
         let cache: Value = serde_json::from_slice(&fs::read(recorded)?)?;
         let of = |name: &str| -> Result<Vec<String>, serde_json::Error> {
             serde_json::from_value(cache["witness"][name].clone())
         };
-        let parts = WitnessParts {
+        let parts = WitnessItems {
             state: of("state")?,
             keys: of("keys")?,
             codes: of("codes")?,
@@ -78,7 +78,7 @@ pub fn load_witness_parts(corpus: &Path) -> Result<(WitnessParts, bool), Box<dyn
             .map(|hex: String| format!("0x{hex}"))
             .collect()
     };
-    let parts = WitnessParts {
+    let parts = WitnessItems {
         state: texts(1700, 560),
         keys: texts(400, 32),
         codes: texts(22, 9000),

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use self::case::{CaseGroup, MeasurementPlan};
+use self::case::{MeasurementPlan, OperationMeasurements};
 
 const USAGE: &str = "usage: ssz-bench [--quick] [--ours] [--only block|state|witness]... \
     [--corpus FOLDER] [--work FOLDER] OUT.json";
@@ -31,7 +31,7 @@ struct BenchmarkOptions {
 /// The results that the benchmark writes as JSON.
 #[derive(Serialize)]
 struct BenchmarkResults {
-    groups: Vec<CaseGroup>,
+    groups: Vec<OperationMeasurements>,
     witnesses: Vec<witness::WitnessResults>,
     /// Values that are from the corpus.
     recorded: Vec<&'static str>,
@@ -40,7 +40,7 @@ struct BenchmarkResults {
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1).peekable();
     if args.peek().is_some_and(|first| first == witness::CHILD) {
-        return witness::run_child(args.nth(1), args.next());
+        return witness::run_witness_child(args.nth(1), args.next());
     }
     let Some(options) = parse_options(args) else {
         return Err(USAGE.into());

@@ -7,10 +7,12 @@ use serde::Serialize;
 use serde_json::Value as Tree;
 use ssz_peers::peers::{ethereum_ssz, libssz, ssz_rs, JsonLibrary, PeerValue};
 use ssz_peers::table_of;
-use sszip_core::ssz::{self, check_ssz, hash_tree_root, select_path, to_json, to_ssz};
+use sszip_core::ssz::{self, check_ssz, hash_tree_root, json_to_ssz, select_path, ssz_to_json};
 use sszip_core::ssz::{Schema, SszToJson, TypeId};
 
-use crate::case::{compare_cases, BenchmarkCase, CaseGroup, MeasurementPlan, OURS};
+use crate::case::{
+    compare_cases, MeasuredImplementation, MeasurementPlan, OperationMeasurements, OURS,
+};
 use crate::state;
 
 const IN_PIECES: &str = "sszip, in pieces";
@@ -30,9 +32,9 @@ struct MeasuredValue {
 }
 
 /// A type of a compared crate that reads and writes both SSZ and JSON.
-trait Typed: PeerValue + Serialize + DeserializeOwned {}
+trait JsonPeerValue: PeerValue + Serialize + DeserializeOwned {}
 
-impl<T: PeerValue + Serialize + DeserializeOwned> Typed for T {}
+impl<T: PeerValue + Serialize + DeserializeOwned> JsonPeerValue for T {}
 
 /// Usual maximum bytes of a block in SSZ.
 const USUAL: usize = 150_000;
@@ -42,7 +44,7 @@ const USUAL: usize = 150_000;
 pub fn measure_blocks(
     json: &Tree,
     plan: MeasurementPlan,
-) -> Result<Vec<CaseGroup>, Box<dyn Error>> {
+) -> Result<Vec<OperationMeasurements>, Box<dyn Error>> {
     let mut block: libssz::SignedBeaconBlock = serde_json::from_value(json.clone())?;
     let mut groups = measure_block(&block, "as it is", plan)?;
     let payload = &mut block.message.body.execution_payload;
@@ -68,7 +70,7 @@ fn measure_block(
     block: &libssz::SignedBeaconBlock,
     which: &str,
     plan: MeasurementPlan,
-) -> Result<Vec<CaseGroup>, Box<dyn Error>> {
+) -> Result<Vec<OperationMeasurements>, Box<dyn Error>> {
     let (schema, ty) = table_of("SignedBeaconBlock");
     let subject = MeasuredValue {
         value: format!("SignedBeaconBlock, {which}"),
@@ -92,7 +94,7 @@ fn measure_block(
 pub fn measure_state(
     validators: usize,
     plan: MeasurementPlan,
-) -> Result<Vec<CaseGroup>, Box<dyn Error>> {
+) -> Result<Vec<OperationMeasurements>, Box<dyn Error>> {
     let (schema, ty) = table_of("BeaconState");
     let ssz = state::generate_state_ssz(validators)?;
     let subject = MeasuredValue {
@@ -111,10 +113,10 @@ pub fn measure_state(
 }
 
 impl MeasuredValue {
-    fn measure_formats<L: Typed, E: Typed, R: PeerValue>(
+    fn measure_formats<L: JsonPeerValue, E: JsonPeerValue, R: PeerValue>(
         &self,
         plan: MeasurementPlan,
-    ) -> Result<Vec<CaseGroup>, Box<dyn Error>> {
+    ) -> Result<Vec<OperationMeasurements>, Box<dyn Error>> {
         self.verify_equal_outputs::<L, E, R>()?;
         let mut groups = vec![self.measure_group("JSON to SSZ", &self.json, plan, {
             self.to_ssz::<L, E>(&self.json)
@@ -129,23 +131,24 @@ impl MeasuredValue {
         groups.push(self.measure_group("check", &self.ssz, plan, cases));
         let (mut libssz, mut ethereum_ssz, mut ssz_rs) = self.decoded_values::<L, E, R>()?;
         let cases = vec![
-            BenchmarkCase::new("libssz", || libssz.encode_ssz()),
-            BenchmarkCase::new("ethereum_ssz", || ethereum_ssz.encode_ssz()),
-            BenchmarkCase::new("ssz_rs", || ssz_rs.encode_ssz()),
+            MeasuredImplementation::new("libssz", || libssz.encode_ssz()),
+            MeasuredImplementation::new("ethereum_ssz", || ethereum_ssz.encode_ssz()),
+            MeasuredImplementation::new("ssz_rs", || ssz_rs.encode_ssz()),
         ];
         groups.push(self.measure_group("encode", &self.ssz, plan, cases));
         let cases = vec![
-            BenchmarkCase::new(OURS, || hash_tree_root(self.schema, self.ty, &self.ssz)),
-            BenchmarkCase::new("libssz", || libssz.hash_root()),
-            BenchmarkCase::new("ethereum_ssz", || ethereum_ssz.hash_root()),
-            BenchmarkCase::new("ssz_rs", || ssz_rs.hash_root()),
+            MeasuredImplementation::new(OURS, || hash_tree_root(self.schema, self.ty, &self.ssz)),
+            MeasuredImplementation::new("libssz", || libssz.hash_root()),
+            MeasuredImplementation::new("ethereum_ssz", || ethereum_ssz.hash_root()),
+            MeasuredImplementation::new("ssz_rs", || ssz_rs.hash_root()),
         ];
         groups.push(self.measure_group("hash_tree_root", &self.ssz, plan, cases));
         if let Some(path) = &self.path {
             select_path(self.schema, self.ty, &self.ssz, path)?;
             let whole = self.check_cases::<L, E, R>().into_iter().skip(1);
-            let part =
-                BenchmarkCase::new(OURS, || select_path(self.schema, self.ty, &self.ssz, path));
+            let part = MeasuredImplementation::new(OURS, || {
+                select_path(self.schema, self.ty, &self.ssz, path)
+            });
             let cases = std::iter::once(part).chain(whole).collect();
             groups.push(self.measure_group("one part", &self.ssz, plan, cases));
         }
@@ -157,10 +160,10 @@ impl MeasuredValue {
         operation: &'static str,
         input: &[u8],
         plan: MeasurementPlan,
-        cases: Vec<BenchmarkCase>,
-    ) -> CaseGroup {
+        cases: Vec<MeasuredImplementation>,
+    ) -> OperationMeasurements {
         eprintln!("{} {}, {operation}", self.value, self.validators);
-        CaseGroup {
+        OperationMeasurements {
             value: self.value.clone(),
             operation,
             validators: self.validators,
@@ -169,35 +172,40 @@ impl MeasuredValue {
         }
     }
 
-    fn to_ssz<'c, L: Typed, E: Typed>(&'c self, json: &'c [u8]) -> Vec<BenchmarkCase<'c>> {
-        let mut cases = vec![BenchmarkCase::new(OURS, || {
-            to_ssz(self.schema, self.ty, json)
+    fn to_ssz<'c, L: JsonPeerValue, E: JsonPeerValue>(
+        &'c self,
+        json: &'c [u8],
+    ) -> Vec<MeasuredImplementation<'c>> {
+        let mut cases = vec![MeasuredImplementation::new(OURS, || {
+            json_to_ssz(self.schema, self.ty, json)
         })];
         for serde in JsonLibrary::ALL {
             let name = |peer| format!("{serde}, {peer}");
-            cases.push(BenchmarkCase::new(name("libssz"), move || {
+            cases.push(MeasuredImplementation::new(name("libssz"), move || {
                 serde.read::<L>(json).map(|value| value.encode_ssz())
             }));
-            cases.push(BenchmarkCase::new(name("ethereum_ssz"), move || {
-                serde.read::<E>(json).map(|value| value.encode_ssz())
-            }));
+            cases.push(MeasuredImplementation::new(
+                name("ethereum_ssz"),
+                move || serde.read::<E>(json).map(|value| value.encode_ssz()),
+            ));
         }
         cases
     }
 
-    fn to_json<L: Typed, E: Typed>(&self) -> Vec<BenchmarkCase<'_>> {
+    fn to_json<L: JsonPeerValue, E: JsonPeerValue>(&self) -> Vec<MeasuredImplementation<'_>> {
         let mut cases = vec![
-            BenchmarkCase::new(OURS, || to_json(self.schema, self.ty, &self.ssz)),
-            BenchmarkCase::new(IN_PIECES, || self.to_json_in_pieces()),
+            MeasuredImplementation::new(OURS, || ssz_to_json(self.schema, self.ty, &self.ssz)),
+            MeasuredImplementation::new(IN_PIECES, || self.to_json_in_pieces()),
         ];
         for serde in JsonLibrary::ALL {
             let name = |peer| format!("{peer}, {serde}");
-            cases.push(BenchmarkCase::new(name("libssz"), move || {
+            cases.push(MeasuredImplementation::new(name("libssz"), move || {
                 L::decode_ssz(&self.ssz).map(|value| serde.write(&value))
             }));
-            cases.push(BenchmarkCase::new(name("ethereum_ssz"), move || {
-                E::decode_ssz(&self.ssz).map(|value| serde.write(&value))
-            }));
+            cases.push(MeasuredImplementation::new(
+                name("ethereum_ssz"),
+                move || E::decode_ssz(&self.ssz).map(|value| serde.write(&value)),
+            ));
         }
         cases
     }
@@ -216,12 +224,14 @@ impl MeasuredValue {
     }
 
     /// Returns the cases of a check; the peers decode.
-    fn check_cases<L: Typed, E: Typed, R: PeerValue>(&self) -> Vec<BenchmarkCase<'_>> {
+    fn check_cases<L: JsonPeerValue, E: JsonPeerValue, R: PeerValue>(
+        &self,
+    ) -> Vec<MeasuredImplementation<'_>> {
         vec![
-            BenchmarkCase::new(OURS, || check_ssz(self.schema, self.ty, &self.ssz)),
-            BenchmarkCase::new("libssz", || L::decode_ssz(&self.ssz)),
-            BenchmarkCase::new("ethereum_ssz", || E::decode_ssz(&self.ssz)),
-            BenchmarkCase::new("ssz_rs", || R::decode_ssz(&self.ssz)),
+            MeasuredImplementation::new(OURS, || check_ssz(self.schema, self.ty, &self.ssz)),
+            MeasuredImplementation::new("libssz", || L::decode_ssz(&self.ssz)),
+            MeasuredImplementation::new("ethereum_ssz", || E::decode_ssz(&self.ssz)),
+            MeasuredImplementation::new("ssz_rs", || R::decode_ssz(&self.ssz)),
         ]
     }
 
@@ -236,19 +246,21 @@ impl MeasuredValue {
     }
 
     /// Checks, before any measurement, that all implementations have the same output.
-    fn verify_equal_outputs<L: Typed, E: Typed, R: PeerValue>(&self) -> Result<(), Box<dyn Error>> {
+    fn verify_equal_outputs<L: JsonPeerValue, E: JsonPeerValue, R: PeerValue>(
+        &self,
+    ) -> Result<(), Box<dyn Error>> {
         let same = |output: &str, one: &[u8], other: &[u8]| match one == other {
             true => Ok(()),
             false => Err(format!("{}: {output} of two coders differs", self.value)),
         };
         check_ssz(self.schema, self.ty, &self.ssz)?;
-        let ours = to_ssz(self.schema, self.ty, &self.json)?;
+        let ours = json_to_ssz(self.schema, self.ty, &self.json)?;
         same("our SSZ", &ours, &self.ssz)?;
         if let Some(indented) = &self.indented {
-            let ours = to_ssz(self.schema, self.ty, indented)?;
+            let ours = json_to_ssz(self.schema, self.ty, indented)?;
             same("our SSZ of indented JSON", &ours, &self.ssz)?;
         }
-        let ours = to_json(self.schema, self.ty, &self.ssz)?;
+        let ours = ssz_to_json(self.schema, self.ty, &self.ssz)?;
         same("our JSON", &ours, &self.json)?;
         assert_eq!(self.to_json_in_pieces()?, ours.len());
         let root = hash_tree_root(self.schema, self.ty, &self.ssz)?;

@@ -10,10 +10,10 @@ use std::process::Command;
 use serde::{Deserialize, Serialize};
 use ssz_peers::peers::{ethereum_ssz, libssz, JsonLibrary, PeerValue};
 use ssz_peers::table_of;
-use sszip_core::ssz::{InputForm, JsonToSsz};
+use sszip_core::ssz::{JsonInputForm, JsonToSsz};
 
 use crate::case::{thread_cpu_ns, MeasurementPlan};
-use crate::corpus::WitnessParts;
+use crate::corpus::WitnessItems;
 
 /// First argument of such a process.
 pub const CHILD: &str = "witness-child";
@@ -77,13 +77,14 @@ struct ConvertedWitness {
 
 /// Measures each implementation on a witness of this number of megabytes.
 pub fn measure_witness(
-    parts: &WitnessParts,
+    parts: &WitnessItems,
     megabytes: usize,
     plan: MeasurementPlan,
     work: &Path,
 ) -> Result<WitnessResults, Box<dyn Error>> {
     let path = work.join(format!("ssz-bench-{}-{megabytes}.json", std::process::id()));
-    let measured = write(parts, megabytes, &path).and_then(|()| measure_rounds(&path, plan));
+    let measured =
+        write_witness_file(parts, megabytes, &path).and_then(|()| measure_rounds(&path, plan));
     std::fs::remove_file(&path)?;
     measured
 }
@@ -125,7 +126,11 @@ fn measure_rounds(path: &Path, plan: MeasurementPlan) -> Result<WitnessResults, 
 }
 
 /// Writes nodes and codes repeatedly up to the requested size.
-fn write(parts: &WitnessParts, megabytes: usize, path: &Path) -> Result<(), Box<dyn Error>> {
+fn write_witness_file(
+    parts: &WitnessItems,
+    megabytes: usize,
+    path: &Path,
+) -> Result<(), Box<dyn Error>> {
     let length = |texts: &[String]| texts.iter().map(|text| text.len() + 3).sum::<usize>();
     let once = length(&parts.state) + length(&parts.codes) + length(&parts.keys);
     let times = (megabytes * 1_000_000).div_ceil(once);
@@ -152,7 +157,7 @@ fn write(parts: &WitnessParts, megabytes: usize, path: &Path) -> Result<(), Box<
 
 /// Converts the witness with one implementation, in a process of its own, and prints the
 /// measurements.
-pub fn run_child(
+pub fn run_witness_child(
     implementation: Option<String>,
     path: Option<String>,
 ) -> Result<(), Box<dyn Error>> {
@@ -180,7 +185,7 @@ pub fn run_child(
 /// Converts the witness in pieces, as a proxy does.
 fn convert_in_pieces(mut file: File) -> Result<ConvertedWitness, Box<dyn Error>> {
     let (schema, ty) = table_of("ExecutionWitness");
-    let mut reader = JsonToSsz::new(schema, ty, InputForm::Bare);
+    let mut reader = JsonToSsz::new(schema, ty, JsonInputForm::Bare);
     let mut piece = vec![0; PIECE];
     let mut reading_ns = 0.0;
     loop {

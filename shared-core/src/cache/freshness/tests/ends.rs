@@ -1,9 +1,9 @@
 //! Tests of every pair of ends of a range, and of every block tag, with their classification.
 
-use super::{expand, mark, with_method_row, Lifetimes, ResultFacts};
+use super::{expand, mark, with_method_row, CacheLifetimes, ClassificationInput};
 use crate::cache::chain::DispatchMark;
-use crate::cache::class::Class;
-use crate::cache::freshness::{CallOutcome, CallProspect, Classification};
+use crate::cache::class::LifetimeClass;
+use crate::cache::freshness::{CacheClassification, CallLifetimeRules, ResultOrError};
 use crate::jsonrpc::methods::{self, BlockParam};
 
 /// Classifications of ranges on a chain with head 160 and finalized block 96. Rows are `fromBlock`,
@@ -63,34 +63,43 @@ const TIP: u64 = 12_000;
 const UNFINALIZED: u64 = 900_000;
 
 /// Returns lifetimes that are longer than the maxima for blocks that change without an event.
-fn valid(valid: &Lifetimes) -> Lifetimes {
+fn valid(valid: &CacheLifetimes) -> CacheLifetimes {
     let mut valid = valid.clone();
-    valid.set_class(Class::Tip, TIP).unwrap();
-    valid.set_class(Class::Unfinalized, UNFINALIZED).unwrap();
-    valid.set_class(Class::Nothing, TIP).unwrap();
+    valid.set_class_lifetime(LifetimeClass::Tip, TIP).unwrap();
+    valid
+        .set_class_lifetime(LifetimeClass::Unfinalized, UNFINALIZED)
+        .unwrap();
+    valid
+        .set_class_lifetime(LifetimeClass::Nothing, TIP)
+        .unwrap();
     valid
 }
 
-fn judge(method: &str, params: &str, result: &str, valid: &Lifetimes) -> Option<Classification> {
-    let known = ResultFacts {
+fn judge(
+    method: &str,
+    params: &str,
+    result: &str,
+    valid: &CacheLifetimes,
+) -> Option<CacheClassification> {
+    let known = ClassificationInput {
         params: Some(params.as_bytes()),
         mark: Some(&mark()),
         valid,
     };
-    CallProspect::for_call(method.as_bytes(), known.params, valid)?
+    CallLifetimeRules::rules_for_call(method.as_bytes(), known.params, valid)?
         .classify_result(result.as_bytes(), known)
 }
 
-fn check(judged: Option<Classification>, letter: &str, number: Option<u64>, context: &str) {
+fn check(judged: Option<CacheClassification>, letter: &str, number: Option<u64>, context: &str) {
     let classified = judged.map(|judged| (judged.class, judged.valid, judged.height));
     let DispatchMark { seen, .. } = mark();
     let expected = match letter {
-        "i" => Some((Class::Immutable, 3_600_000, number)),
-        "u" => Some((Class::Unfinalized, UNFINALIZED, number)),
-        "e" => Some((Class::Unfinalized, 2_000, number)),
-        "t" => Some((Class::Tip, TIP, Some(seen))),
-        "b" => Some((Class::Tip, 2_000, Some(seen))),
-        "m" => Some((Class::Tip, 1_000, Some(seen))),
+        "i" => Some((LifetimeClass::Immutable, 3_600_000, number)),
+        "u" => Some((LifetimeClass::Unfinalized, UNFINALIZED, number)),
+        "e" => Some((LifetimeClass::Unfinalized, 2_000, number)),
+        "t" => Some((LifetimeClass::Tip, TIP, Some(seen))),
+        "b" => Some((LifetimeClass::Tip, 2_000, Some(seen))),
+        "m" => Some((LifetimeClass::Tip, 1_000, Some(seen))),
         _ => None,
     };
     assert_eq!(classified, expected, "{context}");
@@ -172,17 +181,21 @@ fn block_tag_has_the_lifetime_of_the_same_range_end() {
 
 #[test]
 fn empty_result_at_safe_or_finalized_is_cached_for_a_second() {
-    let valid = valid(&Lifetimes::default());
+    let valid = valid(&CacheLifetimes::default());
     for (tag, most) in [("latest", TIP), ("finalized", 1_000), ("safe", 1_000)] {
         let params = format!("[{{}},\"{tag}\"]");
-        let known = ResultFacts {
+        let known = ClassificationInput {
             params: Some(params.as_bytes()),
             mark: Some(&mark()),
             valid: &valid,
         };
-        let prospect = CallProspect::for_call(b"eth_call", known.params, &valid).unwrap();
+        let prospect =
+            CallLifetimeRules::rules_for_call(b"eth_call", known.params, &valid).unwrap();
         let reverted = br#"{"code":3,"message":"execution reverted"}"#;
-        for outcome in [CallOutcome::Result(b"null"), CallOutcome::Error(reverted)] {
+        for outcome in [
+            ResultOrError::Result(b"null"),
+            ResultOrError::Error(reverted),
+        ] {
             assert_eq!(prospect.classify_empty(outcome, known).valid, most, "{tag}");
         }
     }
@@ -203,7 +216,12 @@ fn estimate_for_a_block_that_nodes_read_differently_is_not_stored() {
         ("{\"block\":\"pending\"}", false),
     ] {
         for method in ["eth_estimateGas", "eth_simulateV1"] {
-            let judged = judge(method, &expand(params), "\"0x1\"", &Lifetimes::default());
+            let judged = judge(
+                method,
+                &expand(params),
+                "\"0x1\"",
+                &CacheLifetimes::default(),
+            );
             assert_eq!(judged.is_some(), is_stored, "{method} {params}");
         }
     }

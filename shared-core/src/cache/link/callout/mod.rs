@@ -5,7 +5,7 @@
 //! changed since. So no entry is sent before the owner was queried for it *after* the request began
 //! to wait. A follower that joins a flight later waits for one more query, on behalf of all such
 //! followers; and a response that a request has fetched is shared when the owner has stored it. No
-//! entry is sent from memory ([`permits_sending`](OwnerClient::permits_sending) is `false`).
+//! entry is sent from memory ([`permits_sending`](OwnerClient::permits_sending_from_memory) is `false`).
 //!
 //! ```text
 //!  queued ──▶ next ──▶ in flight ──▶ answered: found     to those who joined before it was sent
@@ -29,18 +29,18 @@ use self::circuit_breaker::CircuitBreaker;
 use self::owner_state::{OwnerState, StateSnapshot};
 use super::background_queue::{self, BackgroundQueue};
 use super::decode_response::report_miss;
-use super::message::{LeaseTerms, OwnerReply, OwnerRequest};
+use super::message::{LeaseRequestTerms, OwnerReply, OwnerRequest};
 use super::owner_health::{self, OwnerHealthChange};
 use super::owner_job::{LookupJob, OwnerJob};
 use super::purge;
 use super::unclaimed_replies::UnclaimedReplies;
 use super::PURGE;
-use crate::cache::chain::Chains;
+use crate::cache::chain::NamespaceChains;
 use crate::cache::process::flights::FlightOutcome;
-use crate::cache::process::owner_client::{OwnerClient, PendingPublish};
-use crate::cache::process::wake::Waiter;
+use crate::cache::process::owner_client::{OwnerClient, PendingFlightPublish};
+use crate::cache::process::wake::RequestWaiter;
 use crate::cache::process::ProcessState;
-use crate::cache::{Key, Namespace};
+use crate::cache::{CacheKey, CacheNamespace};
 use crate::lock::lock_ignoring_poison;
 use crate::time_constants::lookup_timeout;
 
@@ -103,7 +103,7 @@ pub struct CalloutId(u64);
 
 /// A request to the owner that the host has to send as an HTTP callout.
 #[derive(Debug)]
-pub struct Callout {
+pub struct OwnerCallout {
     /// Identity that the host passes back with the reply.
     pub ticket: CalloutId,
     /// Request to the owner.
@@ -121,7 +121,7 @@ pub struct CalloutClient {
     /// How the owner knows the process.
     process: String,
     state: Mutex<CalloutState>,
-    chains: Chains,
+    chains: NamespaceChains,
     /// The last purge that is known.
     generation: AtomicU64,
 }
@@ -147,9 +147,9 @@ struct CalloutState {
 struct PendingQuery {
     job: OwnerJob,
     /// The owner is to tell of the chain behind that namespace.
-    namespace: Option<Namespace>,
+    namespace: Option<CacheNamespace>,
     /// Those who wait for what is stored with it, or is not.
-    landing: Option<PendingPublish>,
+    landing: Option<PendingFlightPublish>,
     /// If another process fetches it the owner is to wait for that.
     waits: bool,
     /// How often it was asked before.
@@ -172,7 +172,7 @@ struct InFlightCallout {
 }
 
 impl PendingQuery {
-    fn new(job: OwnerJob, namespace: Option<Namespace>) -> Self {
+    fn new(job: OwnerJob, namespace: Option<CacheNamespace>) -> Self {
         Self {
             job,
             namespace,
@@ -184,7 +184,7 @@ impl PendingQuery {
     }
 
     /// What an exchange asks for itself, and does not wait for when it has gone.
-    fn for_exchange(job: OwnerJob, namespace: Option<Namespace>) -> Self {
+    fn for_exchange(job: OwnerJob, namespace: Option<CacheNamespace>) -> Self {
         Self {
             is_own: true,
             ..Self::new(job, namespace)
@@ -239,7 +239,7 @@ impl CalloutClient {
                 pulse: CircuitBreaker::default(),
                 news: owner_health::OwnerHealth::default(),
             }),
-            chains: Chains::default(),
+            chains: NamespaceChains::default(),
             generation: AtomicU64::new(0),
         }
     }
@@ -250,13 +250,13 @@ impl CalloutClient {
         // a lease that nobody has is given back
         lock_ignoring_poison(&self.state)
             .favours
-            .push(OwnerJob::ReleaseLease(Key::default()));
+            .push(OwnerJob::ReleaseLease(CacheKey::default()));
     }
 
     /// Returns the next callout to be made. The host calls it until `None` after each other call,
     /// and at the time of [`next_tick`](Self::next_tick). `now` is in milliseconds of the lookups'
     /// clock, here and everywhere; any monotonic clock will do.
-    pub fn next_callout(&self, shared: &ProcessState, now: u64) -> Option<Callout> {
+    pub fn next_callout(&self, shared: &ProcessState, now: u64) -> Option<OwnerCallout> {
         let mut state = lock_ignoring_poison(&self.state);
         state.pulse.advance_clock(now);
         if now >= state.next_due {
@@ -265,7 +265,7 @@ impl CalloutClient {
         let greets = state.greets_at().is_some_and(|at| now >= at);
         // not from the background queue, which waits while the owner is down
         if greets && state.queries.try_reserve(1).is_ok() {
-            let job = OwnerJob::ReleaseLease(Key::default());
+            let job = OwnerJob::ReleaseLease(CacheKey::default());
             state
                 .queries
                 .push_back(PendingQuery::for_background_job(job));
@@ -284,9 +284,9 @@ impl CalloutClient {
     pub fn next_for_stream(
         &self,
         shared: &ProcessState,
-        waiter: Waiter,
+        waiter: RequestWaiter,
         now: u64,
-    ) -> Option<Callout> {
+    ) -> Option<OwnerCallout> {
         let mut state = lock_ignoring_poison(&self.state);
         state.pulse.advance_clock(now);
         loop {
@@ -388,7 +388,7 @@ impl CalloutClient {
         shared: &ProcessState,
         work: PendingQuery,
         now: u64,
-    ) -> Option<Callout> {
+    ) -> Option<OwnerCallout> {
         let due = work.query_deadline(&self.bounds, now);
         let heard = StateSnapshot {
             generation: self.purge_generation(),
@@ -402,7 +402,7 @@ impl CalloutClient {
         };
         let timeout = work.callout_timeout_ms(due, now);
         let under_way = InFlightCallout {
-            joined: shared.flights.join_count(),
+            joined: shared.flights.follower_join_count(),
             sent: now,
             work,
             heard,
@@ -411,7 +411,7 @@ impl CalloutClient {
         state.last = CalloutId(state.last.0 + 1);
         state.under_way.insert(state.last, under_way);
         state.is_due(due);
-        Some(Callout {
+        Some(OwnerCallout {
             ticket: state.last,
             message,
             timeout,
@@ -426,7 +426,7 @@ impl CalloutClient {
     ) -> Option<OwnerRequest> {
         let message = match &work.job {
             OwnerJob::LookUp(look_up) => {
-                let lease = LeaseTerms {
+                let lease = LeaseRequestTerms {
                     process: &self.process,
                     milliseconds: LEASE,
                     wait: if work.waits { self.bounds.slice } else { 0 },
@@ -484,7 +484,7 @@ impl CalloutState {
         favour.flatten().map(PendingQuery::for_background_job)
     }
 
-    fn take_own(&mut self, shared: &ProcessState, waiter: Waiter) -> Option<PendingQuery> {
+    fn take_own(&mut self, shared: &ProcessState, waiter: RequestWaiter) -> Option<PendingQuery> {
         let is_own = |work: &PendingQuery| {
             work.is_own
                 || matches!(&work.job, OwnerJob::LookUp(look_up)
@@ -568,7 +568,7 @@ impl CalloutState {
         if let OwnerJob::LookUp(look_up) = &work.job {
             if look_up.requests_lease() {
                 // it may have been granted
-                shared.flights.record_lease(&look_up.key);
+                shared.flights.record_flight_lease(&look_up.key);
             }
         }
         self.let_go(shared, work);
@@ -596,7 +596,7 @@ impl CalloutState {
 }
 
 /// Nobody can say whether it holds: each asks the node.
-fn land_alone(shared: &ProcessState, landing: PendingPublish) {
+fn land_alone(shared: &ProcessState, landing: PendingFlightPublish) {
     shared.wake_waiters(
         shared
             .flights

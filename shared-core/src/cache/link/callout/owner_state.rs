@@ -4,9 +4,9 @@
 //! another one. Numbers grow, so the highest is kept; a number below the one that was known when
 //! the request was sent belongs to another owner, and replaces it.
 
-use crate::cache::chain::{ChainState, Chains, DispatchMark, HeightKind};
-use crate::cache::link::message::ChainAnnouncement;
-use crate::cache::Namespace;
+use crate::cache::chain::{ChainState, DispatchMark, HeightKind, NamespaceChains};
+use crate::cache::link::message::ChainStateAnnouncement;
+use crate::cache::CacheNamespace;
 
 /// Namespaces that are known. Of others nothing is taken for final.
 const MOST: usize = 64;
@@ -35,15 +35,15 @@ const UNKNOWN: DispatchMark = DispatchMark {
 pub(super) struct StateSnapshot {
     pub(super) generation: u64,
     /// `None`: nothing.
-    pub(super) chain: Option<ChainAnnouncement>,
+    pub(super) chain: Option<ChainStateAnnouncement>,
 }
 
 impl StateSnapshot {
     /// The number of the state that was known.
     pub(super) fn known_state_number(&self) -> Option<u64> {
         match self.chain? {
-            ChainAnnouncement::Number(number) => Some(number),
-            ChainAnnouncement::NotFollowed => None,
+            ChainStateAnnouncement::Number(number) => Some(number),
+            ChainStateAnnouncement::NotFollowed => None,
         }
     }
 
@@ -62,18 +62,18 @@ pub(super) struct OwnerState(Vec<NamespaceState>);
 
 #[derive(Debug)]
 struct NamespaceState {
-    namespace: Namespace,
-    announcement: ChainAnnouncement,
+    namespace: CacheNamespace,
+    announcement: ChainStateAnnouncement,
     /// It was so then, or later.
     at: u64,
 }
 
 impl OwnerState {
-    pub(super) fn get(&self, namespace: &Namespace) -> Option<ChainAnnouncement> {
+    pub(super) fn get(&self, namespace: &CacheNamespace) -> Option<ChainStateAnnouncement> {
         Some(self.find_namespace(namespace)?.announcement)
     }
 
-    fn find_namespace(&self, namespace: &Namespace) -> Option<&NamespaceState> {
+    fn find_namespace(&self, namespace: &CacheNamespace) -> Option<&NamespaceState> {
         self.0.iter().find(|space| space.namespace == *namespace)
     }
 
@@ -81,32 +81,37 @@ impl OwnerState {
     /// was asked when that was known.
     pub(super) fn merge_reply(
         &mut self,
-        chains: &Chains,
-        namespace: Namespace,
+        chains: &NamespaceChains,
+        namespace: CacheNamespace,
         (heard, at): (&StateSnapshot, u64),
-        announcement: ChainAnnouncement,
+        announcement: ChainStateAnnouncement,
         state: Option<Box<ChainState>>,
     ) {
         let known = self.get(&namespace);
         let is_news = match (known, announcement) {
             // one or the other is another owner's
-            (known, ChainAnnouncement::NotFollowed) => known == heard.chain,
-            (Some(ChainAnnouncement::Number(known)), ChainAnnouncement::Number(number)) => {
+            (known, ChainStateAnnouncement::NotFollowed) => known == heard.chain,
+            (
+                Some(ChainStateAnnouncement::Number(known)),
+                ChainStateAnnouncement::Number(number),
+            ) => {
                 number > known
                     || heard
                         .known_state_number()
                         .is_some_and(|heard| number < heard)
             }
-            (_, ChainAnnouncement::Number(_)) => true,
+            (_, ChainStateAnnouncement::Number(_)) => true,
         };
         match (announcement, state) {
-            (ChainAnnouncement::Number(_), Some(state)) if is_news => {
+            (ChainStateAnnouncement::Number(_), Some(state)) if is_news => {
                 let unknown = || ChainState::without_known_blocks(state.heights, 0);
-                chains.get_or_add(namespace, unknown).set_state(*state);
+                chains
+                    .get_or_add_chain(namespace, unknown)
+                    .apply_owner_state(*state);
             }
             // it is what is known
-            (ChainAnnouncement::Number(_), _) if known == Some(announcement) => {}
-            (ChainAnnouncement::NotFollowed, _) if is_news => {}
+            (ChainStateAnnouncement::Number(_), _) if known == Some(announcement) => {}
+            (ChainStateAnnouncement::NotFollowed, _) if is_news => {}
             _ => return,
         }
         self.record_namespace(NamespaceState {
@@ -115,14 +120,15 @@ impl OwnerState {
             at,
         });
         if is_news {
-            let followed: Vec<Namespace> = self.followed_namespaces().collect();
+            let followed: Vec<CacheNamespace> = self.followed_namespaces().collect();
             chains.retain_namespaces(&followed);
         }
     }
 
-    fn followed_namespaces(&self) -> impl Iterator<Item = Namespace> + '_ {
-        let followed =
-            |space: &&NamespaceState| matches!(space.announcement, ChainAnnouncement::Number(_));
+    fn followed_namespaces(&self) -> impl Iterator<Item = CacheNamespace> + '_ {
+        let followed = |space: &&NamespaceState| {
+            matches!(space.announcement, ChainStateAnnouncement::Number(_))
+        };
         self.0.iter().filter(followed).map(|space| space.namespace)
     }
 
@@ -143,8 +149,8 @@ impl OwnerState {
     /// What a request that goes to the node knows of its chain.
     pub(super) fn dispatch_mark(
         &self,
-        chains: &Chains,
-        namespace: &Namespace,
+        chains: &NamespaceChains,
+        namespace: &CacheNamespace,
         now: u64,
     ) -> Option<DispatchMark> {
         let Some(space) = self.find_namespace(namespace) else {

@@ -4,36 +4,36 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use super::{CalloutClient, LookupJob, OwnerJob, PendingQuery};
-use crate::cache::chain::{Chains, DispatchMark, ShownBlock};
+use crate::cache::chain::{DispatchMark, NamespaceChains, ShownBlock};
 use crate::cache::entry::store_attributes::StoreAttributes;
 use crate::cache::entry::CacheEntry;
-use crate::cache::freshness::FinalUpgrade;
-use crate::cache::link::purge::{self, AdminReply};
-use crate::cache::process::flights::{FlightOutcome, Leadership};
-use crate::cache::process::owner_client::{OwnerClient, PendingPublish};
-use crate::cache::process::wake::Waiter;
-use crate::cache::{Key, Namespace};
+use crate::cache::freshness::FinalityUpgrade;
+use crate::cache::link::purge::{self, OwnerAdminReply};
+use crate::cache::process::flights::{FlightLeadership, FlightOutcome};
+use crate::cache::process::owner_client::{OwnerClient, PendingFlightPublish};
+use crate::cache::process::wake::RequestWaiter;
+use crate::cache::{CacheKey, CacheNamespace};
 use crate::lock::lock_ignoring_poison;
 
 impl OwnerClient for CalloutClient {
-    fn is_up(&self) -> bool {
+    fn is_owner_reachable(&self) -> bool {
         lock_ignoring_poison(&self.state).pulse.allows_request()
     }
 
     /// What one fetches is for others when the owner has taken it.
     fn may_follow_flights(&self) -> bool {
-        self.is_up()
+        self.is_owner_reachable()
     }
 
     fn lookup_at_owner(
         &self,
-        key: Key,
-        token: Leadership,
-        namespace: &Namespace,
+        key: CacheKey,
+        token: FlightLeadership,
+        namespace: &CacheNamespace,
         leases: bool,
         in_vain: bool,
         now: u64,
-    ) -> Result<(), Leadership> {
+    ) -> Result<(), FlightLeadership> {
         let mut state = lock_ignoring_poison(&self.state);
         state.pulse.advance_clock(now);
         if !state.pulse.allows_request() || !state.has_room(&self.bounds) {
@@ -57,7 +57,13 @@ impl OwnerClient for CalloutClient {
         Ok(())
     }
 
-    fn lookup_all(&self, keys: Vec<Key>, namespace: &Namespace, waiter: Waiter, now: u64) -> bool {
+    fn lookup_batch_at_owner(
+        &self,
+        keys: Vec<CacheKey>,
+        namespace: &CacheNamespace,
+        waiter: RequestWaiter,
+        now: u64,
+    ) -> bool {
         let mut state = lock_ignoring_poison(&self.state);
         state.pulse.advance_clock(now);
         if !state.pulse.allows_request() || !state.has_room(&self.bounds) {
@@ -75,7 +81,7 @@ impl OwnerClient for CalloutClient {
         true
     }
 
-    fn claim_entries(&self, waiter: Waiter) -> Vec<(Key, Arc<CacheEntry>)> {
+    fn claim_batch_entries(&self, waiter: RequestWaiter) -> Vec<(CacheKey, Arc<CacheEntry>)> {
         let mut state = lock_ignoring_poison(&self.state);
         let found = state.claims.take_entries(waiter, self.purge_generation());
         found.unwrap_or_else(|| {
@@ -84,12 +90,12 @@ impl OwnerClient for CalloutClient {
         })
     }
 
-    fn store_entry(
+    fn store_at_owner(
         &self,
-        key: Key,
+        key: CacheKey,
         entry: Arc<CacheEntry>,
         about: StoreAttributes,
-        if_final: Option<FinalUpgrade>,
+        if_final: Option<FinalityUpgrade>,
     ) {
         let about = Box::new(about);
         let mut state = lock_ignoring_poison(&self.state);
@@ -103,7 +109,10 @@ impl OwnerClient for CalloutClient {
         }
     }
 
-    fn publish_response(&self, landing: PendingPublish) -> Result<(), (Leadership, FlightOutcome)> {
+    fn publish_response(
+        &self,
+        landing: PendingFlightPublish,
+    ) -> Result<(), (FlightLeadership, FlightOutcome)> {
         let key = *landing.token.flight_key();
         let mut state = lock_ignoring_poison(&self.state);
         if state.pulse.is_open() || !state.has_room(&self.bounds) {
@@ -122,14 +131,14 @@ impl OwnerClient for CalloutClient {
         Ok(())
     }
 
-    fn release_lease(&self, key: Key) {
+    fn release_lease(&self, key: CacheKey) {
         let mut state = lock_ignoring_poison(&self.state);
         if !state.pulse.is_open() {
             state.favours.push(OwnerJob::ReleaseLease(key));
         }
     }
 
-    fn report_shown_block(&self, namespace: &Namespace, sighting: ShownBlock) {
+    fn report_shown_block(&self, namespace: &CacheNamespace, sighting: ShownBlock) {
         let mut state = lock_ignoring_poison(&self.state);
         if !state.pulse.is_open() && state.queries.try_reserve(1).is_ok() {
             let work = PendingQuery::for_background_job(OwnerJob::ShowBlock(*namespace, sighting));
@@ -138,12 +147,12 @@ impl OwnerClient for CalloutClient {
         }
     }
 
-    fn permits_sending(&self, _monotonic: u64) -> bool {
+    fn permits_sending_from_memory(&self, _monotonic: u64) -> bool {
         false
     }
 
     /// What comes was asked for by then.
-    fn permits_sharing(&self, _monotonic: u64) -> bool {
+    fn permits_sharing_response(&self, _monotonic: u64) -> bool {
         true
     }
 
@@ -157,11 +166,11 @@ impl OwnerClient for CalloutClient {
         generation == 0 || self.purge_generation() == generation
     }
 
-    fn followed_chains(&self) -> &Chains {
+    fn followed_chains(&self) -> &NamespaceChains {
         &self.chains
     }
 
-    fn dispatch_mark(&self, namespace: &Namespace, now: u64) -> Option<DispatchMark> {
+    fn dispatch_mark(&self, namespace: &CacheNamespace, now: u64) -> Option<DispatchMark> {
         lock_ignoring_poison(&self.state)
             .known
             .dispatch_mark(&self.chains, namespace, now)
@@ -171,9 +180,9 @@ impl OwnerClient for CalloutClient {
         &self,
         query: &[u8],
         own: Option<&[u8]>,
-        waiter: Waiter,
+        waiter: RequestWaiter,
         now: u64,
-    ) -> Option<AdminReply> {
+    ) -> Option<OwnerAdminReply> {
         purge::send_purge(query, own, |body| {
             let mut state = lock_ignoring_poison(&self.state);
             let job = OwnerJob::Purge {
@@ -192,7 +201,7 @@ impl OwnerClient for CalloutClient {
         })
     }
 
-    fn claim_admin_reply(&self, waiter: Waiter) -> Option<AdminReply> {
+    fn claim_admin_reply(&self, waiter: RequestWaiter) -> Option<OwnerAdminReply> {
         let mut state = lock_ignoring_poison(&self.state);
         let purged = state.claims.take_admin_reply(waiter);
         if purged.is_none() {
@@ -204,7 +213,7 @@ impl OwnerClient for CalloutClient {
 
 impl super::CalloutState {
     /// Nobody waits under that name any more.
-    fn forget_waiter(&mut self, gone: Waiter) {
+    fn forget_waiter(&mut self, gone: RequestWaiter) {
         let under_way = self.under_way.values_mut().map(|it| &mut it.work);
         for work in under_way.chain(&mut self.queries) {
             work.job.forget_waiter(gone);

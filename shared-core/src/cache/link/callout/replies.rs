@@ -11,17 +11,17 @@ use crate::cache::entry::CacheEntry;
 use crate::cache::link::decode_response::{
     decode_entries, decode_entry, release_late_lease, report_miss,
 };
-use crate::cache::link::message::{ChainAnnouncement, OwnerReply};
-use crate::cache::process::flights::Leadership;
-use crate::cache::process::owner_client::{OwnerClient, PendingPublish};
+use crate::cache::link::message::{ChainStateAnnouncement, OwnerReply};
+use crate::cache::process::flights::FlightLeadership;
+use crate::cache::process::owner_client::{OwnerClient, PendingFlightPublish};
 use crate::cache::process::ProcessState;
-use crate::cache::{Key, Namespace};
+use crate::cache::{CacheKey, CacheNamespace};
 
 /// A look-up's question, for those who came too late for its answer.
 #[derive(Clone, Copy)]
 struct LateQuery {
-    key: Key,
-    namespace: Option<Namespace>,
+    key: CacheKey,
+    namespace: Option<CacheNamespace>,
     leases: bool,
     waits_in_vain: bool,
     again: u8,
@@ -99,7 +99,7 @@ impl CalloutClient {
                         }
                     }
                     (404, Some(true)) => {
-                        shared.flights.record_lease(&look_up.key);
+                        shared.flights.record_flight_lease(&look_up.key);
                         report_miss(&mut state.favours, shared, look_up);
                     }
                     (404, Some(false)) => {
@@ -159,7 +159,7 @@ impl CalloutClient {
                 of => of.map(|(_, state)| state),
             };
             let heard = &under_way.heard;
-            let is_known = matches!(announcement, ChainAnnouncement::NotFollowed)
+            let is_known = matches!(announcement, ChainStateAnnouncement::NotFollowed)
                 || heard.chain == Some(announcement);
             if state_of.is_none() && !is_known {
                 return None;
@@ -189,7 +189,7 @@ impl CalloutClient {
         in_vain: bool,
     ) {
         let waits = !in_vain
-            && shared.flights.is_followed(&look_up.token)
+            && shared.flights.has_followers(&look_up.token)
             && state.waiting_lookup_count() < self.bounds.most_waits
             && state.has_room(&self.bounds);
         if !waits {
@@ -206,7 +206,7 @@ impl CalloutClient {
         &self,
         state: &mut CalloutState,
         shared: &ProcessState,
-        (token, joined): (Leadership, u64),
+        (token, joined): (FlightLeadership, u64),
         entry: &Arc<CacheEntry>,
         question: LateQuery,
         now: u64,
@@ -229,12 +229,12 @@ impl CalloutClient {
         &self,
         state: &mut CalloutState,
         shared: &ProcessState,
-        landing: PendingPublish,
+        landing: PendingFlightPublish,
         (may_hold, joined): (bool, u64),
-        namespace: Option<Namespace>,
+        namespace: Option<CacheNamespace>,
         now: u64,
     ) {
-        let PendingPublish { token, entry, .. } = landing;
+        let PendingFlightPublish { token, entry, .. } = landing;
         let question = LateQuery {
             key: *token.flight_key(),
             namespace,
@@ -250,14 +250,14 @@ impl CalloutClient {
     }
 
     /// Whether that is as true as when it was asked for, by all that is known now.
-    fn is_still_valid(&self, entry: &CacheEntry, namespace: Option<Namespace>) -> bool {
+    fn is_still_valid(&self, entry: &CacheEntry, namespace: Option<CacheNamespace>) -> bool {
         let chain = namespace.and_then(|namespace| self.chains.get(&namespace));
         chain.is_none_or(|chain| {
             let meta = entry.response_metadata();
             let epoch = meta.follows.map_or(0, |(_, epoch)| epoch);
             let stamp = ChainDependency::new(&chain, meta.class, epoch, meta.height);
             // whether it is of before what was shown here, its own stamp knows
-            stamp.is_valid() && entry.is_valid_on_chain()
+            stamp.is_entry_valid() && entry.is_valid_on_chain()
         })
     }
 
@@ -265,7 +265,7 @@ impl CalloutClient {
         &self,
         state: &mut CalloutState,
         shared: &ProcessState,
-        token: Leadership,
+        token: FlightLeadership,
         question: LateQuery,
         now: u64,
     ) {

@@ -1,39 +1,41 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Callout, CalloutClient, CalloutId, CalloutLimits};
-use crate::cache::class::Class;
+use super::{CalloutClient, CalloutId, CalloutLimits, OwnerCallout};
+use crate::cache::class::LifetimeClass;
 use crate::cache::entry::store_attributes::StoreAttributes;
 use crate::cache::entry::wire::EncodedEntry;
-use crate::cache::entry::{CacheEntry, EntryMeta, EntryPayload, EnvelopeBytes};
-use crate::cache::link::{ChainAnnouncement, OwnerHealthChange, OwnerReply};
-use crate::cache::process::flights::{CoalescingRole, FlightOutcome, FollowerWakeup, Leadership};
-use crate::cache::process::owner_client::{OwnerClient, PendingPublish};
-use crate::cache::process::wake::{EventLoop, Waiter, WakeQueue};
+use crate::cache::entry::{CacheEntry, EntryMetadata, EntryPayload, EnvelopeBytes};
+use crate::cache::link::{ChainStateAnnouncement, OwnerHealthChange, OwnerReply};
+use crate::cache::process::flights::{
+    CoalescingRole, FlightFollowerWakeup, FlightLeadership, FlightOutcome,
+};
+use crate::cache::process::owner_client::{OwnerClient, PendingFlightPublish};
+use crate::cache::process::wake::{EventLoopId, RequestWaiter, WokenRequestQueue};
 use crate::cache::process::ProcessState;
-use crate::cache::{Key, Namespace};
+use crate::cache::{CacheKey, CacheNamespace};
 
 mod chains;
 mod herds;
 mod limits;
 mod lookups;
 
-const KEY: Key = [7; 32];
-const SPACE: Namespace = [0xab; 16];
+const KEY: CacheKey = [7; 32];
+const SPACE: CacheNamespace = [0xab; 16];
 
 /// Returns a waiter of the only event loop.
-fn at(id: usize) -> Waiter {
-    EventLoop::default().waiter_with_id(id)
+fn at(id: usize) -> RequestWaiter {
+    EventLoopId::default().waiter_with_id(id)
 }
 
 /// A host that makes callouts on request.
 struct Host {
     shared: ProcessState,
-    queue: Arc<WakeQueue>,
+    queue: Arc<WokenRequestQueue>,
     calls: Arc<CalloutClient>,
     now: u64,
     /// Callouts that were made.
-    made: BTreeMap<CalloutId, Callout>,
+    made: BTreeMap<CalloutId, OwnerCallout>,
 }
 
 impl Host {
@@ -43,10 +45,10 @@ impl Host {
 
     fn within(bounds: CalloutLimits) -> Self {
         let shared = ProcessState::default();
-        let queue = Arc::new(WakeQueue::default());
+        let queue = Arc::new(WokenRequestQueue::default());
         shared.add_event_loop(queue.clone());
         let calls = Arc::new(CalloutClient::new("w-1".into(), bounds));
-        shared.join_owner(calls.clone());
+        shared.connect_owner(calls.clone());
         Self {
             shared,
             queue,
@@ -125,7 +127,7 @@ impl Host {
     }
 
     /// Looks a key up. Returns whether the waiter waits.
-    fn look_up(&mut self, key: Key, waiter: usize, leases: bool) -> bool {
+    fn look_up(&mut self, key: CacheKey, waiter: usize, leases: bool) -> bool {
         match self.shared.flights.join_flight(key, at(waiter)).unwrap() {
             CoalescingRole::Follower => true,
             CoalescingRole::Leader(token) => {
@@ -146,9 +148,9 @@ impl Host {
         }
     }
 
-    fn lead(&self, waiter: usize) -> Option<Leadership> {
+    fn lead(&self, waiter: usize) -> Option<FlightLeadership> {
         match self.shared.flights.claim_wakeup(at(waiter)) {
-            Some(FollowerWakeup::Lead(token)) => Some(token),
+            Some(FlightFollowerWakeup::Lead(token)) => Some(token),
             _ => None,
         }
     }
@@ -156,7 +158,9 @@ impl Host {
     /// Returns the response that a waiter received, as text.
     fn received(&self, waiter: usize) -> Option<String> {
         match self.shared.flights.claim_wakeup(at(waiter)) {
-            Some(FollowerWakeup::Response(FlightOutcome::Answer(entry))) => Some(text_of(&entry)),
+            Some(FlightFollowerWakeup::Response(FlightOutcome::Answer(entry))) => {
+                Some(text_of(&entry))
+            }
             _ => None,
         }
     }
@@ -165,22 +169,27 @@ impl Host {
         let turn = self.shared.flights.claim_wakeup(at(waiter));
         matches!(
             turn,
-            Some(FollowerWakeup::Response(FlightOutcome::NotShareable))
+            Some(FlightFollowerWakeup::Response(FlightOutcome::NotShareable))
         )
     }
 
     fn woken(&self) -> Vec<usize> {
-        std::iter::from_fn(|| self.queue.next_woken()).collect()
+        std::iter::from_fn(|| self.queue.next_woken_id()).collect()
     }
 
     /// Publishes the response that was fetched under a leadership, as a fill does.
-    fn publish(&mut self, token: Leadership, entry: CacheEntry, generation: u64) -> Vec<String> {
+    fn publish(
+        &mut self,
+        token: FlightLeadership,
+        entry: CacheEntry,
+        generation: u64,
+    ) -> Vec<String> {
         let key = *token.flight_key();
         let entry = Arc::new(entry.with_lifetime(self.now, 10_000));
         let about = StoreAttributes::for_entry(&entry, SPACE, None, generation).unwrap();
         self.calls()
-            .store_entry(key, Arc::clone(&entry), about, None);
-        self.shared.publish_to_followers(PendingPublish {
+            .store_at_owner(key, Arc::clone(&entry), about, None);
+        self.shared.publish_to_followers(PendingFlightPublish {
             token,
             entry,
             generation,
@@ -195,16 +204,16 @@ fn text_of(entry: &CacheEntry) -> String {
 }
 
 fn entry(text: &str) -> CacheEntry {
-    let meta = EntryMeta {
-        class: Class::Config,
-        ..EntryMeta::default()
+    let meta = EntryMetadata {
+        class: LifetimeClass::Config,
+        ..EntryMetadata::default()
     };
     entry_with(text, meta)
 }
 
-fn entry_with(text: &str, meta: EntryMeta) -> CacheEntry {
+fn entry_with(text: &str, meta: EntryMetadata) -> CacheEntry {
     let payload = EntryPayload::Raw(text.as_bytes().to_vec().into());
-    CacheEntry::new(EnvelopeBytes::for_whole_body(), payload, meta)
+    CacheEntry::new(EnvelopeBytes::empty_envelope(), payload, meta)
 }
 
 /// Returns a reply of an owner that follows no chain.
@@ -212,7 +221,7 @@ fn reply(status: u16) -> OwnerReply {
     OwnerReply {
         status,
         generation: Some(5),
-        chain: Some(ChainAnnouncement::NotFollowed),
+        chain: Some(ChainStateAnnouncement::NotFollowed),
         ..OwnerReply::default()
     }
 }

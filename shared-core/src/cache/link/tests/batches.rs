@@ -51,7 +51,8 @@ fn lookups_sent_together_time_out_separately() {
     let token = host.lead(3).unwrap();
     host.receive(1, &missing("granted"));
     host.requests();
-    host.shared.end_flight(token, FlightOutcome::NotShareable);
+    host.shared
+        .finish_flight_and_wake(token, FlightOutcome::NotShareable);
     host.run();
     let sent = host.requests();
     assert!(sent[0].1.starts_with("DELETE /v1/leases/0303"), "{sent:?}");

@@ -1,7 +1,7 @@
 //! Tests of the owner's reports about the chains that it follows.
 
 use super::*;
-use crate::cache::class::Class;
+use crate::cache::class::LifetimeClass;
 
 pub(super) const SPACE: [u8; 16] = [0xab; 16];
 
@@ -16,14 +16,14 @@ pub(super) fn send_chain_event(host: &mut Host, head: u64, more: &str) {
 
 /// Returns an entry about the head that was fetched in that epoch.
 pub(super) fn tip(host: &Host, epoch: u64, height: u64) -> CacheEntry {
-    let meta = EntryMeta {
-        class: Class::Tip,
+    let meta = EntryMetadata {
+        class: LifetimeClass::Tip,
         follows: Some((SPACE, epoch)),
         height: Some(height),
-        ..EntryMeta::default()
+        ..EntryMetadata::default()
     };
     let payload = EntryPayload::Raw(b"1".to_vec().into());
-    let entry = CacheEntry::new(EnvelopeBytes::for_whole_body(), payload, meta);
+    let entry = CacheEntry::new(EnvelopeBytes::empty_envelope(), payload, meta);
     entry
         .with_lifetime(host.now, 10_000)
         .with_chain_dependency(&host.link().chains)
@@ -86,7 +86,12 @@ fn entry_of_a_newer_epoch_invalidates_older_entries_before_the_event() {
 fn entry_older_than_the_seen_head_is_not_used() {
     let mut host = Host::up();
     send_chain_event(&mut host, 100, "");
-    assert!(host.link().chains.get(&SPACE).unwrap().record_head(101));
+    assert!(host
+        .link()
+        .chains
+        .get(&SPACE)
+        .unwrap()
+        .record_response_head(101));
     host.want(1, true);
     let entry = tip(&host, 5000, 100);
     host.send_entry(&entry);
@@ -101,7 +106,8 @@ fn stored_entry_is_sent_with_its_epoch_and_height() {
     send_chain_event(&mut host, 100, "");
     let entry = tip(&host, 5000, 100);
     let about = StoreAttributes::for_entry(&entry, SPACE, None, 0).unwrap();
-    host.link().store_entry(KEY, Arc::new(entry), about, None);
+    host.link()
+        .store_at_owner(KEY, Arc::new(entry), about, None);
     host.run();
     let text: String = host.sent.iter().map(|(_, text)| &text[..]).collect();
     assert!(
@@ -115,7 +121,7 @@ fn invalid_chain_event_ends_the_stream() {
     for bad in ["{}", "{\"namespace\":\"ab\"}"] {
         let mut host = Host::up();
         host.event("chain", bad);
-        assert!(!host.link().is_up(), "{bad}");
+        assert!(!host.link().is_owner_reachable(), "{bad}");
     }
 }
 

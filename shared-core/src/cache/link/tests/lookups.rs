@@ -38,7 +38,8 @@ fn lease_is_granted_to_one_leader_and_returned() {
     host.shared.hand_over_flight(token);
     let token = host.lead(2).unwrap();
     host.requests();
-    host.shared.end_flight(token, FlightOutcome::NotShareable);
+    host.shared
+        .finish_flight_and_wake(token, FlightOutcome::NotShareable);
     host.run();
     let expected = format!("DELETE /v1/leases/{}?process=w-1 HTTP/1.1", "07".repeat(32));
     assert_eq!(host.requests(), [(1, expected)]);
@@ -107,7 +108,8 @@ fn lookup_at_a_slow_owner_times_out() {
     // the late reply is still handled: the lease belongs to the flight
     host.receive(1, &missing("granted"));
     host.requests();
-    host.shared.end_flight(token, FlightOutcome::NotShareable);
+    host.shared
+        .finish_flight_and_wake(token, FlightOutcome::NotShareable);
     host.run();
     let sent = host.requests();
     assert!(sent[0].1.starts_with("DELETE"), "{sent:?}");
@@ -135,7 +137,7 @@ fn deadline_is_extended_while_a_reply_arrives() {
 fn changed_deadline_applies_to_later_lookups() {
     let mut host = Host::up();
     want_all(&mut host, 1..2);
-    host.link().set_deadline(100);
+    host.link().set_lookup_deadline(100);
     want_all(&mut host, 2..3);
     host.pass(20);
     assert_eq!(host.woken(), [1]);
@@ -201,12 +203,15 @@ fn lookup_is_repeated_if_a_purge_arrives_before_its_reply() {
 #[test]
 fn memory_is_used_until_the_lease_expires() {
     let mut host = Host::up();
-    assert!(host.link().permits_sending(4999) && !host.link().permits_sending(5000));
+    assert!(
+        host.link().permits_sending_from_memory(4999)
+            && !host.link().permits_sending_from_memory(5000)
+    );
     host.event("lease", "{\"generation\":0,\"until\":6000}");
-    assert!(host.link().permits_sending(5999));
+    assert!(host.link().permits_sending_from_memory(5999));
     // the owner has ended: its last lease remains valid
     host.link().connection_closed(&host.shared, 0, host.now);
-    assert!(host.link().permits_sending(5999) && !host.link().is_up());
+    assert!(host.link().permits_sending_from_memory(5999) && !host.link().is_owner_reachable());
 }
 
 #[test]
@@ -214,20 +219,23 @@ fn memory_is_used_while_no_owner_listens() {
     let mut host = Host::new();
     host.refuses = true;
     host.run();
-    assert!(!host.link().permits_sending(7_000));
+    assert!(!host.link().permits_sending_from_memory(7_000));
     host.link().connection_refused(&host.shared, 7_000);
-    assert!(host.link().permits_sending(7_999) && !host.link().permits_sending(8_000));
+    assert!(
+        host.link().permits_sending_from_memory(7_999)
+            && !host.link().permits_sending_from_memory(8_000)
+    );
     let generation = host.link().purge_generation();
     host.keep(KEY, entry().with_lifetime(0, 1 << 40));
     host.link().connection_refused(&host.shared, 7_900);
-    assert!(host.link().permits_sending(8_899));
+    assert!(host.link().permits_sending_from_memory(8_899));
     assert_eq!(
         (usable(&host), host.link().purge_generation()),
         (1, generation)
     );
     // for a moment no connection was attempted: an owner may have existed, and purged
     host.link().connection_refused(&host.shared, 8_900);
-    assert!(host.link().permits_sending(9_899));
+    assert!(host.link().permits_sending_from_memory(9_899));
     assert_eq!(usable(&host), 0);
     // earlier responses are not stored, neither here nor by the owner
     assert!(host.link().purge_generation() > generation);
@@ -239,7 +247,7 @@ fn refused_connection_has_no_effect_while_the_owner_is_up() {
     host.keep(KEY, entry().with_lifetime(host.now, 10_000));
     host.link().connection_refused(&host.shared, 9_000);
     assert!(host.is_hot(KEY) && host.link().purge_generation() == 0);
-    assert!(!host.link().permits_sending(5_000));
+    assert!(!host.link().permits_sending_from_memory(5_000));
 }
 
 #[test]
@@ -251,13 +259,13 @@ fn memory_is_used_after_the_owner_has_ended() {
     assert_eq!(usable(&host), 2);
     // as long as it listens it is present
     host.link().connection_refused(&host.shared, 4_000);
-    assert!(!host.link().permits_sending(5_000));
+    assert!(!host.link().permits_sending_from_memory(5_000));
     host.refuses = true;
     host.lose(0);
     host.link().connection_refused(&host.shared, 4_500);
     // the state of the chain is not known any more
     assert_eq!(usable(&host), 1);
-    assert!(host.link().permits_sending(5_400));
+    assert!(host.link().permits_sending_from_memory(5_400));
     let mark = host.link().chains.get(&SPACE).unwrap().dispatch_mark();
     assert!(!mark.is_known && mark.last_final.is_none());
     // once, and not at each refused connection
@@ -291,7 +299,8 @@ fn waiting_lookup_is_woken_when_the_owner_is_gone() {
     host.run();
     assert_eq!(host.woken(), [1]);
     let token = host.lead(1).unwrap();
-    host.shared.end_flight(token, FlightOutcome::NotShareable);
+    host.shared
+        .finish_flight_and_wake(token, FlightOutcome::NotShareable);
     // lookups are not sent now
     host.want(2, true);
     assert!(host.lead(2).is_some());
@@ -308,10 +317,10 @@ fn connection_to_an_absent_owner_is_retried_at_intervals() {
     let (mut tries, mut next) = (0, 0);
     while host.now < 61_000 {
         match host.link().next_action() {
-            Some(ConnectionAction::Tick) => {
-                next = host.link().send_and_expire(&host.shared, host.now);
+            Some(LinkConnectionAction::Tick) => {
+                next = host.link().send_and_expire_requests(&host.shared, host.now);
             }
-            Some(ConnectionAction::Connect(slot)) => {
+            Some(LinkConnectionAction::Connect(slot)) => {
                 tries += 1;
                 host.link()
                     .connection_opened(&host.shared, slot, false, host.now);
@@ -319,7 +328,7 @@ fn connection_to_an_absent_owner_is_retried_at_intervals() {
             Some(need) => panic!("{need:?}"),
             None => {
                 host.now += next;
-                next = host.link().send_and_expire(&host.shared, host.now);
+                next = host.link().send_and_expire_requests(&host.shared, host.now);
             }
         }
     }
@@ -331,7 +340,7 @@ fn connection_to_an_absent_owner_is_retried_at_intervals() {
 fn silent_owner_is_down_after_a_timeout() {
     let mut host = Host::up();
     host.pass(1_500);
-    assert!(!host.link().is_up());
+    assert!(!host.link().is_owner_reachable());
     assert!(host.open.contains(&0) || host.requests().is_empty());
 }
 
@@ -363,7 +372,7 @@ fn lookups_without_a_lease_are_woken_to_fetch_alone() {
         let turn = host.shared.flights.claim_wakeup(at(waiter));
         assert!(matches!(
             turn,
-            Some(FollowerWakeup::Response(FlightOutcome::NotShareable))
+            Some(FlightFollowerWakeup::Response(FlightOutcome::NotShareable))
         ));
     }
 }
@@ -373,7 +382,7 @@ fn batch_lookup_returns_the_found_entries() {
     let mut host = Host::up();
     assert!(host
         .link()
-        .lookup_all(vec![[1; 32], [2; 32]], &SPACE, at(5), host.now));
+        .lookup_batch_at_owner(vec![[1; 32], [2; 32]], &SPACE, at(5), host.now));
     host.run();
     let sent = &host.sent[0].1;
     let keys = format!("{}\n{}\n", "01".repeat(32), "02".repeat(32));
@@ -382,14 +391,14 @@ fn batch_lookup_returns_the_found_entries() {
     assert_eq!(host.woken(), [5]);
     let hot = host.shared.hot_tier().unwrap();
     assert!(hot.get(&[2; 32], host.now).is_some() && hot.entry_count() == 1);
-    let claimed = host.link().claim_entries(at(5));
+    let claimed = host.link().claim_batch_entries(at(5));
     assert!(claimed.len() == 1 && claimed[0].0 == [2; 32]);
-    assert!(host.link().claim_entries(at(5)).is_empty());
+    assert!(host.link().claim_batch_entries(at(5)).is_empty());
     // a waiter that has left is not woken
     host.link()
-        .lookup_all(vec![[3; 32]], &SPACE, at(6), host.now);
+        .lookup_batch_at_owner(vec![[3; 32]], &SPACE, at(6), host.now);
     host.run();
-    assert!(host.link().claim_entries(at(6)).is_empty());
+    assert!(host.link().claim_batch_entries(at(6)).is_empty());
     host.receive(1, b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
     assert!(host.woken().is_empty());
 }
@@ -398,12 +407,12 @@ fn batch_lookup_returns_the_found_entries() {
 fn batch_lookup_result_is_dropped_after_a_purge() {
     let mut host = Host::up();
     host.link()
-        .lookup_all(vec![[2; 32]], &SPACE, at(5), host.now);
+        .lookup_batch_at_owner(vec![[2; 32]], &SPACE, at(5), host.now);
     host.run();
     host.event("purge", "{\"generation\":1}");
     host.receive(1, &found_of_all([2; 32]));
     assert_eq!(host.woken(), [5]);
-    assert!(!host.is_hot([2; 32]) && host.link().claim_entries(at(5)).is_empty());
+    assert!(!host.is_hot([2; 32]) && host.link().claim_batch_entries(at(5)).is_empty());
 }
 
 #[test]
@@ -417,17 +426,17 @@ fn found_entries_are_returned_without_a_hot_tier() {
     let fetch = |host: &mut Host| {
         assert!(host
             .link()
-            .lookup_all(vec![[2; 32]], &SPACE, at(5), host.now));
+            .lookup_batch_at_owner(vec![[2; 32]], &SPACE, at(5), host.now));
         host.run();
         host.receive(1, &found_of_all([2; 32]));
         assert_eq!(host.woken(), [5]);
     };
     fetch(&mut host);
-    assert_eq!(host.link().claim_entries(at(5)).len(), 1);
+    assert_eq!(host.link().claim_batch_entries(at(5)).len(), 1);
     // an entry is not returned after a purge
     fetch(&mut host);
     host.event("purge", "{\"generation\":1}");
-    assert!(host.link().claim_entries(at(5)).is_empty());
+    assert!(host.link().claim_batch_entries(at(5)).is_empty());
 }
 
 #[test]
@@ -436,7 +445,7 @@ fn entries_are_stored_after_waiting_lookups() {
     for n in 0..3 {
         let entry = Arc::new(entry().with_lifetime(host.now, 10_000));
         let about = StoreAttributes::for_entry(&entry, [0; 16], None, 0).unwrap();
-        host.link().store_entry([n; 32], entry, about, None);
+        host.link().store_at_owner([n; 32], entry, about, None);
     }
     host.want(1, true);
     // lookups have priority, and the last connection is reserved for them
@@ -453,21 +462,25 @@ fn entries_are_stored_after_waiting_lookups() {
 
 #[test]
 fn driver_is_woken_once_for_several_requests() {
-    let driver = Arc::new(WakeQueue::default());
+    let driver = Arc::new(WokenRequestQueue::default());
     let shared = ProcessState::default();
-    let link = Link::new("w-1".into(), LinkLimits::default()).with_driver(driver.clone(), 5);
+    let link = OwnerLink::new("w-1".into(), OwnerLinkLimits::default())
+        .with_driver_waker(driver.clone(), 5);
     // the first tick needs no waker
     assert_eq!(
-        (link.next_action(), driver.next_woken()),
-        (Some(ConnectionAction::Tick), None)
+        (link.next_action(), driver.next_woken_id()),
+        (Some(LinkConnectionAction::Tick), None)
     );
-    link.send_and_expire(&shared, 0);
+    link.send_and_expire_requests(&shared, 0);
     for waiter in [1, 2] {
         assert!(link.queue_purge("{}".into(), at(waiter), 0));
     }
-    assert_eq!((driver.next_woken(), driver.next_woken()), (Some(5), None));
-    assert_eq!(link.next_action(), Some(ConnectionAction::Tick));
-    link.send_and_expire(&shared, 0);
+    assert_eq!(
+        (driver.next_woken_id(), driver.next_woken_id()),
+        (Some(5), None)
+    );
+    assert_eq!(link.next_action(), Some(LinkConnectionAction::Tick));
+    link.send_and_expire_requests(&shared, 0);
     assert!(link.queue_purge("{}".into(), at(3), 0));
-    assert_eq!(driver.next_woken(), Some(5));
+    assert_eq!(driver.next_woken_id(), Some(5));
 }

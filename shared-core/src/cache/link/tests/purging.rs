@@ -18,7 +18,9 @@ fn purges(host: &mut Host) -> usize {
 }
 
 fn status(host: &Host) -> Option<u16> {
-    host.link().take_reply(at(WAITER)).map(|(status, _)| status)
+    host.link()
+        .take_admin_reply(at(WAITER))
+        .map(|(status, _)| status)
 }
 
 const DONE: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";

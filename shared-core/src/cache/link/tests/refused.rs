@@ -2,9 +2,9 @@
 
 use super::{at, bytes_of, entry, Host};
 use crate::allocator::faulty::{with_refused_allocations, RefusedAllocations};
-use crate::allocator::SMALL;
-use crate::cache::entry::wire::{decode_entry, EncodedEntry};
-use crate::cache::entry::{CacheEntry, EntryMeta, EntryPayload, EnvelopeBytes};
+use crate::allocator::MAX_RESERVE_ALLOCATION;
+use crate::cache::entry::wire::{decode_cache_entry, EncodedEntry};
+use crate::cache::entry::{CacheEntry, EntryMetadata, EntryPayload, EnvelopeBytes};
 use crate::cache::process::owner_client::OwnerClient;
 
 /// Runs `run` with each long allocation refused in turn, until none is refused.
@@ -12,7 +12,7 @@ fn each(mut run: impl FnMut(&mut dyn FnMut(&mut dyn FnMut()) -> RefusedAllocatio
     for passed in 0.. {
         let mut all = RefusedAllocations::default();
         run(&mut |step| {
-            let ((), refusals) = with_refused_allocations(SMALL + 1, passed, step);
+            let ((), refusals) = with_refused_allocations(MAX_RESERVE_ALLOCATION + 1, passed, step);
             all += refusals;
             refusals
         });
@@ -30,9 +30,9 @@ fn batch_lookup_without_memory_is_woken_at_once() {
         .collect();
     each(|step| {
         let mut host = Host::up();
-        let is_sent = host
-            .link()
-            .lookup_all(keys.clone(), &super::SPACE, at(5), host.now);
+        let is_sent =
+            host.link()
+                .lookup_batch_at_owner(keys.clone(), &super::SPACE, at(5), host.now);
         assert!(is_sent);
         // the connection is open: it sends at once
         host.run();
@@ -41,10 +41,10 @@ fn batch_lookup_without_memory_is_woken_at_once() {
         host.sent.clear();
         assert!(host
             .link()
-            .lookup_all(keys.clone(), &super::SPACE, at(6), host.now));
+            .lookup_batch_at_owner(keys.clone(), &super::SPACE, at(6), host.now));
         let (shared, link, now) = (&host.shared, host.link(), host.now);
         let refusals = step(&mut || {
-            link.send_and_expire(shared, now);
+            link.send_and_expire_requests(shared, now);
         });
         if refusals.all > 0 {
             assert_eq!(host.woken(), [6]);
@@ -57,19 +57,19 @@ fn batch_lookup_without_memory_is_woken_at_once() {
 
 #[test]
 fn entry_without_memory_for_a_copy_is_none() {
-    let part = |byte: u8| vec![byte; 2 * SMALL].into_boxed_slice();
+    let part = |byte: u8| vec![byte; 2 * MAX_RESERVE_ALLOCATION].into_boxed_slice();
     let envelope = EnvelopeBytes {
         before: part(b'b'),
         between: part(b'c'),
         after: part(b'd'),
         ..entry().envelope_bytes().clone()
     };
-    let payload = EntryPayload::Raw(vec![b'p'; 2 * SMALL].into());
-    let long = CacheEntry::new(envelope, payload, EntryMeta::default());
+    let payload = EntryPayload::Raw(vec![b'p'; 2 * MAX_RESERVE_ALLOCATION].into());
+    let long = CacheEntry::new(envelope, payload, EntryMetadata::default());
     let bytes = bytes_of(&long);
     each(|step| {
         let mut read = None;
-        let refusals = step(&mut || read = decode_entry(&bytes, 0, 0, 0));
+        let refusals = step(&mut || read = decode_cache_entry(&bytes, 0, 0, 0));
         assert_eq!(read.is_none(), refusals.all > 0);
         let mut written = None;
         let refusals = step(&mut || written = EncodedEntry::from_entry(&long));

@@ -35,7 +35,7 @@ proptest! {
     #[test]
     fn waiting_requests_are_always_woken(steps in prop::collection::vec(step(), 0..80)) {
         let mut host = Host::up();
-        let mut waiting: BTreeSet<Waiter> = BTreeSet::new();
+        let mut waiting: BTreeSet<RequestWaiter> = BTreeSet::new();
         let mut tokens = Vec::new();
         for (n, step) in steps.into_iter().enumerate() {
             match step {
@@ -67,7 +67,7 @@ proptest! {
                     host.receive(slot, &reply[kind]);
                 }
                 Step::Event(kind) => {
-                    if !host.link().is_up() {
+                    if !host.link().is_owner_reachable() {
                         continue;
                     }
                     let key = "07".repeat(32);
@@ -90,11 +90,11 @@ proptest! {
                     let claimant = waiting.iter().nth(which % waiting.len().max(1)).copied();
                     if let Some(turn) = claimant.and_then(|claimant| host.shared.flights.claim_wakeup(claimant)) {
                         waiting.remove(&claimant.unwrap());
-                        if let FollowerWakeup::Lead(token) = turn {
+                        if let FlightFollowerWakeup::Lead(token) = turn {
                             tokens.push(token);
                         }
                     } else if let Some(token) = tokens.pop() {
-                        host.shared.end_flight(token, FlightOutcome::NotShareable);
+                        host.shared.finish_flight_and_wake(token, FlightOutcome::NotShareable);
                         host.run();
                     }
                 }
@@ -111,13 +111,13 @@ proptest! {
         host.run();
         host.pass(25);
         for token in tokens {
-            host.shared.end_flight(token, FlightOutcome::NotShareable);
+            host.shared.finish_flight_and_wake(token, FlightOutcome::NotShareable);
         }
         for _ in 0..waiting.len() {
             for waiter in waiting.clone() {
                 if let Some(turn) = host.shared.flights.claim_wakeup(waiter) {
                     waiting.remove(&waiter);
-                    if let FollowerWakeup::Lead(token) = turn {
+                    if let FlightFollowerWakeup::Lead(token) = turn {
                         host.shared.hand_over_flight(token);
                     }
                 }

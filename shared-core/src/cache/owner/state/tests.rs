@@ -1,24 +1,24 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use super::super::disk::{DiskEntry, EntryBytes, StoreStatus, WouldBlock};
+use super::super::disk::{DiskEntry, EntryBytes, ReadWouldBlock, StoreStatus};
 use super::super::tracker::{ChainIdentity, ChainRecord, FinalityMark};
 use super::*;
-use crate::cache::class::Class;
+use crate::cache::class::LifetimeClass;
 use crate::cache::entry::store_attributes::StoreAttributes;
-use crate::cache::store::WriteError;
+use crate::cache::store::StoreWriteError;
 
 mod following;
 mod forms;
 mod inactive;
 
-const KEY: Key = [7; 32];
+const KEY: CacheKey = [7; 32];
 
 /// A model of the disk with the behaviour that the owner relies on.
 #[derive(Default)]
 struct Model {
-    entries: Mutex<HashMap<Key, DiskEntry>>,
-    filled: Mutex<Vec<Key>>,
+    entries: Mutex<HashMap<CacheKey, DiskEntry>>,
+    filled: Mutex<Vec<CacheKey>>,
     purges: Mutex<Vec<(u64, PurgeScope)>>,
     is_full: Mutex<bool>,
     /// Whether reads need no disk.
@@ -36,25 +36,34 @@ impl OwnerStore for Arc<Model> {
         Model::generation(self)
     }
 
-    fn get(&self, key: &Key, _: CallTime) -> Option<DiskEntry> {
+    fn read_entry(&self, key: &CacheKey, _: ClockReading) -> Option<DiskEntry> {
         let stored = self.entries.lock().unwrap().get(key).cloned()?;
-        (!self.is_purged(key, &stored.header.about)).then_some(stored)
+        (!self.is_entry_purged(key, &stored.header.about)).then_some(stored)
     }
 
-    fn get_ready(&self, key: &Key, now: CallTime) -> Result<Option<DiskEntry>, WouldBlock> {
-        match self.may_have(key) && !*self.is_ready.lock().unwrap() {
-            true => Err(WouldBlock),
-            false => Ok(self.get(key, now)),
+    fn read_entry_nonblocking(
+        &self,
+        key: &CacheKey,
+        now: ClockReading,
+    ) -> Result<Option<DiskEntry>, ReadWouldBlock> {
+        match self.may_contain_key(key) && !*self.is_ready.lock().unwrap() {
+            true => Err(ReadWouldBlock),
+            false => Ok(self.read_entry(key, now)),
         }
     }
 
-    fn may_have(&self, key: &Key) -> bool {
+    fn may_contain_key(&self, key: &CacheKey) -> bool {
         self.entries.lock().unwrap().contains_key(key)
     }
 
-    fn put_entry(&self, key: &Key, header: &RecordHeader, body: &[u8]) -> Result<(), StoreError> {
+    fn put_entry(
+        &self,
+        key: &CacheKey,
+        header: &EntryRecordAttributes,
+        body: &[u8],
+    ) -> Result<(), StoreError> {
         if *self.is_full.lock().unwrap() {
-            return Err(StoreError::Off(WriteError::DiskFull));
+            return Err(StoreError::Off(StoreWriteError::DiskFull));
         }
         if body.len() > 100_000 {
             return Err(StoreError::TooLarge);
@@ -73,42 +82,50 @@ impl OwnerStore for Arc<Model> {
         let mut purges = self.purges.lock().unwrap();
         purges.push((generation, scope.clone()));
         match *self.is_full.lock().unwrap() {
-            true => Err(StoreError::Off(WriteError::DiskFull)),
+            true => Err(StoreError::Off(StoreWriteError::DiskFull)),
             false => Ok(generation),
         }
     }
 
-    fn read_chain_record(&self, _: &Namespace) -> Result<ChainRecord, StoreError> {
+    fn read_chain_record(&self, _: &CacheNamespace) -> Result<ChainRecord, StoreError> {
         Ok(ChainRecord::default())
     }
 
-    fn record_identity(&self, _: &Namespace, _: &ChainIdentity) -> Result<(), StoreError> {
+    fn record_chain_identity(
+        &self,
+        _: &CacheNamespace,
+        _: &ChainIdentity,
+    ) -> Result<(), StoreError> {
         Ok(())
     }
 
-    fn record_mark(&self, _: &Namespace, _: Option<&FinalityMark>) -> Result<(), StoreError> {
+    fn record_finality_mark(
+        &self,
+        _: &CacheNamespace,
+        _: Option<&FinalityMark>,
+    ) -> Result<(), StoreError> {
         Ok(())
     }
 
-    fn is_purged(&self, key: &Key, about: &StoreAttributes) -> bool {
+    fn is_entry_purged(&self, key: &CacheKey, about: &StoreAttributes) -> bool {
         let purges = self.purges.lock().unwrap();
         purges.iter().any(|(generation, scope)| {
             about.generation < *generation && scope.covers_entry(key, about)
         })
     }
 
-    fn record_fill(&self, key: &Key, _: CallTime) -> bool {
+    fn record_fill(&self, key: &CacheKey, _: ClockReading) -> bool {
         let mut filled = self.filled.lock().unwrap();
         let is_second = filled.contains(key);
         filled.push(*key);
         is_second
     }
 
-    fn flush(&self) -> Result<(), StoreError> {
+    fn flush_memtables(&self) -> Result<(), StoreError> {
         Ok(())
     }
 
-    fn drop_older_than(&self, goes: u64, renews: u64, now: CallTime) {
+    fn drop_entries_older_than(&self, goes: u64, renews: u64, now: ClockReading) {
         let mut entries = self.entries.lock().unwrap();
         entries.retain(|_, stored| now.unix < stored.header.stored_at + goes);
         for stored in entries.values_mut() {
@@ -125,8 +142,8 @@ impl OwnerStore for Arc<Model> {
     }
 }
 
-fn at(monotonic: u64) -> CallTime {
-    CallTime {
+fn at(monotonic: u64) -> ClockReading {
+    ClockReading {
         monotonic,
         unix: 1_000_000 + monotonic,
     }
@@ -136,18 +153,18 @@ fn name(name: &str) -> ProcessName {
     ProcessName::new(name).unwrap()
 }
 
-fn entry_of_class(class: Class, generation: u64, length: usize) -> Arc<MemoryEntry> {
+fn entry_of_class(class: LifetimeClass, generation: u64, length: usize) -> Arc<OwnerMemoryEntry> {
     let about = StoreAttributes {
         class,
         namespace: [1; 16],
         generation,
         ..StoreAttributes::default()
     };
-    Arc::new(MemoryEntry::new(about, vec![9; length], 60_000, at(0)))
+    Arc::new(OwnerMemoryEntry::new(about, vec![9; length], 60_000, at(0)))
 }
 
-fn immutable_entry(generation: u64) -> Arc<MemoryEntry> {
-    entry_of_class(Class::Immutable, generation, 100)
+fn immutable_entry(generation: u64) -> Arc<OwnerMemoryEntry> {
+    entry_of_class(LifetimeClass::Immutable, generation, 100)
 }
 
 fn owner() -> (Owner, Arc<Model>) {
@@ -156,9 +173,9 @@ fn owner() -> (Owner, Arc<Model>) {
     (owner, model)
 }
 
-fn found(look_up: OwnerLookup) -> OwnerEntry {
+fn found(look_up: OwnerLookupResult) -> OwnerHit {
     match look_up {
-        OwnerLookup::Found(found) => found,
+        OwnerLookupResult::Found(found) => found,
         other => panic!("{other:?}"),
     }
 }
@@ -174,7 +191,7 @@ fn granted(owner: &Owner, process: &str) -> bool {
 /// The queued events of a stream, without `hello` and send leases.
 fn received(owner: &Owner, stream: EventStreamId) -> Vec<OwnerEvent> {
     let events = std::iter::from_fn(|| match owner.next_stream_action(stream, at(0)) {
-        StreamAction::Event(event) => Some(event),
+        EventStreamAction::Event(event) => Some(event),
         _ => None,
     });
     events
@@ -187,23 +204,23 @@ fn store_is_queried_after_memory_and_fills_it() {
     let (owner, _model) = owner();
     assert!(matches!(
         owner.lookup_without_waiting(&KEY, at(0)),
-        OwnerLookup::Missing
+        OwnerLookupResult::Missing
     ));
     owner
         .write_to_store(&KEY, &immutable_entry(5), at(0))
         .unwrap();
     assert!(matches!(
         owner.lookup_without_waiting(&KEY, at(0)),
-        OwnerLookup::QueryStore
+        OwnerLookupResult::QueryStore
     ));
-    let hit = owner.lookup_store(&KEY, at(100)).unwrap();
+    let hit = owner.lookup_in_store(&KEY, at(100)).unwrap();
     assert!(!hit.is_to_be_stored);
     assert_eq!(
         (hit.kept.age_ms(at(100)), hit.kept.remaining_ttl(at(100))),
         (100, 59_900)
     );
     assert!(!found(owner.lookup_without_waiting(&KEY, at(200))).is_to_be_stored);
-    assert!(owner.lookup_store(&KEY, at(60_000)).is_none());
+    assert!(owner.lookup_in_store(&KEY, at(60_000)).is_none());
 }
 
 #[test]
@@ -221,35 +238,43 @@ fn ready_store_entry_is_found_without_waiting() {
     ));
     assert!(matches!(
         owner.lookup_without_waiting(&KEY, at(60_000)),
-        OwnerLookup::Missing
+        OwnerLookupResult::Missing
     ));
     let expected = json!({ "store": 1, "memory": 1, "missed": 1 });
-    assert_eq!(owner.status_json()["lookups"], expected);
+    assert_eq!(owner.owner_status_json()["lookups"], expected);
 }
 
 #[test]
 fn entry_too_long_for_memory_is_stored_at_once() {
     let (owner, model) = owner();
-    assert!(owner.has_room_for(10_000));
-    assert!(!owner.has_room_for(50_000));
-    let long = entry_of_class(Class::Resource, 5, 50_000);
-    assert_eq!(owner.put_entry(&KEY, &long, None, at(0)), Ok(false));
+    assert!(owner.memory_fits_entry(10_000));
+    assert!(!owner.memory_fits_entry(50_000));
+    let long = entry_of_class(LifetimeClass::Resource, 5, 50_000);
+    assert_eq!(owner.put_fetched_entry(&KEY, &long, None, at(0)), Ok(false));
     // it is sent from the store each time
     for _ in 0..2 {
-        let found = owner.lookup_store(&KEY, at(0)).unwrap();
+        let found = owner.lookup_in_store(&KEY, at(0)).unwrap();
         assert_eq!(found.kept.encoded_bytes().len(), 50_000);
         assert!(owner.memory.get_uncounted(&KEY, at(0)).is_none());
     }
-    let put = |class, length| owner.put_entry(&KEY, &entry_of_class(class, 5, length), None, at(0));
-    assert_eq!(put(Class::Unfinalized, 50_000), Err(PutRejection::TooLong));
-    assert_eq!(put(Class::Immutable, 200_000), Err(PutRejection::TooLong));
+    let put = |class, length| {
+        owner.put_fetched_entry(&KEY, &entry_of_class(class, 5, length), None, at(0))
+    };
+    assert_eq!(
+        put(LifetimeClass::Unfinalized, 50_000),
+        Err(EntryRejection::TooLong)
+    );
+    assert_eq!(
+        put(LifetimeClass::Immutable, 200_000),
+        Err(EntryRejection::TooLong)
+    );
     *model.is_full.lock().unwrap() = true;
     assert_eq!(
-        put(Class::Immutable, 50_000),
-        Err(PutRejection::Off("the disk is full".into()))
+        put(LifetimeClass::Immutable, 50_000),
+        Err(EntryRejection::Off("the disk is full".into()))
     );
-    assert_eq!(put(Class::Immutable, 100), Ok(true));
-    assert_eq!(put(Class::Tip, 100), Ok(false));
+    assert_eq!(put(LifetimeClass::Immutable, 100), Ok(true));
+    assert_eq!(put(LifetimeClass::Tip, 100), Ok(false));
 }
 
 #[test]
@@ -259,7 +284,7 @@ fn purged_entry_leaves_memory_when_it_is_looked_up_or_swept() {
     let fill = |generation| {
         for key in &keys {
             owner
-                .put_entry(key, &immutable_entry(generation), None, at(0))
+                .put_fetched_entry(key, &immutable_entry(generation), None, at(0))
                 .unwrap();
         }
     };
@@ -271,16 +296,24 @@ fn purged_entry_leaves_memory_when_it_is_looked_up_or_swept() {
     ] {
         assert_eq!(owner.purge_entries(&scope, || at(0)), Ok(generation));
         // a purge does not search the memory
-        assert_eq!(owner.status_json()["memory"]["entries"], 3, "{scope:?}");
+        assert_eq!(
+            owner.owner_status_json()["memory"]["entries"],
+            3,
+            "{scope:?}"
+        );
         assert!(!matches!(
             owner.lookup_without_waiting(&keys[2], at(0)),
-            OwnerLookup::Found(_)
+            OwnerLookupResult::Found(_)
         ));
         assert!(owner.acquire_lease(&keys[2], &name("a"), 1, at(0)).is_ok());
-        assert_eq!(owner.status_json()["memory"]["entries"], 2, "{scope:?}");
+        assert_eq!(
+            owner.owner_status_json()["memory"]["entries"],
+            2,
+            "{scope:?}"
+        );
         // an entry that was filled since stays
         owner
-            .put_entry(&keys[0], &immutable_entry(generation), None, at(0))
+            .put_fetched_entry(&keys[0], &immutable_entry(generation), None, at(0))
             .unwrap();
         let swept = match scope {
             PurgeScope::Key(_) => 0,
@@ -293,7 +326,7 @@ fn purged_entry_leaves_memory_when_it_is_looked_up_or_swept() {
         );
         assert!(matches!(
             owner.lookup_without_waiting(&keys[0], at(0)),
-            OwnerLookup::Found(_)
+            OwnerLookupResult::Found(_)
         ));
         fill(generation);
     }
@@ -310,7 +343,7 @@ fn purge_is_in_effect_and_published_when_it_cannot_be_written() {
     let stream = owner.open_event_stream(&name("a"), at(0)).unwrap();
     received(&owner, stream);
     owner
-        .put_entry(&KEY, &immutable_entry(5), None, at(0))
+        .put_fetched_entry(&KEY, &immutable_entry(5), None, at(0))
         .unwrap();
     *model.is_full.lock().unwrap() = true;
     assert!(owner
@@ -318,7 +351,7 @@ fn purge_is_in_effect_and_published_when_it_cannot_be_written() {
         .is_err());
     assert!(!matches!(
         owner.lookup_without_waiting(&KEY, at(0)),
-        OwnerLookup::Found(_)
+        OwnerLookupResult::Found(_)
     ));
     let purge = OwnerEvent::Purge {
         generation: 6,
@@ -330,10 +363,10 @@ fn purge_is_in_effect_and_published_when_it_cannot_be_written() {
 #[test]
 fn close_stores_fresh_entries_of_storable_classes() {
     let (owner, model) = owner();
-    for (n, class) in Class::ALL.iter().enumerate() {
+    for (n, class) in LifetimeClass::ALL.iter().enumerate() {
         let entry = entry_of_class(*class, 5, 100);
         owner
-            .put_entry(&[n as u8; 32], &entry, None, at(0))
+            .put_fetched_entry(&[n as u8; 32], &entry, None, at(0))
             .unwrap();
     }
     owner.store_remaining_entries(at(100)).unwrap();
@@ -341,7 +374,7 @@ fn close_stores_fresh_entries_of_storable_classes() {
     stored.sort_unstable();
     assert_eq!(stored, [[0; 32], [5; 32]]);
     owner
-        .put_entry(&KEY, &immutable_entry(5), None, at(0))
+        .put_fetched_entry(&KEY, &immutable_entry(5), None, at(0))
         .unwrap();
     owner.store_remaining_entries(at(60_000)).unwrap();
     assert_eq!(model.entries.lock().unwrap().len(), 2);
@@ -356,8 +389,12 @@ fn fill_is_not_found_after_a_concurrent_purge_of_its_generation() {
         scope.spawn(|| {
             while !is_over.load(Relaxed) {
                 let generation = owner.owner_store.purge_generation();
-                let outcome = match owner.put_entry(&KEY, &immutable_entry(generation), None, at(0))
-                {
+                let outcome = match owner.put_fetched_entry(
+                    &KEY,
+                    &immutable_entry(generation),
+                    None,
+                    at(0),
+                ) {
                     Ok(_) => &accepted,
                     // a purge came between the two
                     Err(_) => &refused,
@@ -373,7 +410,7 @@ fn fill_is_not_found_after_a_concurrent_purge_of_its_generation() {
             let found = owner.lookup_without_waiting(&KEY, at(0));
             let is_late = began.elapsed() > Duration::from_secs(600);
             if is_late
-                || matches!(&found, OwnerLookup::Found(hit) if hit.kept.store_attributes().generation < generation)
+                || matches!(&found, OwnerLookupResult::Found(hit) if hit.kept.store_attributes().generation < generation)
             {
                 is_over.store(true, Relaxed);
                 panic!("{found:?}, {generation}; {accepted:?} accepted, {refused:?} refused");

@@ -1,8 +1,8 @@
 //! The attachment of the node's head to the window.
 
-use super::poll::EvaluationStop;
-use super::poll::Poll;
-use super::types::{Block, FinalityMark, NodeQuery};
+use super::poll::NodePoll;
+use super::poll::PollEvaluationStop;
+use super::types::{FinalityMark, NodeBlock, NodeQuery};
 use super::window::BlockWindow;
 
 /// Maximum number of blocks walked back from the node's head. A more distant ancestor is searched
@@ -27,19 +27,19 @@ pub(super) enum HeadPosition {
     Unknown,
     /// The head descends from a block of the window, through these blocks: the newest first, the
     /// head included. Further blocks between them may be unknown.
-    Extends(FinalityMark, Vec<Block>),
+    Extends(FinalityMark, Vec<NodeBlock>),
     /// The head descends from no block of the window.
-    Detached(Vec<Block>),
+    Detached(Vec<NodeBlock>),
 }
 
 /// Determines where the node's head descends from the window, by its parents and by number.
 /// `confused` is the number of polls with inconsistent results before this one.
-pub(super) fn find_attachment(
+pub(super) fn find_head_position(
     window: &BlockWindow,
-    poll: &Poll,
-    latest: &Block,
+    poll: &NodePoll,
+    latest: &NodeBlock,
     confused: u32,
-) -> Result<HeadPosition, EvaluationStop> {
+) -> Result<HeadPosition, PollEvaluationStop> {
     let (Some(bottom), Some(top)) = (window.oldest_block(), window.newest_block()) else {
         return Ok(HeadPosition::First);
     };
@@ -92,14 +92,14 @@ pub(super) fn find_attachment(
 /// it are in the chain too, as its ancestors.
 fn highest_common_block(
     window: &BlockWindow,
-    poll: &Poll,
+    poll: &NodePoll,
     number: u64,
-) -> Result<Option<FinalityMark>, EvaluationStop> {
-    let (mut low, mut high) = (0, window.partition_index(number));
+) -> Result<Option<FinalityMark>, PollEvaluationStop> {
+    let (mut low, mut high) = (0, window.block_count_up_to(number));
     // most often the first attempt succeeds
     let mut middle = high;
     while low < high {
-        let Some(mark) = window.get(middle - 1) else {
+        let Some(mark) = window.block_at_index(middle - 1) else {
             break;
         };
         let block = poll.required_block(NodeQuery::ByNumber(mark.number))?;
@@ -110,5 +110,7 @@ fn highest_common_block(
         }
         middle = (low + high).div_ceil(2);
     }
-    Ok(low.checked_sub(1).and_then(|index| window.get(index)))
+    Ok(low
+        .checked_sub(1)
+        .and_then(|index| window.block_at_index(index)))
 }

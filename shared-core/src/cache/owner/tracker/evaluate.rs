@@ -1,11 +1,11 @@
 //! The evaluation of a poll.
 
-use super::attachment::{find_attachment, HeadPosition, MAX_INCONSISTENT_POLLS};
-use super::finality::{check_mark, newest_final, FinalityCheck};
-use super::poll::{EvaluationStop, Poll};
-use super::types::{Block, ChainIdentity, FinalityMark, NodeQuery, TrackerStep};
+use super::attachment::{find_head_position, HeadPosition, MAX_INCONSISTENT_POLLS};
+use super::finality::{check_finality_mark, newest_final_block, FinalityCheck};
+use super::poll::{NodePoll, PollEvaluationStop};
+use super::types::{ChainIdentity, FinalityMark, NodeBlock, NodeQuery, TrackerStep};
 use super::window::BlockWindow;
-use super::{LaggingHead, Tracker};
+use super::{ChainTracker, LaggingHead};
 use crate::cache::chain::ChainChange;
 use crate::config::head_source::FinalityRule;
 
@@ -53,39 +53,39 @@ struct PollFinalityChanges {
     error: Option<String>,
 }
 
-impl Tracker {
+impl ChainTracker {
     /// Evaluates the results of the present poll as far as they suffice, and applies their changes
     /// at the poll's end.
-    pub(super) fn evaluate_poll(&mut self) -> Result<(), EvaluationStop> {
+    pub(super) fn evaluate_poll(&mut self) -> Result<(), PollEvaluationStop> {
         let Some(poll) = &self.poll else {
             return Ok(());
         };
         let latest = poll.required_block(NodeQuery::Latest)?;
-        let latest =
-            latest.ok_or_else(|| EvaluationStop::Failed("the node has no head block".into()))?;
+        let latest = latest
+            .ok_or_else(|| PollEvaluationStop::Failed("the node has no head block".into()))?;
         let syncing = poll.syncing_result()?;
         let mut identity = None;
-        if poll.is_identity_due || poll.has_identity() {
-            identity = Some(self.read_identity(poll)?);
+        if poll.is_identity_due || poll.has_identity_query() {
+            identity = Some(self.reported_chain_identity(poll)?);
         }
-        if let Some(wrong) = identity.filter(|found| self.is_foreign(found)) {
+        if let Some(wrong) = identity.filter(|found| self.is_other_chain(found)) {
             self.record_wrong_chain(wrong);
             return Ok(());
         }
-        let place = find_attachment(&self.window, poll, &latest, self.confused)?;
+        let place = find_head_position(&self.window, poll, &latest, self.confused)?;
         if identity.is_none() && matches!(place, HeadPosition::Unknown | HeadPosition::Detached(_))
         {
             // queried first; the evaluation is then repeated
-            self.read_identity(poll)?;
+            self.reported_chain_identity(poll)?;
         }
         let plan = self.plan_chain_changes(&place, &latest);
         let is_sure = plan.behind.is_none() && syncing == Ok(false);
         let mut verdict = self.evaluate_finality(poll, &plan, &latest, is_sure)?;
-        if poll.needs_recheck() && self.confused < MAX_INCONSISTENT_POLLS {
+        if poll.needs_block_recheck() && self.confused < MAX_INCONSISTENT_POLLS {
             // otherwise the responses may be of another chain
             let again = poll.required_block(NodeQuery::Recheck(latest.number))?;
             if again.is_none_or(|again| again.hash != latest.hash) {
-                return Err(EvaluationStop::Confused);
+                return Err(PollEvaluationStop::Confused);
             }
         }
         if let Err(error) = &syncing {
@@ -93,20 +93,23 @@ impl Tracker {
         }
         self.is_syncing = syncing == Ok(true);
         if let Some(identity) = identity {
-            self.record_identity(identity);
+            self.record_matching_identity(identity);
         }
-        self.apply_changes(plan, verdict);
+        self.apply_poll_changes(plan, verdict);
         Ok(())
     }
 
     /// Returns the chain identity that the results of the poll report.
-    fn read_identity(&self, poll: &Poll) -> Result<ChainIdentity, EvaluationStop> {
+    fn reported_chain_identity(
+        &self,
+        poll: &NodePoll,
+    ) -> Result<ChainIdentity, PollEvaluationStop> {
         let (chain_id, genesis) = poll.identity_result()?;
         Ok(ChainIdentity { chain_id, genesis })
     }
 
     /// Whether the node's chain identity contradicts the recorded one.
-    fn is_foreign(&self, found: &ChainIdentity) -> bool {
+    fn is_other_chain(&self, found: &ChainIdentity) -> bool {
         self.confirmed_identity
             .as_ref()
             .is_some_and(|identity| !identity.matches_identity(found))
@@ -124,8 +127,8 @@ impl Tracker {
             self.is_wrong = true;
             self.wrong = Some(format!("the node has {found}, but {was} is recorded"));
             self.push_finality(None);
-            self.push_change(ChainChange::Wrong(true));
-            self.push_log(
+            self.push_chain_change(ChainChange::Wrong(true));
+            self.push_log_line(
                 true,
                 format!(
                     "the node has another chain ({found}) than the recorded one ({was}): nothing \
@@ -134,11 +137,11 @@ impl Tracker {
                 ),
             );
         }
-        self.update_state();
+        self.update_tracker_state();
     }
 
     /// Records that the node has the recorded chain, or that its chain is the first one.
-    fn record_identity(&mut self, found: ChainIdentity) {
+    fn record_matching_identity(&mut self, found: ChainIdentity) {
         self.identified = Some(self.now);
         if self.confirmed_identity.is_none() {
             self.confirmed_identity = Some(found);
@@ -147,8 +150,8 @@ impl Tracker {
         if self.is_wrong {
             self.is_wrong = false;
             self.wrong = None;
-            self.push_change(ChainChange::Wrong(false));
-            self.push_log(
+            self.push_chain_change(ChainChange::Wrong(false));
+            self.push_log_line(
                 false,
                 format!("the node has the recorded chain ({found}) again"),
             );
@@ -157,7 +160,7 @@ impl Tracker {
 
     /// Determines from the attachment of the node's head which blocks were replaced, and the new
     /// window.
-    fn plan_chain_changes(&self, place: &HeadPosition, latest: &Block) -> PollChainChanges {
+    fn plan_chain_changes(&self, place: &HeadPosition, latest: &NodeBlock) -> PollChainChanges {
         let was_unknown = self.behind.is_some_and(|behind| behind.is_unknown);
         let mut plan = PollChainChanges {
             view: self.window.clone(),
@@ -248,12 +251,12 @@ impl Tracker {
     /// poll.
     fn evaluate_finality(
         &self,
-        poll: &Poll,
+        poll: &NodePoll,
         plan: &PollChainChanges,
-        latest: &Block,
+        latest: &NodeBlock,
         is_sure: bool,
-    ) -> Result<PollFinalityChanges, EvaluationStop> {
-        let newest = newest_final(self.finality, &plan.view, poll, latest)?;
+    ) -> Result<PollFinalityChanges, PollEvaluationStop> {
+        let newest = newest_final_block(self.finality, &plan.view, poll, latest)?;
         let from = match plan.from {
             ReorgStart::None => None,
             ReorgStart::Number(number) => Some(number),
@@ -274,17 +277,17 @@ impl Tracker {
                     .map_or(FinalityCheck::None, |_| FinalityCheck::Holds),
                 None,
             )
-        } else if self.is_cut_off(plan) {
+        } else if self.branches_below_mark(plan) {
             (FinalityCheck::Broken, None)
         } else {
-            check_mark(self.mark, &plan.view, poll, latest, self.absent)?
+            check_finality_mark(self.mark, &plan.view, poll, latest, self.absent)?
         };
         let broken = (checked == FinalityCheck::Broken).then(|| doubt.unwrap_or(0));
         let mark = match broken {
             // the highest of the final blocks that are still in the chain
             Some(from) => from
                 .checked_sub(1)
-                .and_then(|below| plan.view.newest_up_to(below)),
+                .and_then(|below| plan.view.newest_block_up_to(below)),
             None => self.mark,
         };
         let from = match (plan.from, broken, checked, self.mark) {
@@ -314,8 +317,8 @@ impl Tracker {
         match newest {
             Ok(Some(newest)) if is_sure && is_known => {
                 (verdict.mark, verdict.last) =
-                    match self.is_canonical(poll, plan, newest, latest)? {
-                        true => self.advance_mark(mark, newest, latest),
+                    match self.is_finalized_canonical(poll, plan, newest, latest)? {
+                        true => self.advance_finality_mark(mark, newest, latest),
                         false => (mark, None),
                     }
             }
@@ -331,7 +334,7 @@ impl Tracker {
     }
 
     /// Whether the node's chain branches off below the mark.
-    fn is_cut_off(&self, plan: &PollChainChanges) -> bool {
+    fn branches_below_mark(&self, plan: &PollChainChanges) -> bool {
         let ReorgStart::Number(from) = plan.from else {
             return false;
         };
@@ -343,13 +346,13 @@ impl Tracker {
 
     /// Whether the node's finalized block is of the same chain as its head. The node was queried
     /// for both at once.
-    fn is_canonical(
+    fn is_finalized_canonical(
         &self,
-        poll: &Poll,
+        poll: &NodePoll,
         plan: &PollChainChanges,
         newest: FinalityMark,
-        latest: &Block,
-    ) -> Result<bool, EvaluationStop> {
+        latest: &NodeBlock,
+    ) -> Result<bool, PollEvaluationStop> {
         if newest.number > latest.number || Some(newest) == self.mark {
             return Ok(true);
         }
@@ -364,11 +367,11 @@ impl Tracker {
 
     /// The mark and the newest final block, where `newest` is the node's finalized block and `mark`
     /// is of its chain.
-    fn advance_mark(
+    fn advance_finality_mark(
         &self,
         mark: Option<FinalityMark>,
         newest: FinalityMark,
-        latest: &Block,
+        latest: &NodeBlock,
     ) -> (Option<FinalityMark>, Option<u64>) {
         if newest.number > latest.number {
             // the chain grew between the two responses
@@ -388,7 +391,7 @@ impl Tracker {
 
     /// Applies the changes of a poll to the tracker, and queues the steps for the host in a safe
     /// order.
-    fn apply_changes(&mut self, plan: PollChainChanges, verdict: PollFinalityChanges) {
+    fn apply_poll_changes(&mut self, plan: PollChainChanges, verdict: PollFinalityChanges) {
         self.heard = self.now;
         self.is_silent = false;
         self.confused = 0;
@@ -399,12 +402,12 @@ impl Tracker {
         }
         if let Some(from) = verdict.broken {
             let number = self.mark.map_or(0, |mark| mark.number);
-            self.push_log(true, format!("finalized block {number} was replaced"));
-            self.push_change(ChainChange::FinalityReverted { from });
+            self.push_log_line(true, format!("finalized block {number} was replaced"));
+            self.push_chain_change(ChainChange::FinalityReverted { from });
         }
         self.publish_reorg(&plan, verdict.from, verdict.broken.is_some());
         if let Some(head) = plan.head {
-            self.push_change(ChainChange::Head(head));
+            self.push_chain_change(ChainChange::Head(head));
         }
         if verdict.mark != self.mark {
             self.steps.push_back(TrackerStep::RecordMark(verdict.mark));
@@ -415,7 +418,7 @@ impl Tracker {
         self.window = plan.next_window;
         self.behind = plan.behind;
         self.push_finality(verdict.last);
-        self.update_state();
+        self.update_tracker_state();
     }
 
     /// Logs a reorganisation, and the number of those before it that were not logged: some chains
@@ -440,7 +443,7 @@ impl Tracker {
         };
         let text =
             format!("reorganisation: {blocks} blocks from {from} on were replaced{head}{more}");
-        self.push_log(false, text);
+        self.push_log_line(false, text);
     }
 
     fn publish_reorg(&mut self, plan: &PollChainChanges, from: Option<u64>, is_broken: bool) {
@@ -462,6 +465,6 @@ impl Tracker {
         if plan.is_reorg && !is_broken {
             self.log_reorg(from, plan.head);
         }
-        self.push_change(ChainChange::Reorg { from });
+        self.push_chain_change(ChainChange::Reorg { from });
     }
 }

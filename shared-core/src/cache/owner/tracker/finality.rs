@@ -1,7 +1,7 @@
 //! The newest final block, and the check of the finality mark.
 
-use super::poll::{EvaluationStop, Poll};
-use super::types::{Block, FinalityMark, NodeQuery};
+use super::poll::{NodePoll, PollEvaluationStop};
+use super::types::{FinalityMark, NodeBlock, NodeQuery};
 use super::window::BlockWindow;
 use crate::config::head_source::FinalityRule;
 
@@ -28,13 +28,13 @@ pub(super) enum FinalityCheck {
 }
 
 /// Checks whether the node's chain, whose newest blocks are `window`, has the mark.
-pub(super) fn check_mark(
+pub(super) fn check_finality_mark(
     mark: Option<FinalityMark>,
     window: &BlockWindow,
-    poll: &Poll,
-    latest: &Block,
+    poll: &NodePoll,
+    latest: &NodeBlock,
     absent: u32,
-) -> Result<(FinalityCheck, Option<String>), EvaluationStop> {
+) -> Result<(FinalityCheck, Option<String>), PollEvaluationStop> {
     let Some(mark) = mark else {
         return Ok((FinalityCheck::None, None));
     };
@@ -48,29 +48,31 @@ pub(super) fn check_mark(
     if mark.number > latest.number {
         return Ok((FinalityCheck::Unknown, None));
     }
-    Ok(match poll.try_block(NodeQuery::ByNumber(mark.number))? {
-        Ok(Some(block)) => (judge(block.hash), None),
-        Ok(None) if absent < MAX_ABSENT_POLLS => (FinalityCheck::Absent, None),
-        Ok(None) => (FinalityCheck::Broken, None),
-        Err(error) => {
-            let number = mark.number;
-            let error = format!("cannot check finalized block {number}: {error}");
-            (FinalityCheck::Unknown, Some(error))
-        }
-    })
+    Ok(
+        match poll.optional_block(NodeQuery::ByNumber(mark.number))? {
+            Ok(Some(block)) => (judge(block.hash), None),
+            Ok(None) if absent < MAX_ABSENT_POLLS => (FinalityCheck::Absent, None),
+            Ok(None) => (FinalityCheck::Broken, None),
+            Err(error) => {
+                let number = mark.number;
+                let error = format!("cannot check finalized block {number}: {error}");
+                (FinalityCheck::Unknown, Some(error))
+            }
+        },
+    )
 }
 
 /// The newest block that the node's tag, or the depth, makes final.
-pub(super) fn newest_final(
+pub(super) fn newest_final_block(
     finality: FinalityRule,
     window: &BlockWindow,
-    poll: &Poll,
-    latest: &Block,
-) -> Result<Result<Option<FinalityMark>, String>, EvaluationStop> {
+    poll: &NodePoll,
+    latest: &NodeBlock,
+) -> Result<Result<Option<FinalityMark>, String>, PollEvaluationStop> {
     let depth = match finality {
         FinalityRule::Tag => {
-            let block = poll.try_block(NodeQuery::Finalized)?;
-            return Ok(block.map(|block| block.as_ref().map(Block::finality_mark)));
+            let block = poll.optional_block(NodeQuery::Finalized)?;
+            return Ok(block.map(|block| block.as_ref().map(NodeBlock::finality_mark)));
         }
         FinalityRule::Depth(depth) => depth,
     };
@@ -81,9 +83,9 @@ pub(super) fn newest_final(
         return Ok(Ok(Some(known)));
     }
     for number in (number.saturating_sub(MAX_EMPTY_SLOTS)..=number).rev() {
-        match poll.try_block(NodeQuery::ByNumber(number))? {
+        match poll.optional_block(NodeQuery::ByNumber(number))? {
             Ok(None) => {}
-            found => return Ok(found.map(|block| block.as_ref().map(Block::finality_mark))),
+            found => return Ok(found.map(|block| block.as_ref().map(NodeBlock::finality_mark))),
         }
     }
     Ok(Ok(None))

@@ -1,9 +1,9 @@
 //! Tracking of a chain by the responses of its node.
 //!
-//! Sans-I/O: no socket, no clock. The host [begins](Tracker::begin_poll) a poll at intervals, sends
-//! the queries that [`next_queries`](Tracker::next_queries) returns to the node,
-//! [passes](Tracker::handle_result) the results back, and repeats this until there are no more
-//! queries; then it carries out the resulting [steps](Tracker::next_step) in their order. A poll
+//! Sans-I/O: no socket, no clock. The host [begins](ChainTracker::begin_poll) a poll at intervals, sends
+//! the queries that [`next_queries`](ChainTracker::next_queries) returns to the node,
+//! [passes](ChainTracker::handle_query_result) the results back, and repeats this until there are no more
+//! queries; then it carries out the resulting [steps](ChainTracker::next_tracker_step) in their order. A poll
 //! changes nothing until all that it needs is known: it is evaluated again with each result, from
 //! the results so far.
 //!
@@ -38,9 +38,9 @@ mod window;
 
 use std::collections::VecDeque;
 
-use poll::{EvaluationStop, Poll};
+use poll::{NodePoll, PollEvaluationStop};
 pub use types::{
-    Block, BlockHash, ChainIdentity, ChainRecord, FinalityMark, NodeQuery, NodeResult, State,
+    BlockHash, ChainIdentity, ChainRecord, FinalityMark, NodeBlock, NodeQuery, NodeResult, State,
     TrackerStep,
 };
 use window::BlockWindow;
@@ -73,7 +73,7 @@ struct LaggingHead {
 /// The evaluation of the polls of one followed chain, without I/O: it finds new heads,
 /// reorganisations and final blocks.
 #[derive(Debug, Default)]
-pub struct Tracker {
+pub struct ChainTracker {
     finality: FinalityRule,
     /// Poll interval in milliseconds.
     interval: u64,
@@ -83,7 +83,7 @@ pub struct Tracker {
     heard: u64,
     /// Time when the identity was last confirmed, in milliseconds.
     identified: Option<u64>,
-    poll: Option<Poll>,
+    poll: Option<NodePoll>,
     /// Number of polls in a row with inconsistent results.
     confused: u32,
     window: BlockWindow,
@@ -111,7 +111,7 @@ pub struct Tracker {
     error: Option<String>,
 }
 
-impl Tracker {
+impl ChainTracker {
     /// A tracker of a chain with this record, polled every `interval` milliseconds. `now` is in
     /// milliseconds of any clock that is never set back.
     pub fn new(finality: FinalityRule, interval: u64, record: ChainRecord, now: u64) -> Self {
@@ -141,7 +141,7 @@ impl Tracker {
             Some(identified) => now.saturating_sub(identified) >= IDENTITY_INTERVAL_MS,
             None => true,
         };
-        self.poll = Some(Poll::new(queries, is_due));
+        self.poll = Some(NodePoll::new(queries, is_due));
     }
 
     /// The queries to send to the node now, all at once; an empty list ends the poll. A query that
@@ -158,17 +158,17 @@ impl Tracker {
                 self.poll = None;
                 Vec::new()
             }
-            Err(EvaluationStop::NeedsQuery(mut queries)) => {
+            Err(PollEvaluationStop::NeedsQuery(mut queries)) => {
                 if let Some(poll) = &mut self.poll {
-                    queries.retain(|query| poll.mark_sent(*query));
+                    queries.retain(|query| poll.mark_query_sent(*query));
                 }
                 queries
             }
-            Err(EvaluationStop::Failed(error)) => {
+            Err(PollEvaluationStop::Failed(error)) => {
                 self.fail_poll(&error, self.now);
                 Vec::new()
             }
-            Err(EvaluationStop::Confused) => {
+            Err(PollEvaluationStop::Confused) => {
                 self.confused += 1;
                 self.fail_poll("its chain changed during the poll", self.now);
                 Vec::new()
@@ -177,9 +177,9 @@ impl Tracker {
     }
 
     /// Records the node's result of a query that [`next_queries`](Self::next_queries) has returned.
-    pub fn handle_result(&mut self, query: NodeQuery, answer: NodeResult) {
+    pub fn handle_query_result(&mut self, query: NodeQuery, answer: NodeResult) {
         if let Some(poll) = &mut self.poll {
-            poll.record_result(query, answer);
+            poll.record_query_result(query, answer);
         }
     }
 
@@ -189,11 +189,11 @@ impl Tracker {
         self.error = Some(error.to_owned());
         // the node that comes back may be another one
         self.identified = None;
-        self.check_silence(now);
+        self.check_poll_silence(now);
     }
 
     /// Withdraws finality if no poll has succeeded for too long at `now`.
-    pub fn check_silence(&mut self, now: u64) {
+    pub fn check_poll_silence(&mut self, now: u64) {
         let limit = self
             .interval
             .saturating_mul(FAILURE_INTERVALS)
@@ -201,7 +201,7 @@ impl Tracker {
         if now.saturating_sub(self.heard) > limit && !self.is_silent {
             self.is_silent = true;
             self.push_finality(None);
-            self.update_state();
+            self.update_tracker_state();
         }
     }
 
@@ -209,7 +209,7 @@ impl Tracker {
     pub fn reset_after_purge(&mut self, now: u64) {
         self.push_finality(None);
         if self.is_wrong {
-            self.push_change(ChainChange::Wrong(false));
+            self.push_chain_change(ChainChange::Wrong(false));
         }
         let new = Self::new(self.finality, self.interval, ChainRecord::default(), now);
         let new = Self {
@@ -222,11 +222,11 @@ impl Tracker {
             ..new
         };
         *self = new;
-        self.update_state();
+        self.update_tracker_state();
     }
 
     /// Takes the next step that the host has to carry out, or returns `None` if there is none.
-    pub fn next_step(&mut self) -> Option<TrackerStep> {
+    pub fn next_tracker_step(&mut self) -> Option<TrackerStep> {
         self.steps.pop_front()
     }
 
@@ -239,7 +239,7 @@ impl Tracker {
 
     /// The known blocks, the newest first.
     pub fn window_blocks(&self) -> impl Iterator<Item = FinalityMark> + '_ {
-        self.window.newest_first()
+        self.window.blocks_newest_first()
     }
 
     /// The newest block of the window, which is the node's head unless the node lags; `None` if no
@@ -249,7 +249,7 @@ impl Tracker {
     }
 
     /// The newest final block as last published.
-    pub fn last_final(&self) -> Option<u64> {
+    pub fn last_published_final(&self) -> Option<u64> {
         self.published_final
     }
 
@@ -264,7 +264,7 @@ impl Tracker {
     }
 
     /// The error of the last poll for operators, or `None` if it succeeded.
-    pub fn last_error(&self) -> Option<&str> {
+    pub fn last_poll_error(&self) -> Option<&str> {
         match &self.wrong {
             // later errors are of another node, or of none
             Some(wrong) => Some(wrong),
@@ -272,23 +272,23 @@ impl Tracker {
         }
     }
 
-    fn push_change(&mut self, change: ChainChange) {
+    fn push_chain_change(&mut self, change: ChainChange) {
         self.steps.push_back(TrackerStep::ChainChange(change));
     }
 
     fn push_finality(&mut self, number: Option<u64>) {
         if self.published_final != number {
             self.published_final = number;
-            self.push_change(ChainChange::Final(number));
+            self.push_chain_change(ChainChange::Final(number));
         }
     }
 
-    fn push_log(&mut self, is_error: bool, text: String) {
+    fn push_log_line(&mut self, is_error: bool, text: String) {
         self.steps.push_back(TrackerStep::Log { is_error, text });
     }
 
     /// Updates the state, and logs it if it has changed.
-    fn update_state(&mut self) {
+    fn update_tracker_state(&mut self) {
         let state = if self.is_wrong {
             State::WrongChain
         } else if self.is_silent {
@@ -322,7 +322,7 @@ impl Tracker {
                 format!("cannot follow the node: {error}; finality unknown")
             }
         };
-        self.push_log(state == State::Unreachable, text);
+        self.push_log_line(state == State::Unreachable, text);
     }
 }
 

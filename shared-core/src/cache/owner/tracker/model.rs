@@ -7,8 +7,8 @@ use proptest::prelude::*;
 
 use super::tests::{Node, INTERVAL};
 use super::{
-    Block, BlockHash, ChainChange, ChainRecord, FinalityMark, NodeQuery, NodeResult, State,
-    Tracker, TrackerStep,
+    BlockHash, ChainChange, ChainRecord, ChainTracker, FinalityMark, NodeBlock, NodeQuery,
+    NodeResult, State, TrackerStep,
 };
 use crate::config::head_source::FinalityRule;
 
@@ -49,7 +49,7 @@ enum ModelEvent {
 /// A simulated node, whose chain the events of the model test change.
 struct ModelNode {
     node: Node,
-    remembered: Vec<Block>,
+    remembered: Vec<NodeBlock>,
     finalized: usize,
     is_down: bool,
     /// The newest branch of the node.
@@ -96,7 +96,7 @@ struct TrackerModel {
     finality: FinalityRule,
     node: ModelNode,
     other: ModelNode,
-    tracker: Tracker,
+    tracker: ChainTracker,
     now: u64,
     /// Entries that are not final.
     memory: Entries,
@@ -114,7 +114,7 @@ impl TrackerModel {
             finality,
             node: ModelNode::new(1),
             other: ModelNode::new(2),
-            tracker: Tracker::new(finality, INTERVAL, ChainRecord::default(), 0),
+            tracker: ChainTracker::new(finality, INTERVAL, ChainRecord::default(), 0),
             now: 0,
             memory: Entries::new(),
             disk: Default::default(),
@@ -162,7 +162,7 @@ impl TrackerModel {
     }
 
     fn restart_tracker(&mut self) {
-        self.tracker = Tracker::new(self.finality, INTERVAL, self.disk.1, self.now);
+        self.tracker = ChainTracker::new(self.finality, INTERVAL, self.disk.1, self.now);
         (self.last, self.is_wrong) = (None, false);
     }
 
@@ -184,7 +184,7 @@ impl TrackerModel {
             }
             for query in batch {
                 let answer = self.node.respond_to_query(query);
-                self.tracker.handle_result(query, answer);
+                self.tracker.handle_query_result(query, answer);
                 if query != NodeQuery::Latest {
                     if let Some(event) = during.take() {
                         self.apply_event(event);
@@ -193,14 +193,14 @@ impl TrackerModel {
             }
         }
         self.apply_steps();
-        if is_calm && !self.node.is_down && self.tracker.last_error().is_none() {
+        if is_calm && !self.node.is_down && self.tracker.last_poll_error().is_none() {
             self.check_cache();
             self.fill_cache();
         }
     }
 
     fn apply_steps(&mut self) {
-        while let Some(step) = self.tracker.next_step() {
+        while let Some(step) = self.tracker.next_tracker_step() {
             let change = match step {
                 TrackerStep::ChainChange(change) => change,
                 TrackerStep::RecordIdentity(identity) => {

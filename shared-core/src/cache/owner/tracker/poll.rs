@@ -2,12 +2,12 @@
 
 use crate::hash_keys::{HashMap, HashSet};
 
-use super::types::{Block, BlockHash, NodeQuery, NodeResult};
+use super::types::{BlockHash, NodeBlock, NodeQuery, NodeResult};
 
 /// The queries and results of one round of queries to the node. Results do not change until its
 /// end, so that an evaluation that is repeated begins with the same results.
 #[derive(Debug)]
-pub(super) struct Poll {
+pub(super) struct NodePoll {
     first: Option<Vec<NodeQuery>>,
     /// Whether the chain identity must be queried once the head is known.
     pub(super) is_identity_due: bool,
@@ -18,7 +18,7 @@ pub(super) struct Poll {
 /// The reason why the evaluation of a poll stops before its end: results are missing, failed or
 /// inconsistent.
 #[derive(Debug)]
-pub(super) enum EvaluationStop {
+pub(super) enum PollEvaluationStop {
     /// The results of these queries are missing.
     NeedsQuery(Vec<NodeQuery>),
     /// A query failed. The message is for operators.
@@ -27,7 +27,7 @@ pub(super) enum EvaluationStop {
     Confused,
 }
 
-impl Poll {
+impl NodePoll {
     pub(super) fn new(first: Vec<NodeQuery>, is_identity_due: bool) -> Self {
         Self {
             sent: first.iter().copied().collect(),
@@ -43,22 +43,22 @@ impl Poll {
     }
 
     /// Marks a query as sent. Returns false if it was sent before.
-    pub(super) fn mark_sent(&mut self, query: NodeQuery) -> bool {
+    pub(super) fn mark_query_sent(&mut self, query: NodeQuery) -> bool {
         self.sent.insert(query)
     }
 
-    pub(super) fn record_result(&mut self, query: NodeQuery, answer: NodeResult) {
+    pub(super) fn record_query_result(&mut self, query: NodeQuery, answer: NodeResult) {
         self.answers.insert(query, answer);
     }
 
-    pub(super) fn has_identity(&self) -> bool {
+    pub(super) fn has_identity_query(&self) -> bool {
         self.sent.contains(&NodeQuery::ChainId)
     }
 
     /// Whether a query was sent whose result need not be of the head's chain: by number, or for the
     /// chain identity.
-    pub(super) fn needs_recheck(&self) -> bool {
-        self.has_identity()
+    pub(super) fn needs_block_recheck(&self) -> bool {
+        self.has_identity_query()
             || self
                 .sent
                 .iter()
@@ -70,10 +70,10 @@ impl Poll {
         &self,
         query: NodeQuery,
         read: impl FnOnce(&NodeResult) -> Option<T>,
-    ) -> Result<Result<T, String>, EvaluationStop> {
+    ) -> Result<Result<T, String>, PollEvaluationStop> {
         let answer = self.answers.get(&query);
         Ok(
-            match answer.ok_or_else(|| EvaluationStop::NeedsQuery(vec![query]))? {
+            match answer.ok_or_else(|| PollEvaluationStop::NeedsQuery(vec![query]))? {
                 NodeResult::Failed(error) => Err(error.clone()),
                 answer => {
                     read(answer).ok_or_else(|| "the response does not match the query".into())
@@ -83,10 +83,10 @@ impl Poll {
     }
 
     /// A block, `None` if the node does not have it, or the node's error.
-    pub(super) fn try_block(
+    pub(super) fn optional_block(
         &self,
         query: NodeQuery,
-    ) -> Result<Result<Option<Block>, String>, EvaluationStop> {
+    ) -> Result<Result<Option<NodeBlock>, String>, PollEvaluationStop> {
         self.query_result(query, |answer| match answer {
             NodeResult::Block(block) => Some(*block),
             _ => None,
@@ -94,11 +94,15 @@ impl Poll {
     }
 
     /// A block, or `None` if the node does not have it. An error ends the poll.
-    pub(super) fn required_block(&self, query: NodeQuery) -> Result<Option<Block>, EvaluationStop> {
-        self.try_block(query)?.map_err(EvaluationStop::Failed)
+    pub(super) fn required_block(
+        &self,
+        query: NodeQuery,
+    ) -> Result<Option<NodeBlock>, PollEvaluationStop> {
+        self.optional_block(query)?
+            .map_err(PollEvaluationStop::Failed)
     }
 
-    pub(super) fn syncing_result(&self) -> Result<Result<bool, String>, EvaluationStop> {
+    pub(super) fn syncing_result(&self) -> Result<Result<bool, String>, PollEvaluationStop> {
         self.query_result(NodeQuery::Syncing, |answer| match answer {
             NodeResult::Syncing(is_syncing) => Some(*is_syncing),
             _ => None,
@@ -106,14 +110,14 @@ impl Poll {
     }
 
     /// The chain identity. Both queries are sent at once.
-    pub(super) fn identity_result(&self) -> Result<(Option<u64>, BlockHash), EvaluationStop> {
+    pub(super) fn identity_result(&self) -> Result<(Option<u64>, BlockHash), PollEvaluationStop> {
         let identity_queries = [NodeQuery::ChainId, NodeQuery::Genesis];
         let missing: Vec<NodeQuery> = identity_queries
             .into_iter()
             .filter(|query| !self.answers.contains_key(query))
             .collect();
         if !missing.is_empty() {
-            return Err(EvaluationStop::NeedsQuery(missing));
+            return Err(PollEvaluationStop::NeedsQuery(missing));
         }
         let chain_id = self.query_result(NodeQuery::ChainId, |answer| match answer {
             NodeResult::ChainId(id) => Some(*id),
@@ -124,8 +128,8 @@ impl Poll {
             _ => None,
         })?;
         Ok((
-            chain_id.map_err(EvaluationStop::Failed)?,
-            genesis.map_err(EvaluationStop::Failed)?,
+            chain_id.map_err(PollEvaluationStop::Failed)?,
+            genesis.map_err(PollEvaluationStop::Failed)?,
         ))
     }
 }

@@ -3,8 +3,8 @@
 use crate::hash_keys::HashMap;
 
 use super::{
-    Block, BlockHash, ChainChange, ChainIdentity, ChainRecord, FinalityMark, NodeQuery, NodeResult,
-    State, Tracker, TrackerStep,
+    BlockHash, ChainChange, ChainIdentity, ChainRecord, ChainTracker, FinalityMark, NodeBlock,
+    NodeQuery, NodeResult, State, TrackerStep,
 };
 use crate::config::head_source::FinalityRule;
 
@@ -14,9 +14,9 @@ mod finality;
 /// A node with one chain.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
-    pub(super) chain: Vec<Block>,
+    pub(super) chain: Vec<NodeBlock>,
     /// All blocks that the node has ever had.
-    known: HashMap<BlockHash, Block>,
+    known: HashMap<BlockHash, NodeBlock>,
     finalized: Result<Option<FinalityMark>, String>,
     pub(super) syncing: Result<bool, String>,
     pub(super) chain_id: u64,
@@ -52,7 +52,7 @@ impl Node {
     }
 
     fn push(&mut self, branch: u8, number: u64) {
-        let block = Block {
+        let block = NodeBlock {
             number,
             hash: hash(branch, number),
             parent: self.chain.last().map_or([0; 32], |last| last.hash),
@@ -88,11 +88,11 @@ impl Node {
     }
 
     /// The blocks that the node shows.
-    pub(super) fn view(&self) -> &[Block] {
+    pub(super) fn view(&self) -> &[NodeBlock] {
         &self.chain[..self.chain.len().saturating_sub(self.lag).max(1)]
     }
 
-    fn at(&self, number: u64) -> Option<Block> {
+    fn at(&self, number: u64) -> Option<NodeBlock> {
         let view = self.view();
         let at = view.binary_search_by_key(&number, |block| block.number);
         Some(view[at.ok()?])
@@ -103,7 +103,7 @@ impl Node {
         match query {
             NodeQuery::Latest => NodeResult::Block(self.view().last().copied()),
             NodeQuery::Finalized => match &self.finalized {
-                Ok(mark) => NodeResult::Block(mark.map(|mark| Block {
+                Ok(mark) => NodeResult::Block(mark.map(|mark| NodeBlock {
                     number: mark.number,
                     hash: mark.hash,
                     parent: [0; 32],
@@ -126,7 +126,7 @@ impl Node {
 
 /// A tracker with its node and a clock.
 struct Script {
-    tracker: Tracker,
+    tracker: ChainTracker,
     node: Node,
     now: u64,
     log_lines: Vec<String>,
@@ -144,7 +144,7 @@ impl Script {
 
     fn with(node: Node, finality: FinalityRule, record: ChainRecord) -> Self {
         Self {
-            tracker: Tracker::new(finality, INTERVAL, record, 0),
+            tracker: ChainTracker::new(finality, INTERVAL, record, 0),
             node,
             now: 0,
             log_lines: Vec::new(),
@@ -174,7 +174,7 @@ impl Script {
     /// The moves as text.
     fn drain(&mut self) -> String {
         let mut moves = Vec::new();
-        while let Some(step) = self.tracker.next_step() {
+        while let Some(step) = self.tracker.next_tracker_step() {
             match step {
                 TrackerStep::ChainChange(change) => {
                     if let ChainChange::Final(Some(number)) = change {
@@ -225,7 +225,7 @@ impl Script {
                     Some((_, fixed)) => fixed.clone(),
                     None => self.node.answer(query),
                 };
-                self.tracker.handle_result(query, answer);
+                self.tracker.handle_query_result(query, answer);
             }
         }
     }

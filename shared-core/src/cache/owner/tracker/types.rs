@@ -40,7 +40,7 @@ impl fmt::Display for ChainIdentity {
 
 /// The number, hash and parent of a block of the node's chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Block {
+pub struct NodeBlock {
     /// Block number (Beacon API: slot). A parent has a lower one.
     pub number: u64,
     /// Hash of the block.
@@ -49,7 +49,7 @@ pub struct Block {
     pub parent: BlockHash,
 }
 
-impl Block {
+impl NodeBlock {
     /// The number and hash of the block, as the tracker remembers it.
     pub(super) fn finality_mark(&self) -> FinalityMark {
         FinalityMark {
@@ -104,7 +104,7 @@ pub enum NodeQuery {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeResult {
     /// A block, or `None` if the node does not have it.
-    Block(Option<Block>),
+    Block(Option<NodeBlock>),
     /// Whether the node lags.
     Syncing(bool),
     /// Chain id; `None` if the node's API has none.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::types::{Block, BlockHash, FinalityMark};
+use super::types::{BlockHash, FinalityMark, NodeBlock};
 
 /// Maximum number of blocks in the window.
 pub(super) const MAX_BLOCKS: usize = 1_024;
@@ -17,7 +17,7 @@ impl BlockWindow {
         self.0.back().copied()
     }
 
-    pub(super) fn newest_first(&self) -> impl Iterator<Item = FinalityMark> + '_ {
+    pub(super) fn blocks_newest_first(&self) -> impl Iterator<Item = FinalityMark> + '_ {
         self.0.iter().rev().copied()
     }
 
@@ -32,18 +32,18 @@ impl BlockWindow {
     }
 
     /// The newest block up to this number.
-    pub(super) fn newest_up_to(&self, number: u64) -> Option<FinalityMark> {
-        let after = self.partition_index(number);
+    pub(super) fn newest_block_up_to(&self, number: u64) -> Option<FinalityMark> {
+        let after = self.block_count_up_to(number);
         self.0.get(after.checked_sub(1)?).copied()
     }
 
     /// Number of blocks up to this number.
-    pub(super) fn partition_index(&self, number: u64) -> usize {
+    pub(super) fn block_count_up_to(&self, number: u64) -> usize {
         self.0.partition_point(|mark| mark.number <= number)
     }
 
     /// The block at `index`, counted from the oldest.
-    pub(super) fn get(&self, index: usize) -> Option<FinalityMark> {
+    pub(super) fn block_at_index(&self, index: usize) -> Option<FinalityMark> {
         self.0.get(index).copied()
     }
 
@@ -53,11 +53,11 @@ impl BlockWindow {
 
     /// Removes the blocks above this number.
     pub(super) fn truncate_above(&mut self, number: u64) {
-        self.0.truncate(self.partition_index(number));
+        self.0.truncate(self.block_count_up_to(number));
     }
 
     /// Appends a block, if it is above the newest one.
-    pub(super) fn push_block(&mut self, block: &Block) {
+    pub(super) fn push_block(&mut self, block: &NodeBlock) {
         if self
             .newest_block()
             .is_some_and(|top| top.number >= block.number)

@@ -4,21 +4,21 @@
 //! order. Where the node's response can't be used, each forwarded call gets an error of its
 //! own: the stored responses are sent in any case.
 
-use crate::cache::entry::batch::BatchElement;
+use crate::cache::entry::batch::BatchResponseElement;
 use crate::cache::entry::CacheEntry;
 use crate::exchange::cache::batch::pairing::{pair_responses, BatchPairing};
 use crate::exchange::cache::batch::split::{
-    BatchSource, OutOfMemory, SplitBatch, UnusableResponse,
+    BatchElementSource, OutOfMemory, SplitBatch, UnusableResponseReason,
 };
 use crate::exchange::machine::Exchange;
 use crate::gzip::splice::SlicedBody;
 use crate::jsonrpc::batch_elements::{
-    read_batch_elements, BatchElements, BatchShape, RawElement as Answer,
+    read_batch_elements, BatchElements, BatchShape, RawBatchElement as Answer,
 };
 
 /// The response to a split batch after its assembly: the node's response, or a merged body.
 #[derive(Debug)]
-pub(in crate::exchange::cache) enum BatchResponse {
+pub(in crate::exchange::cache) enum AssembledBatch {
     /// The node's response, unchanged: the whole batch was forwarded.
     Unchanged,
     /// The merged body, and whether any part of it comes from the node.
@@ -27,13 +27,13 @@ pub(in crate::exchange::cache) enum BatchResponse {
 
 /// The node's parsed response to the forwarded calls of a batch, by the way in which it can be
 /// merged.
-enum UpstreamBatch {
+enum UpstreamBatchResponse {
     /// Responses to all or most of the calls.
     Answers(BatchElements),
     /// One error (the span of its value) for all calls that were forwarded.
     ErrorForAll(std::ops::Range<usize>),
     /// No part of the response can be sent.
-    Nothing(UnusableResponse),
+    Nothing(UnusableResponseReason),
 }
 
 impl Exchange {
@@ -45,24 +45,24 @@ impl Exchange {
     pub(in crate::exchange::cache) fn assemble_batch_response(
         &self,
         mixed: &SplitBatch,
-    ) -> Result<BatchResponse, OutOfMemory> {
+    ) -> Result<AssembledBatch, OutOfMemory> {
         let text = &mixed.buffered.body[..];
-        let reading = read_upstream_batch(mixed)?;
+        let reading = read_upstream_batch_response(mixed)?;
         let most = mixed.shortest_response_limit();
         let is_short = most.is_none_or(|most| text.len() as u64 <= most);
-        let is_array = matches!(&reading, UpstreamBatch::Answers(them) if them.shape == BatchShape::Array && them.is_whole);
+        let is_array = matches!(&reading, UpstreamBatchResponse::Answers(them) if them.shape == BatchShape::Array && them.is_whole);
         let is_usable = mixed.lost.is_none() && !mixed.is_cut;
         if mixed.is_forwarded_whole() && is_usable && is_short && !is_array {
-            return Ok(BatchResponse::Unchanged);
+            return Ok(AssembledBatch::Unchanged);
         }
         let none = BatchElements::empty_array();
         let answers = match &reading {
-            UpstreamBatch::Answers(answers) => answers,
+            UpstreamBatchResponse::Answers(answers) => answers,
             _ => &none,
         };
         let pairing = pair_responses(&mixed.places, answers, text)?;
         let unusable = unusable_response_error(mixed.node_status);
-        let parts = BatchSources {
+        let parts = BatchMergeInputs {
             mixed,
             reading: &reading,
             answers,
@@ -73,30 +73,36 @@ impl Exchange {
                 .map(|policy| &**policy.response_too_long_error()),
             unusable: unusable.as_bytes(),
         };
-        let mut elements: Vec<BatchElement<'_>> = Vec::new();
+        let mut elements: Vec<BatchResponseElement<'_>> = Vec::new();
         let count = mixed.places.len() + pairing.others.len();
         elements.try_reserve(count).map_err(|_| OutOfMemory)?;
         let places = mixed.places.iter().zip(&pairing.of_call);
-        elements.extend(places.filter_map(|(place, answer)| parts.merged_element(place, *answer)));
+        elements.extend(
+            places.filter_map(|(place, answer)| parts.merged_batch_element(place, *answer)),
+        );
         // responses without a matching call are not dropped by the proxy
         let others = pairing
             .others
             .iter()
             .map(|at| &text[answers.all[*at].span.clone()]);
         let may_be_sent = |one: &&[u8]| most.is_none_or(|most| one.len() as u64 <= most);
-        elements.extend(others.filter(may_be_sent).map(BatchElement::RawJson));
-        let is_of_node = !matches!(reading, UpstreamBatch::Nothing(_));
+        elements.extend(
+            others
+                .filter(may_be_sent)
+                .map(BatchResponseElement::RawJson),
+        );
+        let is_of_node = !matches!(reading, UpstreamBatchResponse::Nothing(_));
         let body = self
             .assemble_batch_body(&elements, mixed.gzip)
             .ok_or(OutOfMemory)?;
-        Ok(BatchResponse::Merged(body, is_of_node))
+        Ok(AssembledBatch::Merged(body, is_of_node))
     }
 }
 
 /// The inputs of a merge: the stored responses of a split batch, and the node's with their pairing.
-struct BatchSources<'a> {
+struct BatchMergeInputs<'a> {
     mixed: &'a SplitBatch,
-    reading: &'a UpstreamBatch,
+    reading: &'a UpstreamBatchResponse,
     answers: &'a BatchElements,
     pairing: &'a BatchPairing,
     too_long: Option<&'a CacheEntry>,
@@ -104,43 +110,50 @@ struct BatchSources<'a> {
     unusable: &'a [u8],
 }
 
-impl<'a> BatchSources<'a> {
+impl<'a> BatchMergeInputs<'a> {
     /// Returns the response to a call; `None` if the node has left it out.
-    fn merged_element(
+    fn merged_batch_element(
         &self,
-        place: &'a BatchSource,
+        place: &'a BatchElementSource,
         answer: Option<usize>,
-    ) -> Option<BatchElement<'a>> {
+    ) -> Option<BatchResponseElement<'a>> {
         let (id, most) = match place {
-            BatchSource::Stored(entry, id) | BatchSource::Denied(entry, id) => {
-                return Some(BatchElement::Stored(entry, id));
+            BatchElementSource::Stored(entry, id) | BatchElementSource::Denied(entry, id) => {
+                return Some(BatchResponseElement::Stored(entry, id));
             }
-            BatchSource::Forwarded(id, most) => (&id[..], *most),
+            BatchElementSource::Forwarded(id, most) => (&id[..], *most),
         };
         let text = &self.mixed.buffered.body[..];
         let is_too_long = |length: usize| most.is_some_and(|most| length as u64 > most);
-        let too_long = || self.too_long.map(|entry| BatchElement::Stored(entry, id));
-        let built = |member, value: &'a [u8]| BatchElement::Assembled { id, member, value };
+        let too_long = || {
+            self.too_long
+                .map(|entry| BatchResponseElement::Stored(entry, id))
+        };
+        let built = |member, value: &'a [u8]| BatchResponseElement::Assembled { id, member, value };
         if let Some(answer) = answer.and_then(|at| self.answers.all.get(at)) {
             if is_too_long(answer.span.len()) {
                 return too_long();
             }
             return Some(match self.result_without_id(answer) {
                 Some(result) => built("result", result),
-                None => BatchElement::RawJson(&text[answer.span.clone()]),
+                None => BatchResponseElement::RawJson(&text[answer.span.clone()]),
             });
         }
         match self.reading {
-            UpstreamBatch::ErrorForAll(error) if is_too_long(error.len()) => too_long(),
-            UpstreamBatch::ErrorForAll(error) => Some(built("error", &text[error.clone()])),
-            UpstreamBatch::Nothing(UnusableResponse::Length) if most.is_some() => too_long(),
-            UpstreamBatch::Answers(them) if them.shape == BatchShape::Array && them.is_whole => {
+            UpstreamBatchResponse::ErrorForAll(error) if is_too_long(error.len()) => too_long(),
+            UpstreamBatchResponse::ErrorForAll(error) => Some(built("error", &text[error.clone()])),
+            UpstreamBatchResponse::Nothing(UnusableResponseReason::Length) if most.is_some() => {
+                too_long()
+            }
+            UpstreamBatchResponse::Answers(them)
+                if them.shape == BatchShape::Array && them.is_whole =>
+            {
                 // an overlong response that names no call may be the response to this one
                 let others = self.pairing.others.iter();
                 let mut lengths = others.map(|at| self.answers.all[*at].span.len());
                 lengths.any(is_too_long).then(too_long).flatten()
             }
-            UpstreamBatch::Answers(_) | UpstreamBatch::Nothing(_) => {
+            UpstreamBatchResponse::Answers(_) | UpstreamBatchResponse::Nothing(_) => {
                 Some(built("error", self.unusable))
             }
         }
@@ -157,40 +170,40 @@ impl<'a> BatchSources<'a> {
 }
 
 /// Parses the node's response to the forwarded calls.
-fn read_upstream_batch(mixed: &SplitBatch) -> Result<UpstreamBatch, OutOfMemory> {
+fn read_upstream_batch_response(mixed: &SplitBatch) -> Result<UpstreamBatchResponse, OutOfMemory> {
     let text = &mixed.buffered.body[..];
     if let Some(loss) = mixed.lost {
-        return Ok(UpstreamBatch::Nothing(loss));
+        return Ok(UpstreamBatchResponse::Nothing(loss));
     }
-    if mixed.is_all_stored() && text.trim_ascii().is_empty() {
+    if mixed.awaits_no_response() && text.trim_ascii().is_empty() {
         // the expected response, if only notifications were forwarded
-        return Ok(UpstreamBatch::Answers(BatchElements::empty_array()));
+        return Ok(UpstreamBatchResponse::Answers(BatchElements::empty_array()));
     }
     let elements = read_batch_elements(text).map_err(|_| OutOfMemory)?;
     Ok(match elements.shape {
-        BatchShape::Array => UpstreamBatch::Answers(elements),
-        BatchShape::Object if elements.is_whole => read_single_object(elements, text),
+        BatchShape::Array => UpstreamBatchResponse::Answers(elements),
+        BatchShape::Object if elements.is_whole => read_object_response(elements, text),
         BatchShape::Object | BatchShape::Other => {
-            UpstreamBatch::Nothing(UnusableResponse::Unreadable)
+            UpstreamBatchResponse::Nothing(UnusableResponseReason::Unreadable)
         }
     })
 }
 
 /// Reads an object in place of an array: the response to the one call that it names, or an
 /// error for the whole batch.
-fn read_single_object(elements: BatchElements, text: &[u8]) -> UpstreamBatch {
+fn read_object_response(elements: BatchElements, text: &[u8]) -> UpstreamBatchResponse {
     let Some(one) = elements.all.first() else {
-        return UpstreamBatch::Nothing(UnusableResponse::Unreadable);
+        return UpstreamBatchResponse::Nothing(UnusableResponseReason::Unreadable);
     };
     let error = one
         .error
         .clone()
         .filter(|error| text[error.clone()].starts_with(b"{"));
     match error {
-        _ if has_call_id(one, text) => UpstreamBatch::Answers(elements),
-        Some(error) => UpstreamBatch::ErrorForAll(error),
-        None if one.result.is_some() => UpstreamBatch::Answers(elements),
-        None => UpstreamBatch::Nothing(UnusableResponse::Unreadable),
+        _ if has_call_id(one, text) => UpstreamBatchResponse::Answers(elements),
+        Some(error) => UpstreamBatchResponse::ErrorForAll(error),
+        None if one.result.is_some() => UpstreamBatchResponse::Answers(elements),
+        None => UpstreamBatchResponse::Nothing(UnusableResponseReason::Unreadable),
     }
 }
 

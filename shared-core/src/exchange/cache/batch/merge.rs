@@ -6,52 +6,52 @@
 //! case.
 
 use crate::cache::reason::Reason;
-use crate::exchange::cache::batch::assembly::BatchResponse;
-use crate::exchange::cache::batch::split::{OutOfMemory, UnusableResponse};
-use crate::exchange::machine::actions::{BodyEndAction, BodyPieceAction, Misuse};
+use crate::exchange::cache::batch::assembly::AssembledBatch;
+use crate::exchange::cache::batch::split::{OutOfMemory, UnusableResponseReason};
+use crate::exchange::machine::actions::{BodyEndAction, BodyPieceAction, HostMisuse};
 use crate::exchange::machine::message_head::{
-    has_no_body, HeadEdit, Header, ResponseHead, ResponseProperties,
+    status_has_no_body, HeadEdit, Header, ResponseHead, ResponseProperties,
 };
-use crate::exchange::machine::phase::Phase;
+use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::transitions::ExchangeEvent;
 use crate::exchange::machine::Exchange;
 use crate::exchange::response::pipeline::BufferedBody;
-use crate::gzip::oneshot::off_loop_length;
+use crate::gzip::oneshot::off_loop_min_length;
 use crate::negotiate::media_type;
-use crate::request_coding::BodyCoding;
+use crate::request_coding::BodyContentCoding;
 use crate::response_mode::ResponseMode;
 use crate::transcode::JSON_MEDIA_TYPE;
 
 impl Exchange {
     /// Whether the response with this status is merged with stored responses.
-    pub(in crate::exchange) fn can_be_merged(&self, status: u16) -> bool {
-        let Phase::AwaitingPart(mixed) = &self.phase else {
+    pub(in crate::exchange) fn can_merge_response(&self, status: u16) -> bool {
+        let ExchangePhase::AwaitingPart(mixed) = &self.phase else {
             return false;
         };
         // nothing is merged into an upgrade, or into a bodiless response to the whole batch
-        status != 101 && !(mixed.is_forwarded_whole() && has_no_body(status))
+        status != 101 && !(mixed.is_forwarded_whole() && status_has_no_body(status))
     }
 
     /// Reads the head of the node's response to the missing calls.
-    pub(in crate::exchange) fn upstream_part_head<'a, I>(
+    pub(in crate::exchange) fn read_upstream_part_head<'a, I>(
         &mut self,
         response: &ResponseProperties<'_>,
         head: &ResponseHead<I>,
     ) where
         I: Iterator<Item = Header<'a>> + Clone,
     {
-        let Phase::AwaitingPart(mixed) = &mut self.phase else {
+        let ExchangePhase::AwaitingPart(mixed) = &mut self.phase else {
             return;
         };
         self.varies = true;
-        response.vary_accept_encoding_edits(head.host_writes_vary, &mut self.head_edits);
+        response.add_vary_edits(head.host_writes_vary, &mut self.head_edits);
         mixed.buffered = BufferedBody {
             borrowed: std::mem::take(&mut mixed.buffered.borrowed),
-            ..BufferedBody::for_head(head)
+            ..BufferedBody::for_response_head(head)
         };
-        response.edits_for_compressed_body(&mut mixed.buffered.recoded_edits);
+        response.add_compressed_body_edits(&mut mixed.buffered.recoded_edits);
         mixed.node_status = head.status;
-        if has_no_body(head.status) {
+        if status_has_no_body(head.status) {
             mixed.status = 200;
             // the response ends with its head; Content-Length describes another body
             mixed.buffered.delimited = true;
@@ -59,36 +59,38 @@ impl Exchange {
         } else if matches!(head.status, 205 | 206) && !mixed.is_forwarded_whole() {
             // the merged response has all of its parts, and another body
             mixed.status = 200;
-        } else if head.status == 202 && mixed.is_all_stored() {
+        } else if head.status == 202 && mixed.awaits_no_response() {
             // the status applies to the notifications; the other calls have their responses
             mixed.status = 200;
         }
-        mixed.is_json = response.content_type.is_some_and(media_type::is_json);
-        mixed.coding = BodyCoding::from_response(head.fields.clone());
-        if mixed.coding == BodyCoding::Other {
-            mixed.lost = Some(UnusableResponse::Unreadable);
+        mixed.is_json = response.content_type.is_some_and(media_type::is_json_type);
+        mixed.coding = BodyContentCoding::from_response_headers(head.fields.clone());
+        if mixed.coding == BodyContentCoding::Other {
+            mixed.lost = Some(UnusableResponseReason::Unreadable);
         }
         mixed.gzip &= !response.no_transform;
         let failed = self.looked.failed;
-        if failed.is_some_and(|it| it.failure.is_before_head()) && !mixed.is_forwarded_whole() {
+        if failed.is_some_and(|it| it.failure.precedes_response_head())
+            && !mixed.is_forwarded_whole()
+        {
             // the host's own response, in place of the node's
             mixed.node_status = 0;
-            mixed.lost = Some(UnusableResponse::Unreadable);
+            mixed.lost = Some(UnusableResponseReason::Unreadable);
         }
     }
 
     /// Buffers a piece of the node's response to the missing calls.
-    pub(in crate::exchange) fn upstream_part_piece(
+    pub(in crate::exchange) fn buffer_upstream_part_piece(
         &mut self,
         piece: &[u8],
-    ) -> Result<BodyPieceAction, Misuse> {
-        let Phase::BufferingPart(mixed) = &mut self.phase else {
-            return Err(self.misuse_error(ExchangeEvent::Piece));
+    ) -> Result<BodyPieceAction, HostMisuse> {
+        let ExchangePhase::BufferingPart(mixed) = &mut self.phase else {
+            return Err(self.misuse_for_event(ExchangeEvent::Piece));
         };
         if mixed.is_unjudged || mixed.lost.is_some() {
             return Ok(BodyPieceAction::Buffered);
         }
-        let most = mixed.max_buffered(&self.route_config);
+        let most = mixed.max_buffered_bytes(&self.route_config);
         let buffered = &mut mixed.buffered;
         let length = buffered.body.len() + piece.len();
         let room = if length as u64 > most {
@@ -98,7 +100,7 @@ impl Exchange {
         };
         if let Err(reason) = room {
             if !mixed.can_stream_upstream() {
-                mixed.discard_upstream_part(UnusableResponse::Length);
+                mixed.discard_upstream_part(UnusableResponseReason::Length);
                 self.discard_fill();
                 return Ok(BodyPieceAction::Buffered);
             }
@@ -106,7 +108,7 @@ impl Exchange {
             let begun = mixed.buffered.body.iter();
             let begun = begun.filter(|byte| !byte.is_ascii_whitespace());
             if begun.take(2).count() == 2 {
-                self.send_original(reason)?;
+                self.send_original_response(reason)?;
                 return Ok(BodyPieceAction::SendOriginal);
             }
         }
@@ -116,9 +118,9 @@ impl Exchange {
     }
 
     /// Ends the node's response to the missing calls.
-    pub(in crate::exchange) fn upstream_part_end(&mut self) -> Result<BodyEndAction, Misuse> {
-        let Phase::BufferingPart(mixed) = &mut self.phase else {
-            return Err(self.misuse_error(ExchangeEvent::End));
+    pub(in crate::exchange) fn end_upstream_part(&mut self) -> Result<BodyEndAction, HostMisuse> {
+        let ExchangePhase::BufferingPart(mixed) = &mut self.phase else {
+            return Err(self.misuse_for_event(ExchangeEvent::End));
         };
         if mixed.is_unjudged {
             self.abort_response()?;
@@ -127,30 +129,33 @@ impl Exchange {
         if mixed.lost.is_none() {
             mixed.is_cut |= mixed.buffered.is_truncated() || !mixed.buffered.is_complete();
         }
-        let own = mixed.decoding_work(&self.route_config);
+        let own = mixed.upstream_decoding_work(&self.route_config);
         // the body is complete
         let buffered = &mut mixed.buffered;
         buffered.shrink_reservation(buffered.body.capacity() + buffered.body.len());
-        let work = (own as u64).saturating_add(mixed.coding_work());
-        self.apply_event(ExchangeEvent::End, Phase::into_ended)?;
+        let work = (own as u64).saturating_add(mixed.merge_coding_work());
+        self.apply_event(ExchangeEvent::End, ExchangePhase::into_body_ended)?;
         Ok(BodyEndAction::Code {
-            off_loop: work > off_loop_length(self.route_config.comp_level) as u64,
+            off_loop: work > off_loop_min_length(self.route_config.comp_level) as u64,
         })
     }
 
     /// Ends a truncated response of the node: its complete responses are sent, and errors for the
     /// other calls.
-    pub(in crate::exchange) fn upstream_part_truncated(&mut self) -> Result<BodyEndAction, Misuse> {
-        if let Phase::BufferingPart(mixed) = &mut self.phase {
+    pub(in crate::exchange) fn end_truncated_upstream_part(
+        &mut self,
+    ) -> Result<BodyEndAction, HostMisuse> {
+        if let ExchangePhase::BufferingPart(mixed) = &mut self.phase {
             mixed.is_cut = true;
         }
-        self.upstream_part_end()
+        self.end_upstream_part()
     }
 
     /// Puts the stored responses in front of the node's array, which is streamed from here on, and
     /// gives up the request's order.
     pub(in crate::exchange) fn send_stored_then_stream(&mut self) -> Result<(), OutOfMemory> {
-        let (Phase::BufferingPart(mixed) | Phase::Merging(mixed)) = &mut self.phase else {
+        let (ExchangePhase::BufferingPart(mixed) | ExchangePhase::Merging(mixed)) = &mut self.phase
+        else {
             return Ok(());
         };
         if mixed.lost.is_some() || !mixed.can_stream_upstream() {
@@ -161,14 +166,14 @@ impl Exchange {
         // the caller does not repeat a piece that was buffered in part
         let received = usize::try_from(self.received).unwrap_or(usize::MAX);
         mixed.buffered.body.truncate(received);
-        let Some(opened) = mixed.array_prefix()? else {
+        let Some(opened) = mixed.stored_array_prefix()? else {
             return Ok(());
         };
         let buffered = &mut mixed.buffered;
         let more = opened.len() - buffered.body.len();
         if let Some(declared) = buffered.declared {
             let length = declared.saturating_add(more);
-            self.head_edits.push(HeadEdit::content_length(length));
+            self.head_edits.push(HeadEdit::set_content_length(length));
         }
         buffered.body = opened;
         self.head_edits.append(&mut buffered.recoded_edits);
@@ -177,47 +182,49 @@ impl Exchange {
 
     /// Merges the node's responses with the stored ones into the body for the client. If memory is
     /// refused the exchange is aborted: a part of the response must not look like all of it.
-    pub(in crate::exchange) fn merge_batch(&mut self) -> Result<(), Misuse> {
+    pub(in crate::exchange) fn merge_batch(&mut self) -> Result<(), HostMisuse> {
         self.decode_upstream_part();
         let assembled = match &self.phase {
-            Phase::Merging(mixed) => self.assemble_batch_response(mixed),
+            ExchangePhase::Merging(mixed) => self.assemble_batch_response(mixed),
             _ => Err(OutOfMemory),
         };
         let Ok(assembled) = assembled else {
             return self.abort_response();
         };
-        let Phase::Merging(mixed) = &mut self.phase else {
-            return Err(self.misuse_error(ExchangeEvent::Compressed));
+        let ExchangePhase::Merging(mixed) = &mut self.phase else {
+            return Err(self.misuse_for_event(ExchangeEvent::Compressed));
         };
         let buffered = &mut mixed.buffered;
-        if mixed.coding != BodyCoding::None {
-            self.head_edits.push(HeadEdit::remove("Content-Encoding"));
+        if mixed.coding != BodyContentCoding::None {
+            self.head_edits
+                .push(HeadEdit::remove_header("Content-Encoding"));
         }
         let merged = match assembled {
-            BatchResponse::Unchanged => {
+            AssembledBatch::Unchanged => {
                 mixed.status = 0;
-                if mixed.coding != BodyCoding::None {
+                if mixed.coding != BodyContentCoding::None {
                     self.head_edits.append(&mut buffered.recoded_edits);
                 }
                 let length = buffered.body.len();
-                self.head_edits.push(HeadEdit::content_length(length));
+                self.head_edits.push(HeadEdit::set_content_length(length));
                 None
             }
-            BatchResponse::Merged(merged, is_of_node) => {
+            AssembledBatch::Merged(merged, is_of_node) => {
                 // an empty body has no media type
                 if buffered.body.is_empty() || !is_of_node && !mixed.is_json {
                     self.head_edits
                         .push(HeadEdit::set_header("Content-Type", JSON_MEDIA_TYPE));
                 }
                 if mixed.node_status == 206 && mixed.status == 200 {
-                    self.head_edits.push(HeadEdit::remove("Content-Range"));
+                    self.head_edits
+                        .push(HeadEdit::remove_header("Content-Range"));
                 }
                 if merged.is_gzip() {
                     self.head_edits
                         .push(HeadEdit::set_header("Content-Encoding", b"gzip"));
                 }
                 let length = usize::try_from(merged.byte_length()).unwrap_or(usize::MAX);
-                self.head_edits.push(HeadEdit::content_length(length));
+                self.head_edits.push(HeadEdit::set_content_length(length));
                 self.head_edits.append(&mut buffered.recoded_edits);
                 buffered.body = Vec::new();
                 Some(merged)
@@ -229,16 +236,16 @@ impl Exchange {
 
     /// Decodes the node's response, if it is encoded, and builds the entries that are stored.
     fn decode_upstream_part(&mut self) {
-        let Phase::Merging(mixed) = &mut self.phase else {
+        let ExchangePhase::Merging(mixed) = &mut self.phase else {
             return;
         };
         let fill = &mut self.storing.fill;
-        if mixed.lost.is_none() && mixed.coding != BodyCoding::None {
+        if mixed.lost.is_none() && mixed.coding != BodyContentCoding::None {
             match mixed.decode_upstream_body(&self.route_config) {
                 Ok(body) => {
                     mixed.buffered.body = body;
                     if let Some(fill) = fill {
-                        fill.mark_decoded();
+                        fill.mark_body_decoded();
                     }
                 }
                 Err(loss) => mixed.discard_upstream_part(loss),
@@ -249,7 +256,7 @@ impl Exchange {
             return self.discard_fill();
         }
         match (&mixed.lost, fill) {
-            (None, Some(fill)) => drop(fill.build_from(&mixed.buffered.body, &mut Vec::new())),
+            (None, Some(fill)) => drop(fill.build_from_body(&mixed.buffered.body, &mut Vec::new())),
             (None, None) => {}
             (Some(_), _) => self.discard_fill(),
         }

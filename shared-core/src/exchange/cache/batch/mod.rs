@@ -9,36 +9,38 @@ pub(in crate::exchange) mod split;
 
 use std::sync::Arc;
 
-use crate::bytes::try_copy;
-use crate::cache::class::Class;
-use crate::cache::entry::batch::{batch_gzip, batch_gzip_always, batch_identity, BatchElement};
+use crate::bytes::try_copy_bytes;
+use crate::cache::class::LifetimeClass;
+use crate::cache::entry::batch::{
+    assemble_gzip_batch, assemble_gzip_only_batch, assemble_identity_batch, BatchResponseElement,
+};
 use crate::cache::entry::CacheEntry;
 use crate::cache::process::chain_identities::is_identity_method;
 use crate::cache::process::ProcessState;
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
 use crate::cache::vary_key::{truncated_blake3, VaryKey};
-use crate::cache::Key;
-use crate::config::{Policy, RouteConfig};
-use crate::exchange::cache::batch::split::{entry_coding_work, BatchSource, SplitBatch};
-use crate::exchange::cache::call_keys::{CallKey, CallReader};
+use crate::cache::CacheKey;
+use crate::config::{CallPolicy, RouteConfig};
+use crate::exchange::cache::batch::split::{entry_coding_work, BatchElementSource, SplitBatch};
+use crate::exchange::cache::call_keys::{CallKey, CallKeyReader};
 use crate::exchange::cache::fill::target::{FillCall, FillTarget};
-use crate::exchange::cache::fill::Fill;
+use crate::exchange::cache::fill::CacheFill;
 use crate::exchange::cache::lookup::request::LookupRequest;
 use crate::exchange::cache::lookup::result::{LookupResult, VerifiedCall};
 use crate::exchange::cache::waiting::{
-    BatchWaitResult, OwnerBatchReply, WaitTarget, WaitingRequest,
+    AwaitedResult, BatchWaitResult, OwnerBatchReply, WaitingRequest,
 };
 use crate::exchange::machine::message_head::{HeadEdit, Header};
 use crate::exchange::machine::Exchange;
-use crate::exchange::response::body::{PendingDecode, ResponseBody};
+use crate::exchange::response::body::{PendingDecode, ReadyResponse};
 use crate::exchange::response::pipeline::{BufferedBody, EntryReservation, EntryReservations};
-use crate::gzip::oneshot::off_loop_length;
+use crate::gzip::oneshot::off_loop_min_length;
 use crate::gzip::splice::SlicedBody;
 use crate::jsonrpc::ids::count_ids;
-use crate::jsonrpc::request::Call;
+use crate::jsonrpc::request::JsonRpcCall;
 use crate::metrics::BatchCallMetrics;
-use crate::request_coding::BodyCoding;
+use crate::request_coding::BodyContentCoding;
 
 const ACCEPT_ENCODING: &str = "Accept-Encoding";
 
@@ -51,15 +53,17 @@ impl Exchange {
     /// forwards the missing calls.
     pub(in crate::exchange) fn lookup_batch(
         &mut self,
-        calls: Vec<Call<'_>>,
+        calls: Vec<JsonRpcCall<'_>>,
         mut places: Vec<Option<CallKey>>,
-        judge: &CallReader<'_>,
+        judge: &CallKeyReader<'_>,
         lookup: &LookupRequest<'_>,
         wakeup: BatchWaitResult,
     ) -> LookupResult {
         self.looked.batch_size = Some(calls.len());
-        let is_identity = |call: &Call<'_>| is_identity_method(call.method);
-        if calls.iter().any(is_identity) && self.has_unverified_selector(judge.call_vary_key()) {
+        let is_identity = |call: &JsonRpcCall<'_>| is_identity_method(call.method);
+        if calls.iter().any(is_identity)
+            && self.has_unverified_chain_selector(judge.call_vary_key())
+        {
             // the node responds to these calls of this request
             for (_, place) in calls
                 .iter()
@@ -75,16 +79,16 @@ impl Exchange {
             denied: Vec::new(),
             found: Vec::new(),
         };
-        self.record_call_metrics(&batch);
+        self.record_batch_metrics(&batch);
         let shared = Arc::clone(&self.route_config.process.shared);
-        if !shared.has_storage() {
+        if !shared.stores_responses() {
             return LookupResult::Miss;
         }
         if self.looked.allowed.is_some() {
-            batch.insert_denials(&self.looked.ruled);
+            batch.insert_denied_errors(&self.looked.ruled);
         }
         batch.find_batch_entries(&shared, judge, lookup, &wakeup);
-        batch.discard_overlong(self.route_config.active_policy());
+        batch.discard_overlong_entries(self.route_config.active_policy());
         // the vary headers changed during the wait: the batch is coalesced under its own keys
         let is_parted = wakeup.landed.is_some()
             && wakeup.names.as_ref() != judge.call_vary_key().vary_header_names();
@@ -102,17 +106,17 @@ impl Exchange {
                 return LookupResult::InFlight(WaitingRequest::new(&shared, waiter, awaited));
             }
         }
-        let Some((gzip, borrowed)) = self.reserve_batch(&batch.found, lookup) else {
+        let Some((gzip, borrowed)) = self.reserve_batch_memory(&batch.found, lookup) else {
             // the node's responses are streamed, and the entries stay as they are
             self.cache_status = CacheStatus::Miss;
             self.cache_reason = Reason::Memory;
             return LookupResult::Miss;
         };
-        let proof = self.verify_one_call(&batch, judge, lookup);
-        let found = match self.respond_from_cache(&mut batch, gzip, borrowed, lookup) {
+        let proof = self.new_batch_verification(&batch, judge, lookup);
+        let found = match self.respond_to_stored_batch(&mut batch, gzip, borrowed, lookup) {
             Ok(found) => found,
             Err(borrowed) => {
-                batch.discard_head_dependent();
+                batch.discard_head_dependent_entries();
                 self.observe_call_blocks(&batch.calls, true, judge.call_vary_key());
                 self.forward_missing_calls(batch, judge, lookup, gzip, borrowed)
             }
@@ -127,20 +131,22 @@ impl Exchange {
 
     /// Creates the fill that verifies the hit of one call of a batch, if a verification is due: the
     /// node receives this call alone.
-    fn verify_one_call(
+    fn new_batch_verification(
         &self,
         batch: &BatchLookup<'_>,
-        judge: &CallReader<'_>,
+        judge: &CallKeyReader<'_>,
         lookup: &LookupRequest<'_>,
-    ) -> Option<(Box<Fill>, VerifiedCall)> {
+    ) -> Option<(Box<CacheFill>, VerifiedCall)> {
         let shared = &self.route_config.process.shared;
         let verify = self.route_config.cache.verify;
         // a host that can't forward a split batch can't forward a single call either
-        if !verify.is_enabled() || lookup.never_anew || lookup.whole {
+        if !verify.is_verification_enabled() || lookup.never_anew || lookup.whole {
             return None;
         }
-        let chosen = shared.verified.pick_due(batch.hit_count(), verify.rate)?;
-        let stored = (0..batch.calls.len()).filter(|call| batch.has_stored(*call));
+        let chosen = shared
+            .verified
+            .pick_hit_to_verify(batch.hit_count(), verify.rate)?;
+        let stored = (0..batch.calls.len()).filter(|call| batch.has_stored_response(*call));
         let at = { stored }.nth(chosen)?;
         let entry = batch.found.get(at)?.as_ref()?;
         let (call, place) = (batch.calls.get(at)?, batch.places.get(at)?.as_ref()?);
@@ -148,7 +154,7 @@ impl Exchange {
         let current = shared.hot_tier()?.get(&place.key, lookup.now);
         current.filter(|other| Arc::ptr_eq(other, entry))?;
         let one = VerifiedCall {
-            body: try_copy(lookup.body.get(call.span.clone())?)?,
+            body: try_copy_bytes(lookup.body.get(call.span.clone())?)?,
             method: call.method.to_vec(),
             key: place.key,
         };
@@ -163,23 +169,24 @@ impl Exchange {
     }
 
     /// Records the methods of the batch's calls, and their hits, for the metrics.
-    fn record_call_metrics(&mut self, batch: &BatchLookup<'_>) {
+    fn record_batch_metrics(&mut self, batch: &BatchLookup<'_>) {
         let each = batch.calls.iter().enumerate();
-        let each = each.map(|(at, call)| BatchCallMetrics::new(call.method, batch.has_stored(at)));
+        let each = each
+            .map(|(at, call)| BatchCallMetrics::new(call.method, batch.has_stored_response(at)));
         self.looked.batch_calls.clear();
         self.looked.batch_calls.extend(each);
     }
 
     /// Responds from the cache if the whole batch is stored; otherwise returns its memory.
-    fn respond_from_cache(
+    fn respond_to_stored_batch(
         &mut self,
         batch: &mut BatchLookup<'_>,
         gzip: bool,
         borrowed: EntryReservations,
         lookup: &LookupRequest<'_>,
     ) -> Result<LookupResult, EntryReservations> {
-        let most = off_loop_length(self.route_config.comp_level) as u64;
-        let is_stored = batch.is_fully_stored();
+        let most = off_loop_min_length(self.route_config.comp_level) as u64;
+        let is_stored = batch.is_batch_fully_stored();
         if is_stored {
             let entries = batch.found.iter().flatten();
             let work: u64 = entries
@@ -187,7 +194,7 @@ impl Exchange {
                 .sum();
             if work > most {
                 let hits = batch.hit_count();
-                self.record_call_metrics(batch);
+                self.record_batch_metrics(batch);
                 let found = std::mem::take(&mut batch.found);
                 let answers = batch.calls.iter().zip(&batch.places).zip(found);
                 let answers = answers.filter_map(|((call, place), entry)| {
@@ -202,20 +209,20 @@ impl Exchange {
                 })));
             }
         }
-        let all_remain = batch.check_entries(&self.route_config, most);
+        let all_remain = batch.discard_damaged_entries(&self.route_config, most);
         let (Some(first), true) = (batch.stored_entries().next(), is_stored && all_remain) else {
             return Err(borrowed);
         };
         let ids = batch.calls.iter().filter_map(|call| call.id);
         let entries = batch.found.iter().flatten().zip(ids);
-        let mut elements: Vec<BatchElement<'_>> = Vec::with_capacity(batch.calls.len());
-        elements.extend(entries.map(|(entry, id)| BatchElement::Stored(entry, id)));
+        let mut elements: Vec<BatchResponseElement<'_>> = Vec::with_capacity(batch.calls.len());
+        elements.extend(entries.map(|(entry, id)| BatchResponseElement::Stored(entry, id)));
         let Some(body) = self.assemble_batch_body(&elements, gzip) else {
             return Err(borrowed);
         };
         self.looked.batch_hits = batch.hit_count();
-        self.record_call_metrics(batch);
-        Ok(LookupResult::Hit(self.respond_with_body(
+        self.record_batch_metrics(batch);
+        Ok(LookupResult::Hit(self.respond_with_entry_body(
             first,
             Some(body),
             lookup,
@@ -227,7 +234,7 @@ impl Exchange {
     fn forward_missing_calls(
         &mut self,
         batch: BatchLookup<'_>,
-        judge: &CallReader<'_>,
+        judge: &CallKeyReader<'_>,
         lookup: &LookupRequest<'_>,
         gzip: bool,
         borrowed: EntryReservations,
@@ -246,7 +253,7 @@ impl Exchange {
         // a batch with denied calls is split in any case
         let is_split = batch.denied.contains(&true);
         let may_be_split = !lookup.whole && (is_split || !self.may_receive_unknown_coding(lookup));
-        let part = (distinct && batch.have_equal_headers() && may_be_split)
+        let part = (distinct && batch.have_equal_stored_headers() && may_be_split)
             .then(|| batch.split_missing_calls(lookup.body, self.route_config.active_policy()));
         let hits = batch.hit_count();
         let fetched = batch
@@ -263,7 +270,7 @@ impl Exchange {
             .collect();
         if !self.request.cache.no_store {
             let target = FillTarget::Batch(fetched);
-            let mut fill = self.new_fill(target, judge.call_vary_key().clone(), None, lookup);
+            let mut fill = self.new_cache_fill(target, judge.call_vary_key().clone(), None, lookup);
             let leads = self.route_config.cache.lock
                 && self.route_config.process.shared.may_follow_flights();
             if leads && !lookup.bypass {
@@ -276,9 +283,9 @@ impl Exchange {
         };
         self.looked.batch_hits = hits;
         self.looked.allowed = None;
-        self.record_call_metrics(&batch);
+        self.record_batch_metrics(&batch);
         self.request_body = request;
-        self.request_identity_part();
+        self.request_identity_coding();
         LookupResult::PartialHit(Box::new(SplitBatch {
             places,
             gzip,
@@ -295,27 +302,29 @@ impl Exchange {
     fn may_receive_unknown_coding(&self, lookup: &LookupRequest<'_>) -> bool {
         let accept = self.request.accept_encoding;
         self.route_config.upstream_codings.has_unknown_coding()
-            || lookup.forwards_codings && accept.allows_others()
+            || lookup.forwards_codings && accept.allows_other_codings()
     }
 
     /// Records that the node's response has a coding that was not requested and is not decoded
     /// here.
-    pub(in crate::exchange) fn record_response_coding<'a>(
+    pub(in crate::exchange) fn record_unrequested_coding<'a>(
         &self,
         fields: impl Iterator<Item = Header<'a>>,
     ) {
-        if !self.request.post || BodyCoding::from_response(fields) != BodyCoding::Other {
+        if !self.request.post
+            || BodyContentCoding::from_response_headers(fields) != BodyContentCoding::Other
+        {
             return;
         }
         let edits_accept_encoding = self.upstream_edits.iter().any(is_accept_encoding);
         let is_forwarded = self.looked.forwards_codings || !edits_accept_encoding;
-        if !(is_forwarded && self.request.accept_encoding.allows_others()) {
+        if !(is_forwarded && self.request.accept_encoding.allows_other_codings()) {
             self.route_config.upstream_codings.record_unknown_coding();
         }
     }
 
     /// Requests identity from the node: an encoded response can't be merged.
-    pub(in crate::exchange) fn request_identity_part(&mut self) {
+    pub(in crate::exchange) fn request_identity_coding(&mut self) {
         if !self.upstream_edits.iter().any(is_accept_encoding) {
             self.upstream_edits
                 .push(HeadEdit::set_header(ACCEPT_ENCODING, b"identity"));
@@ -329,12 +338,12 @@ impl Exchange {
         scope: &VaryKey,
         lookup: &LookupRequest<'_>,
         of_owner: Option<OwnerBatchReply>,
-    ) -> Option<WaitTarget> {
+    ) -> Option<AwaitedResult> {
         let waiter = lookup.waiter?;
         if !self.route_config.cache.lock || lookup.bypass || self.request.cache.no_store {
             return None;
         }
-        let mut keys: Vec<Key> = Vec::new();
+        let mut keys: Vec<CacheKey> = Vec::new();
         keys.try_reserve_exact(batch.places.len()).ok()?;
         for place in batch.missing_call_keys() {
             keys.push(place.as_ref()?.key);
@@ -343,12 +352,12 @@ impl Exchange {
         let flights = &self.route_config.process.shared.flights;
         let follows = !keys.is_empty() && flights.follow_flights(keys, waiter);
         let names = scope.vary_header_names().cloned();
-        follows.then_some(WaitTarget::Flights(since, names, of_owner))
+        follows.then_some(AwaitedResult::Flights(since, names, of_owner))
     }
 
     /// Reserves the memory for the response to a batch of these entries. Returns whether the
     /// response is to be gzip, or `None` if there is not enough memory for either form.
-    fn reserve_batch(
+    fn reserve_batch_memory(
         &self,
         found: &[Option<Arc<CacheEntry>>],
         lookup: &LookupRequest<'_>,
@@ -375,7 +384,7 @@ impl Exchange {
             copied += match (gzip, entry.is_compressed()) {
                 (true, true) => 0,
                 (true, false) => entry.response_length(b""),
-                (false, _) if !self.reserve_decode(entry, &mut borrowed) => return None,
+                (false, _) if !self.reserve_entry_decode(entry, &mut borrowed) => return None,
                 (false, _) => entry.response_length(b"").min(MAX_COPIED_BYTES),
             };
         }
@@ -394,53 +403,54 @@ impl Exchange {
 
     /// Assembles a batch whose entries were set aside for a thread that serves no connections;
     /// `None` if an entry is damaged or memory is short.
-    pub(in crate::exchange) fn decode_batch(
+    pub(in crate::exchange) fn decode_stored_batch(
         &mut self,
-        answers: &[(Option<Key>, Arc<CacheEntry>, Vec<u8>)],
+        answers: &[(Option<CacheKey>, Arc<CacheEntry>, Vec<u8>)],
         gzip: bool,
         lookup: &LookupRequest<'_>,
         borrowed: EntryReservations,
-    ) -> Option<Box<ResponseBody>> {
+    ) -> Option<Box<ReadyResponse>> {
         let shared = Arc::clone(&self.route_config.process.shared);
         let limit = usize::try_from(self.route_config.memory).unwrap_or(usize::MAX);
         let mut stand = true;
         for (key, entry, _) in answers {
-            let Err(reason) = entry.check_within(&self.route_config.process.budget, limit) else {
+            let Err(reason) = entry.check_strictly_within(&self.route_config.process.budget, limit)
+            else {
                 continue;
             };
             stand = false;
             if let (Some(hot), Some(key)) = (shared.hot_tier(), key) {
                 if reason != Reason::Memory {
-                    hot.remove_if_same(key, entry);
+                    hot.remove_same_entry(key, entry);
                 }
             }
         }
         if !stand {
             return None;
         }
-        let elements: Vec<BatchElement<'_>> = answers
+        let elements: Vec<BatchResponseElement<'_>> = answers
             .iter()
-            .map(|(_, entry, id)| BatchElement::Stored(entry, id))
+            .map(|(_, entry, id)| BatchResponseElement::Stored(entry, id))
             .collect();
         let body = self.assemble_batch_body(&elements, gzip)?;
         // the error of a denied call has no key
         let (_, first, _) = answers.iter().find(|(key, _, _)| key.is_some())?;
-        Some(self.respond_with_body(first, Some(body), lookup, borrowed))
+        Some(self.respond_with_entry_body(first, Some(body), lookup, borrowed))
     }
 
     /// Assembles the elements of a batch into one body, gzip or identity; `None` if that fails.
     pub(in crate::exchange) fn assemble_batch_body(
         &self,
-        elements: &[BatchElement<'_>],
+        elements: &[BatchResponseElement<'_>],
         gzip: bool,
     ) -> Option<SlicedBody> {
         if gzip {
             match self.request.accept_encoding.refuses_identity() {
-                true => batch_gzip_always(elements, self.compression_gate()),
-                false => batch_gzip(elements, self.compression_gate()),
+                true => assemble_gzip_only_batch(elements, self.compression_gate()),
+                false => assemble_gzip_batch(elements, self.compression_gate()),
             }
         } else {
-            batch_identity(elements)
+            assemble_identity_batch(elements)
         }
     }
 }
@@ -449,7 +459,7 @@ impl Exchange {
 /// found.
 #[derive(Debug)]
 struct BatchLookup<'a> {
-    calls: Vec<Call<'a>>,
+    calls: Vec<JsonRpcCall<'a>>,
     places: Vec<Option<CallKey>>,
     /// Whether each call is denied, empty if none is; the entry of a denied call is its error.
     denied: Vec<bool>,
@@ -458,7 +468,7 @@ struct BatchLookup<'a> {
 
 impl BatchLookup<'_> {
     /// Sets the errors of denied calls as their entries, and removes denied notifications.
-    fn insert_denials(&mut self, ruled: &[Option<Arc<CacheEntry>>]) {
+    fn insert_denied_errors(&mut self, ruled: &[Option<Arc<CacheEntry>>]) {
         let calls = std::mem::take(&mut self.calls);
         let places = std::mem::take(&mut self.places);
         for ((call, place), denied) in calls.into_iter().zip(places).zip(ruled) {
@@ -474,20 +484,20 @@ impl BatchLookup<'_> {
     }
 
     /// Whether the call is denied.
-    fn is_denied(&self, call: usize) -> bool {
+    fn is_call_denied(&self, call: usize) -> bool {
         self.denied.get(call) == Some(&true)
     }
 
     /// Iterates over the entries of the calls that are not denied.
     fn stored_entries(&self) -> impl Iterator<Item = &Arc<CacheEntry>> {
         let found = self.found.iter().enumerate();
-        found.filter_map(|(call, entry)| entry.as_ref().filter(|_| !self.is_denied(call)))
+        found.filter_map(|(call, entry)| entry.as_ref().filter(|_| !self.is_call_denied(call)))
     }
 
     /// Whether the response to the call is stored.
-    fn has_stored(&self, call: usize) -> bool {
+    fn has_stored_response(&self, call: usize) -> bool {
         let found = self.found.get(call).is_some_and(Option::is_some);
-        found && !self.is_denied(call)
+        found && !self.is_call_denied(call)
     }
 
     /// Number of calls with a stored response.
@@ -499,7 +509,7 @@ impl BatchLookup<'_> {
     pub(in crate::exchange) fn find_batch_entries(
         &mut self,
         shared: &ProcessState,
-        judge: &CallReader<'_>,
+        judge: &CallKeyReader<'_>,
         lookup: &LookupRequest<'_>,
         wakeup: &BatchWaitResult,
     ) {
@@ -510,9 +520,9 @@ impl BatchLookup<'_> {
             _ => &[],
         };
         self.found.resize(self.calls.len(), None);
-        let find = |call: &Call<'_>, place: &Option<CallKey>| {
+        let find = |call: &JsonRpcCall<'_>, place: &Option<CallKey>| {
             let place = place.as_ref()?;
-            let is_it = |(key, _): &&(Key, Arc<CacheEntry>)| *key == place.key;
+            let is_it = |(key, _): &&(CacheKey, Arc<CacheEntry>)| *key == place.key;
             let in_hand = || {
                 let landed = wakeup.landed.iter().flatten().find(is_it);
                 let owned = || owned.iter().find(is_it);
@@ -522,7 +532,7 @@ impl BatchLookup<'_> {
             let hot = shared.hot_tier().filter(|_| looks);
             let entry = hot.and_then(|hot| hot.get(&place.key, lookup.now));
             let entry = entry.or_else(|| in_hand().filter(|_| takes))?;
-            judge.remember_call_key(call, place);
+            judge.add_to_key_cache(call, place);
             Some(entry)
         };
         let places = self.calls.iter().zip(&self.places);
@@ -534,13 +544,15 @@ impl BatchLookup<'_> {
     }
 
     /// Discards entries that exceed the response limit of their method.
-    fn discard_overlong(&mut self, policy: Option<&Arc<Policy>>) {
+    fn discard_overlong_entries(&mut self, policy: Option<&Arc<CallPolicy>>) {
         let Some(policy) = policy else {
             return;
         };
         for (at, call) in self.calls.iter().enumerate() {
-            let (false, Some(most)) = (self.is_denied(at), policy.max_response_length(call.method))
-            else {
+            let (false, Some(most)) = (
+                self.is_call_denied(at),
+                policy.max_response_length(call.method),
+            ) else {
                 continue;
             };
             let id = call.id.unwrap_or_default();
@@ -552,10 +564,10 @@ impl BatchLookup<'_> {
 
     /// Discards entries that depend on the head if the node is queried for a call that may show
     /// a newer head: all responses of a batch belong to one head.
-    fn discard_head_dependent(&mut self) {
+    fn discard_head_dependent_entries(&mut self) {
         let calls = self.calls.iter().zip(&self.places).zip(&self.found);
         let mut fetched = calls.enumerate().filter(|(at, ((call, _), found))| {
-            found.is_none() && call.id.is_some() && !self.is_denied(*at)
+            found.is_none() && call.id.is_some() && !self.is_call_denied(*at)
         });
         let moves = |place: &Option<CallKey>| {
             let prospect = place.as_ref().map(|place| place.prospect);
@@ -564,7 +576,10 @@ impl BatchLookup<'_> {
         if fetched.any(|(_, ((_, place), _))| moves(place)) {
             for found in &mut self.found {
                 found.take_if(|entry| {
-                    matches!(entry.response_metadata().class, Class::Tip | Class::Nothing)
+                    matches!(
+                        entry.response_metadata().class,
+                        LifetimeClass::Tip | LifetimeClass::Nothing
+                    )
                 });
             }
         }
@@ -577,7 +592,7 @@ impl BatchLookup<'_> {
     }
 
     /// Whether there are entries and all have the same headers: they are sent under one head.
-    fn have_equal_headers(&self) -> bool {
+    fn have_equal_stored_headers(&self) -> bool {
         let mut stored = self.stored_entries();
         let first = stored.next();
         first.is_some_and(|first| {
@@ -586,14 +601,18 @@ impl BatchLookup<'_> {
     }
 
     /// Whether all calls have entries that can be sent together.
-    fn is_fully_stored(&self) -> bool {
-        self.found.iter().all(Option::is_some) && self.have_equal_headers()
+    fn is_batch_fully_stored(&self) -> bool {
+        self.found.iter().all(Option::is_some) && self.have_equal_stored_headers()
     }
 
     /// Checks the unchecked entries, `most` bytes of them at most, the limit of a single
     /// response, and discards those that are damaged or exceed it. Returns whether all entries
     /// remain.
-    pub(in crate::exchange) fn check_entries(&mut self, config: &RouteConfig, most: u64) -> bool {
+    pub(in crate::exchange) fn discard_damaged_entries(
+        &mut self,
+        config: &RouteConfig,
+        most: u64,
+    ) -> bool {
         let hot = config.process.shared.hot_tier();
         let budget = &config.process.budget;
         let limit = usize::try_from(config.memory).unwrap_or(usize::MAX);
@@ -604,16 +623,16 @@ impl BatchLookup<'_> {
                 continue;
             };
             all += strict_check_length(entry);
-            if all > most && entry.is_unchecked() {
+            if all > most && entry.needs_strict_check() {
                 *found = None;
                 all_remain = false;
                 continue;
             }
-            let Err(reason) = entry.check_within(budget, limit) else {
+            let Err(reason) = entry.check_strictly_within(budget, limit) else {
                 continue;
             };
             if let (Some(hot), true) = (hot, reason != Reason::Memory) {
-                hot.remove_if_same(&place.key, entry);
+                hot.remove_same_entry(&place.key, entry);
             }
             *found = None;
             all_remain = false;
@@ -626,23 +645,23 @@ impl BatchLookup<'_> {
     fn split_missing_calls(
         &self,
         body: &[u8],
-        policy: Option<&Arc<Policy>>,
-    ) -> (Vec<BatchSource>, Vec<u8>) {
+        policy: Option<&Arc<CallPolicy>>,
+    ) -> (Vec<BatchElementSource>, Vec<u8>) {
         let mut places = Vec::with_capacity(self.calls.len());
         let mut request = vec![b'['];
         for (at, (call, found)) in self.calls.iter().zip(&self.found).enumerate() {
             match (found, call.id) {
                 (Some(entry), Some(id)) => {
                     let (entry, id) = (Arc::clone(entry), id.to_vec());
-                    places.push(match self.is_denied(at) {
-                        true => BatchSource::Denied(entry, id),
-                        false => BatchSource::Stored(entry, id),
+                    places.push(match self.is_call_denied(at) {
+                        true => BatchElementSource::Denied(entry, id),
+                        false => BatchElementSource::Stored(entry, id),
                     });
                     continue;
                 }
                 (_, Some(id)) => {
                     let most = Exchange::max_response_length(policy, call.method);
-                    places.push(BatchSource::Forwarded(id.to_vec(), most));
+                    places.push(BatchElementSource::Forwarded(id.to_vec(), most));
                 }
                 (_, None) => {}
             }
@@ -663,18 +682,18 @@ fn query_owner_for_batch(
     batch: &BatchLookup<'_>,
     scope: &VaryKey,
     lookup: &LookupRequest<'_>,
-) -> Option<WaitTarget> {
+) -> Option<AwaitedResult> {
     let (waiter, owner) = (lookup.waiter?, shared.owner_client()?);
     let missing = || batch.missing_call_keys().flatten();
-    let mut keys: Vec<Key> = Vec::new();
+    let mut keys: Vec<CacheKey> = Vec::new();
     keys.try_reserve_exact(missing().count()).ok()?;
     keys.extend(missing().map(|place| place.key));
     if lookup.bypass || keys.is_empty() {
         return None;
     }
     let namespace = truncated_blake3(scope.namespace_encoding());
-    let is_sent = owner.lookup_all(keys, &namespace, waiter, lookup.now);
-    is_sent.then_some(WaitTarget::Stored)
+    let is_sent = owner.lookup_batch_at_owner(keys, &namespace, waiter, lookup.now);
+    is_sent.then_some(AwaitedResult::Stored)
 }
 
 fn is_accept_encoding(edit: &HeadEdit) -> bool {
@@ -683,7 +702,7 @@ fn is_accept_encoding(edit: &HeadEdit) -> bool {
 
 /// Number of bytes that must be checked before the entry is sent.
 fn strict_check_length(entry: &CacheEntry) -> u64 {
-    match entry.is_unchecked() {
+    match entry.needs_strict_check() {
         true => entry.response_length(b""),
         false => 0,
     }

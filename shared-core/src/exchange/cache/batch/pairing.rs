@@ -5,7 +5,7 @@
 //! as calls, or the last ones are missing from a truncated response. Responses are sent with
 //! the ids that they have: the pairing decides their order and their maximum lengths.
 
-use crate::exchange::cache::batch::split::{BatchSource, OutOfMemory};
+use crate::exchange::cache::batch::split::{BatchElementSource, OutOfMemory};
 use crate::hash_keys::HashMap;
 use crate::jsonrpc::batch_elements::BatchElements;
 
@@ -22,7 +22,7 @@ pub(in crate::exchange::cache) struct BatchPairing {
 /// The state of one of the node's responses during the pairing: free, paired with a call, or
 /// dropped.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum ResponseUse {
+enum PairingState {
     Free,
     /// The response is paired with a call.
     Paired,
@@ -32,7 +32,7 @@ enum ResponseUse {
 
 /// Pairs the calls of a batch with the node's responses, whose text is `text`.
 pub(in crate::exchange::cache) fn pair_responses(
-    calls: &[BatchSource],
+    calls: &[BatchElementSource],
     elements: &BatchElements,
     text: &[u8],
 ) -> Result<BatchPairing, OutOfMemory> {
@@ -43,7 +43,7 @@ pub(in crate::exchange::cache) fn pair_responses(
         .try_reserve_exact(calls.len())
         .map_err(|_| OutOfMemory)?;
     pairing.of_call.resize(calls.len(), None);
-    let mut uses = try_filled_vec(answers.len(), ResponseUse::Free)?;
+    let mut uses = try_filled_vec(answers.len(), PairingState::Free)?;
     // the first response with each id, and for each response the next one with its id
     let mut first = HashMap::default();
     first.try_reserve(answers.len()).map_err(|_| OutOfMemory)?;
@@ -60,17 +60,17 @@ pub(in crate::exchange::cache) fn pair_responses(
         Some(at)
     };
     for (call, of_call) in calls.iter().zip(&mut pairing.of_call) {
-        if let BatchSource::Forwarded(id, _) = call {
+        if let BatchElementSource::Forwarded(id, _) = call {
             *of_call = take(id);
             if let Some(at) = *of_call {
-                uses[at] = ResponseUse::Paired;
+                uses[at] = PairingState::Paired;
             }
         }
     }
     for call in calls {
-        if let BatchSource::Stored(_, id) = call {
+        if let BatchElementSource::Stored(_, id) = call {
             if let Some(at) = take(id) {
-                uses[at] = ResponseUse::Dropped;
+                uses[at] = PairingState::Dropped;
             }
         }
     }
@@ -79,7 +79,7 @@ pub(in crate::exchange::cache) fn pair_responses(
         .others
         .try_reserve(answers.len())
         .map_err(|_| OutOfMemory)?;
-    let is_free = |at: &usize| uses[*at] == ResponseUse::Free;
+    let is_free = |at: &usize| uses[*at] == PairingState::Free;
     pairing.others.extend((0..answers.len()).filter(is_free));
     Ok(pairing)
 }
@@ -89,16 +89,17 @@ impl BatchPairing {
     /// that.
     fn pair_by_position(
         &mut self,
-        calls: &[BatchSource],
-        uses: &mut [ResponseUse],
+        calls: &[BatchElementSource],
+        uses: &mut [PairingState],
         is_whole: bool,
     ) {
-        let is_forwarded = |call: &BatchSource| matches!(call, BatchSource::Forwarded(..));
+        let is_forwarded =
+            |call: &BatchElementSource| matches!(call, BatchElementSource::Forwarded(..));
         let forwarded = calls.iter().filter(|call| is_forwarded(call)).count();
-        let is_remaining = |one: &&mut ResponseUse| **one != ResponseUse::Dropped;
+        let is_remaining = |one: &&mut PairingState| **one != PairingState::Dropped;
         let answered = uses
             .iter()
-            .filter(|one| **one != ResponseUse::Dropped)
+            .filter(|one| **one != PairingState::Dropped)
             .count();
         if answered > forwarded || answered < forwarded && is_whole {
             return;
@@ -110,9 +111,9 @@ impl BatchPairing {
             .enumerate()
             .filter(|(_, one)| is_remaining(one));
         for ((_, of_call), (at, one)) in of_forwarded.zip(remaining) {
-            if of_call.is_none() && *one == ResponseUse::Free {
+            if of_call.is_none() && *one == PairingState::Free {
                 *of_call = Some(at);
-                *one = ResponseUse::Paired;
+                *one = PairingState::Paired;
             }
         }
     }

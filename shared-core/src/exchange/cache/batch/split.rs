@@ -3,22 +3,22 @@
 use std::sync::Arc;
 
 use crate::bytes::try_extend;
-use crate::cache::entry::batch::{batch_identity, BatchElement};
+use crate::cache::entry::batch::{assemble_identity_batch, BatchResponseElement};
 use crate::cache::entry::CacheEntry;
 use crate::config::RouteConfig;
 use crate::exchange::response::pipeline::{decompression_work, BufferedBody};
 use crate::gzip::inflate::InflateError;
-use crate::request_coding::{BodyCoding, SupportedCoding};
+use crate::request_coding::{BodyContentCoding, SupportedContentCoding};
 
 /// A batch whose missing calls alone are forwarded to the node: the source of each response, and
 /// the node's response so far.
 #[derive(Debug, Default)]
 pub(in crate::exchange) struct SplitBatch {
     /// The calls with an id, in the request's order.
-    pub(in crate::exchange) places: Vec<BatchSource>,
+    pub(in crate::exchange) places: Vec<BatchElementSource>,
     pub(in crate::exchange) gzip: bool,
     /// Content coding of the node's response.
-    pub(in crate::exchange) coding: BodyCoding,
+    pub(in crate::exchange) coding: BodyContentCoding,
     /// Whether the media type of the node's response is JSON.
     pub(in crate::exchange) is_json: bool,
     /// Status of the node's response.
@@ -29,7 +29,7 @@ pub(in crate::exchange) struct SplitBatch {
     /// merged body; 0: none.
     pub(in crate::exchange) status: u16,
     /// The node's response was dropped, or will not be read.
-    pub(in crate::exchange) lost: Option<UnusableResponse>,
+    pub(in crate::exchange) lost: Option<UnusableResponseReason>,
     /// The head of the node's response was not read.
     pub(in crate::exchange) is_unjudged: bool,
     /// The node's response is truncated: its last responses are missing.
@@ -38,7 +38,7 @@ pub(in crate::exchange) struct SplitBatch {
 
 /// The reason why no part of the node's response to a split batch is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::exchange) enum UnusableResponse {
+pub(in crate::exchange) enum UnusableResponseReason {
     /// The response was too long to be buffered.
     Length,
     /// The response can't be decoded or read, or is incomplete.
@@ -47,7 +47,7 @@ pub(in crate::exchange) enum UnusableResponse {
 
 /// The source of the response to one call of a split batch: the cache, the policy or the node.
 #[derive(Debug)]
-pub(in crate::exchange) enum BatchSource {
+pub(in crate::exchange) enum BatchElementSource {
     /// A stored response, and the id under which it is sent.
     Stored(Arc<CacheEntry>, Vec<u8>),
     /// The error of a denied call, and the id under which it is sent.
@@ -63,24 +63,24 @@ impl SplitBatch {
         &self,
     ) -> impl Iterator<Item = (&Arc<CacheEntry>, &[u8])> {
         self.places.iter().filter_map(|place| match place {
-            BatchSource::Stored(entry, id) | BatchSource::Denied(entry, id) => {
+            BatchElementSource::Stored(entry, id) | BatchElementSource::Denied(entry, id) => {
                 Some((entry, &id[..]))
             }
-            BatchSource::Forwarded(..) => None,
+            BatchElementSource::Forwarded(..) => None,
         })
     }
 
     /// Bytes of stored responses that have to be compressed or decompressed for the merge.
-    pub(in crate::exchange) fn coding_work(&self) -> u64 {
+    pub(in crate::exchange) fn merge_coding_work(&self) -> u64 {
         self.local_responses()
             .map(|(entry, _)| entry_coding_work(entry, self.gzip))
             .sum()
     }
 
     /// Whether no forwarded call has an id, so that the node has nothing to respond.
-    pub(in crate::exchange) fn is_all_stored(&self) -> bool {
+    pub(in crate::exchange) fn awaits_no_response(&self) -> bool {
         let mut places = self.places.iter();
-        !places.any(|place| matches!(place, BatchSource::Forwarded(..)))
+        !places.any(|place| matches!(place, BatchElementSource::Forwarded(..)))
     }
 
     /// Whether the whole batch was forwarded: the node's response is the client's, unless it
@@ -94,7 +94,7 @@ impl SplitBatch {
         let places = self.places.iter();
         places
             .filter_map(|place| match place {
-                BatchSource::Forwarded(_, most) => *most,
+                BatchElementSource::Forwarded(_, most) => *most,
                 _ => None,
             })
             .min()
@@ -109,14 +109,14 @@ impl SplitBatch {
             .find(|byte| !byte.is_ascii_whitespace());
         let is_array = first.is_none_or(|byte| *byte == b'[');
         is_array
-            && self.coding == BodyCoding::None
+            && self.coding == BodyContentCoding::None
             && self.shortest_response_limit().is_none()
             && !self.is_forwarded_whole()
     }
 
     /// Maximum number of bytes of the node's response that are buffered: where it can't be
     /// streamed, the memory limit.
-    pub(in crate::exchange) fn max_buffered(&self, config: &RouteConfig) -> u64 {
+    pub(in crate::exchange) fn max_buffered_bytes(&self, config: &RouteConfig) -> u64 {
         match self.can_stream_upstream() {
             true => config.max_oneshot,
             false => config.memory.max(config.max_oneshot),
@@ -128,47 +128,47 @@ impl SplitBatch {
     pub(in crate::exchange) fn decode_upstream_body(
         &mut self,
         config: &RouteConfig,
-    ) -> Result<Vec<u8>, UnusableResponse> {
+    ) -> Result<Vec<u8>, UnusableResponseReason> {
         let coded = self
             .coding
             .supported_coding()
-            .ok_or(UnusableResponse::Unreadable)?;
+            .ok_or(UnusableResponseReason::Unreadable)?;
         let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-        let (most, limit) = (size(self.max_buffered(config)), size(config.memory));
+        let (most, limit) = (size(self.max_buffered_bytes(config)), size(config.memory));
         let buffered = &mut self.buffered;
         let reservation = buffered
             .reservation
             .as_mut()
-            .ok_or(UnusableResponse::Unreadable)?;
+            .ok_or(UnusableResponseReason::Unreadable)?;
         let before = buffered.body.len();
         let mut may_take =
-            |length: usize| reservation.grow_to(before.saturating_add(length), limit);
+            |length: usize| reservation.grow_reservation_to(before.saturating_add(length), limit);
         let body = match coded.decompress_body(&buffered.body, most, &mut may_take) {
             Err(InflateError::Bad) => {
                 self.is_cut = true;
-                coded.decode_truncated(&buffered.body, most, may_take)
+                coded.decompress_truncated_body(&buffered.body, most, may_take)
             }
             whole => whole,
         };
         body.map_err(|why| match why {
-            InflateError::Bad => UnusableResponse::Unreadable,
-            InflateError::TooLarge | InflateError::OutOfMemory => UnusableResponse::Length,
+            InflateError::Bad => UnusableResponseReason::Unreadable,
+            InflateError::TooLarge | InflateError::OutOfMemory => UnusableResponseReason::Length,
         })
     }
 
     /// Bytes of the node's response that have to be decoded and read.
-    pub(in crate::exchange) fn decoding_work(&self, config: &RouteConfig) -> usize {
+    pub(in crate::exchange) fn upstream_decoding_work(&self, config: &RouteConfig) -> usize {
         let body = &self.buffered.body;
         match self.coding.supported_coding() {
-            Some(SupportedCoding::Gzip) => decompression_work(body, config),
+            Some(SupportedContentCoding::Gzip) => decompression_work(body, config),
             // most bodies compress to a fifth of their length
-            Some(SupportedCoding::Zstd) => body.len().saturating_mul(5),
+            Some(SupportedContentCoding::Zstd) => body.len().saturating_mul(5),
             None => body.len(),
         }
     }
 
     /// Discards the node's response, and releases its memory.
-    pub(in crate::exchange) fn discard_upstream_part(&mut self, loss: UnusableResponse) {
+    pub(in crate::exchange) fn discard_upstream_part(&mut self, loss: UnusableResponseReason) {
         let buffered = &mut self.buffered;
         *buffered = BufferedBody {
             borrowed: std::mem::take(&mut buffered.borrowed),
@@ -180,7 +180,7 @@ impl SplitBatch {
 
     /// Returns the beginning of the node's array with the stored responses in front of its
     /// elements; `None` if it is no array, or the whole batch was forwarded.
-    pub(in crate::exchange) fn array_prefix(&self) -> Result<Option<Vec<u8>>, OutOfMemory> {
+    pub(in crate::exchange) fn stored_array_prefix(&self) -> Result<Option<Vec<u8>>, OutOfMemory> {
         let answer = &self.buffered.body[..];
         let Some(start) = answer.iter().position(|byte| !byte.is_ascii_whitespace()) else {
             return Ok(None);
@@ -188,11 +188,11 @@ impl SplitBatch {
         if answer[start] != b'[' || self.is_forwarded_whole() {
             return Ok(None);
         }
-        let stored: Vec<BatchElement<'_>> = self
+        let stored: Vec<BatchResponseElement<'_>> = self
             .local_responses()
-            .map(|(entry, id)| BatchElement::Stored(entry, id))
+            .map(|(entry, id)| BatchResponseElement::Stored(entry, id))
             .collect();
-        let stored = batch_identity(&stored).and_then(|stored| stored.try_to_vec());
+        let stored = assemble_identity_batch(&stored).and_then(|stored| stored.try_to_vec());
         let mut opened = stored.ok_or(OutOfMemory)?;
         // the closing bracket
         opened.pop();

@@ -1,18 +1,20 @@
 //! Comparison of blocks with lists of their receipts.
 
 use super::target::FillCall;
-use super::Fill;
+use super::CacheFill;
 use crate::cache::vary_key::truncated_blake3;
 use crate::jsonrpc::plausible::{
     block_transaction_count, block_with_counted_transactions, shows_fewer_transactions,
 };
 
-impl Fill {
+impl CacheFill {
     /// Records the number of transactions of a block, if the result is one.
-    pub(super) fn record_block_size(&self, wanted: &FillCall, result: &[u8]) {
+    pub(super) fn record_block_transactions(&self, wanted: &FillCall, result: &[u8]) {
         if let Some(size) = block_transaction_count(wanted.prospect.method_row(), result) {
             let within = truncated_blake3(self.scope.encoded_parts());
-            self.shared.block_sizes.record_block(&within, size);
+            self.shared
+                .block_sizes
+                .record_transaction_count(&within, size);
         }
     }
 

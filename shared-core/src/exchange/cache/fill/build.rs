@@ -3,30 +3,32 @@
 use std::sync::Arc;
 
 use super::target::{FillCall, FillResource, FillTarget};
-use super::{BuiltEntry, Fill};
-use crate::beacon::BeaconRoute;
-use crate::bytes::{try_copy, try_push};
+use super::{BuiltEntry, CacheFill};
+use crate::beacon::BeaconRouteKind;
+use crate::bytes::{try_copy_bytes, try_push};
 use crate::cache::chain::HeightKind;
-use crate::cache::class::Class;
-use crate::cache::entry::{CacheEntry, CompressionGate, EntryMeta, EnvelopeBytes, IdPosition};
-use crate::cache::freshness::{CallOutcome, Classification, ResultFacts};
-use crate::cache::process::confirmations::ReportedResult;
-use crate::cache::process::upstream_errors::UpstreamError;
+use crate::cache::class::LifetimeClass;
+use crate::cache::entry::{
+    CacheEntry, CompressionGate, EntryMetadata, EnvelopeBytes, ResponseIdPosition,
+};
+use crate::cache::freshness::{CacheClassification, ClassificationInput, ResultOrError};
+use crate::cache::process::confirmations::FetchedResultDigest;
+use crate::cache::process::upstream_errors::UpstreamErrorKind;
 use crate::cache::reason::Reason;
 use crate::cache::resource::{other_format_key, strong_etag};
 use crate::cache::response_directives::StaleDirectives;
 use crate::cache::vary_key::truncated_blake3;
-use crate::cache::Key;
+use crate::cache::CacheKey;
 use crate::exchange::cache::chain_identity::decode_namespace_name;
-use crate::exchange::cache::format_pair::are_equal_in_value;
+use crate::exchange::cache::format_pair::have_equal_values;
 use crate::exchange::machine::message_head::{is_byte_dependent_header, ResponseCoding};
 use crate::gzip::inflate::{self, InflateError};
-use crate::gzip::oneshot::off_loop_length;
+use crate::gzip::oneshot::off_loop_min_length;
 use crate::hash_keys::HashMap;
 use crate::jsonrpc::block_reference::ResultBlock;
 use crate::jsonrpc::depth_check::is_within_max_depth;
 use crate::jsonrpc::ids::count_ids;
-use crate::jsonrpc::response::{JsonRpcResponse, OutcomeSpan};
+use crate::jsonrpc::response::{CallOutcomeSpan, JsonRpcResponse};
 use crate::jsonrpc::response_ends::locate_result;
 use crate::jsonrpc::{response, scan};
 use crate::memory;
@@ -39,21 +41,21 @@ const MIN_UNCHECKED_BYTES: usize = 8 << 10;
 /// Bytes of a body that are transcoded between two updates of the reservation.
 const TRANSCODE_PIECE_BYTES: usize = 64 << 10;
 
-impl Fill {
+impl CacheFill {
     /// Creates entries from the collected body. May take milliseconds for each megabyte.
     pub fn build_collected_entries(&mut self) {
         if !self.built && !memory::is_memory_short() {
             let mut body = std::mem::take(&mut self.collected);
             if self.coding == ResponseCoding::Gzip {
-                let Some(plain) = self.decompress_collected(&body) else {
+                let Some(plain) = self.decompress_collected_body(&body) else {
                     return;
                 };
                 body = plain;
-                self.mark_decoded();
+                self.mark_body_decoded();
             }
             // the encoder's output is allocated in addition to the body
             match self.reserve_build_memory(body.capacity(), body.len()) {
-                true => self.build_or_transcode(&body, &mut Vec::new()),
+                true => self.transcode_and_build(&body, &mut Vec::new()),
                 false => self.refused = Some(Reason::Memory),
             }
         }
@@ -61,17 +63,17 @@ impl Fill {
     }
 
     /// Creates entries from the node's body, after its conversion if another format is stored.
-    fn build_or_transcode(&mut self, body: &[u8], room: &mut Vec<u8>) {
+    fn transcode_and_build(&mut self, body: &[u8], room: &mut Vec<u8>) {
         let transcoder = match &mut self.target {
             FillTarget::Resource(resource) => resource.transcoder.take(),
             FillTarget::Call(_) | FillTarget::Batch(_) => None,
         };
         let Some(transcoder) = transcoder else {
-            self.build_from(body, room);
+            self.build_from_body(body, room);
             return;
         };
         match self.transcode_collected_body(*transcoder, body) {
-            Ok(mut made) => self.build_transcoded(&mut made, room),
+            Ok(mut made) => self.build_transcoded_entry(&mut made, room),
             Err(why) => {
                 self.built = true;
                 self.refused = Some(why.not_cached_reason());
@@ -98,7 +100,7 @@ impl Fill {
     }
 
     /// Creates an entry from a transcoded body.
-    pub(in crate::exchange) fn build_transcoded(
+    pub(in crate::exchange) fn build_transcoded_entry(
         &mut self,
         made: &mut TranscodedBody,
         room: &mut Vec<u8>,
@@ -140,7 +142,10 @@ impl Fill {
     }
 
     /// Decompresses the compressed body that was copied on its way to the client.
-    pub(in crate::exchange) fn decompress_collected(&mut self, coded: &[u8]) -> Option<Vec<u8>> {
+    pub(in crate::exchange) fn decompress_collected_body(
+        &mut self,
+        coded: &[u8],
+    ) -> Option<Vec<u8>> {
         // a body of several members may be longer, and is not worth a second pass
         let length = inflate::declared_trailer_length(coded);
         if length > self.settings.max_entry {
@@ -157,25 +162,25 @@ impl Fill {
     }
 
     /// Creates entries from `body`, unless that was tried before.
-    pub(in crate::exchange) fn build_once(&mut self, body: &[u8]) {
+    pub(in crate::exchange) fn build_entries_once(&mut self, body: &[u8]) {
         if !self.built {
-            self.build_or_transcode(body, &mut Vec::new());
+            self.transcode_and_build(body, &mut Vec::new());
         }
     }
 
-    /// Whether [`Fill::build_collected_entries`] takes too long for an event loop.
-    pub fn is_long_build(&self) -> bool {
+    /// Whether [`CacheFill::build_collected_entries`] takes too long for an event loop.
+    pub fn needs_build_job(&self) -> bool {
         let length = match self.coding {
             ResponseCoding::Gzip => inflate::declared_trailer_length(&self.collected),
             _ => self.collected.len(),
         };
-        length > off_loop_length(self.settings.gate.level)
+        length > off_loop_min_length(self.settings.gate.level)
     }
 
     /// Creates entries from a body, unless it was transcoded and stored already. Returns the entry
     /// of the whole body, if there is one, and the id under which it is sent. `room` is a buffer
     /// for the encoder.
-    pub(in crate::exchange) fn build_from(
+    pub(in crate::exchange) fn build_from_body(
         &mut self,
         body: &[u8],
         room: &mut Vec<u8>,
@@ -205,7 +210,9 @@ impl Fill {
         }
         if let FillTarget::Resource(resource) = &self.target {
             let is_plain = self.coding == ResponseCoding::Identity && resource.transcoded.is_none();
-            self.refused = is_plain.then(|| resource.ssz_rejection(body)).flatten();
+            self.refused = is_plain
+                .then(|| resource.ssz_rejection_reason(body))
+                .flatten();
             if self.refused.is_some() {
                 return;
             }
@@ -213,7 +220,7 @@ impl Fill {
         self.entries = match &self.target {
             FillTarget::Batch(wanted) => self.build_batch_entries(wanted, body, room),
             FillTarget::Call(wanted) => self
-                .build_single_call(wanted, body, room)
+                .build_single_call_entry(wanted, body, room)
                 .into_iter()
                 .collect(),
             FillTarget::Resource(resource) => {
@@ -225,29 +232,31 @@ impl Fill {
         if self.refused.is_some() {
             return;
         }
-        self.contradicts = self.differing_format();
+        self.contradicts = self.find_contradicting_format();
         let has_nothing = self
             .entries
             .iter()
             .all(|built| built.entry.is_empty_result());
-        self.denied = has_nothing && self.updates.is_some() && self.shows_absence(body, true);
+        self.denied =
+            has_nothing && self.updates.is_some() && self.proves_entry_absence(body, true);
         if let (true, Some(compared)) = (has_nothing, &self.compared) {
-            let is_nothing = compared.is_pending() && self.shows_absence(body, false);
+            let is_nothing =
+                compared.is_comparison_pending() && self.proves_entry_absence(body, false);
             if let (true, Some(compared)) = (is_nothing, &mut self.compared) {
-                compared.set_unanswered();
+                compared.record_absent_result();
             }
         }
         if has_nothing {
             let reason = self.missing_entry_reason(body);
             if reason == Reason::OtherApi {
-                self.report_other_api();
+                self.log_other_api_once();
             }
             self.refused = Some(reason);
         }
     }
 
     /// Returns the hot entry of the resource in its other format, if its value is different.
-    fn differing_format(&self) -> Option<(Key, Arc<CacheEntry>)> {
+    fn find_contradicting_format(&self) -> Option<(CacheKey, Arc<CacheEntry>)> {
         let FillTarget::Resource(resource) = &self.target else {
             return None;
         };
@@ -268,21 +277,21 @@ impl Fill {
             None => true,
         };
         let one = &built.entry;
-        let is_one_value = are_equal_in_value(negotiated, chain, max_ssz, one, &other, may_take);
+        let is_one_value = have_equal_values(negotiated, chain, max_ssz, one, &other, may_take);
         (!is_one_value).then_some((other_key, other))
     }
 
     /// Whether a complete response shows that no entry of this kind can exist any more;
     /// `or_fails`: an error shows it, too.
-    fn shows_absence(&self, body: &[u8], or_fails: bool) -> bool {
+    fn proves_entry_absence(&self, body: &[u8], or_fails: bool) -> bool {
         match &self.target {
             FillTarget::Call(wanted) => response::parse_response(body).is_ok_and(|answer| {
                 body[answer.id.clone()] == wanted.id
                     && match answer.outcome {
-                        OutcomeSpan::Result(result) => {
+                        CallOutcomeSpan::Result(result) => {
                             self.classify_call_result(wanted, &body[result]).is_none()
                         }
-                        OutcomeSpan::Error(_) => or_fails,
+                        CallOutcomeSpan::Error(_) => or_fails,
                     }
             }),
             FillTarget::Resource(resource) => {
@@ -309,9 +318,9 @@ impl Fill {
             }
             FillTarget::Call(_) => match response::parse_response(body) {
                 Ok(answer) => match answer.outcome {
-                    OutcomeSpan::Result(_) if self.depends_on_other_api() => Reason::OtherApi,
-                    OutcomeSpan::Result(_) => Reason::Result,
-                    OutcomeSpan::Error(_) => Reason::Error,
+                    CallOutcomeSpan::Result(_) if self.depends_on_other_api() => Reason::OtherApi,
+                    CallOutcomeSpan::Result(_) => Reason::Result,
+                    CallOutcomeSpan::Error(_) => Reason::Error,
                 },
                 Err(_) => Reason::Malformed,
             },
@@ -323,18 +332,22 @@ impl Fill {
     /// Whether the response is not stored because the namespace follows a node of the other API.
     pub(in crate::exchange) fn depends_on_other_api(&self) -> bool {
         match &self.target {
-            FillTarget::Call(wanted) => wanted.prospect.depends_on_other_api(self.dispatch_mark()),
+            FillTarget::Call(wanted) => wanted
+                .prospect
+                .depends_on_unfollowed_api(self.dispatch_mark()),
             // a lifetime that the node itself sets is valid in any case
             FillTarget::Resource(resource) => {
                 resource.directives.lifetime.is_none()
-                    && resource.route.depends_on_other_api(self.dispatch_mark())
+                    && resource
+                        .route
+                        .depends_on_unfollowed_api(self.dispatch_mark())
             }
             FillTarget::Batch(_) => false,
         }
     }
 
     /// Logs once for a namespace that responses of the other API are not stored.
-    fn report_other_api(&self) {
+    fn log_other_api_once(&self) {
         let Some(mark) = self.dispatch_mark() else {
             return;
         };
@@ -342,7 +355,7 @@ impl Fill {
         if !self
             .shared
             .other_api
-            .is_report_due(&truncated_blake3(scope))
+            .should_log_namespace(&truncated_blake3(scope))
         {
             return;
         }
@@ -385,10 +398,10 @@ impl Fill {
         wanted_by_id.extend(wanted.iter().map(|wanted| (&wanted.id[..], wanted)));
         // receipts may arrive before their block
         for answer in &answers {
-            if let (Some(wanted), OutcomeSpan::Result(result)) =
+            if let (Some(wanted), CallOutcomeSpan::Result(result)) =
                 (wanted_by_id.get(&body[answer.id.clone()]), &answer.outcome)
             {
-                self.record_block_size(wanted, &body[result.clone()]);
+                self.record_block_transactions(wanted, &body[result.clone()]);
             }
         }
         for answer in &answers {
@@ -403,20 +416,20 @@ impl Fill {
     }
 
     /// Creates the entry of a single call. A long response becomes an unchecked entry.
-    fn build_single_call(
+    fn build_single_call_entry(
         &self,
         wanted: &FillCall,
         body: &[u8],
         room: &mut Vec<u8>,
     ) -> Option<BuiltEntry> {
         if body.len() >= MIN_UNCHECKED_BYTES {
-            if let Some(outline) = self.locate_unchecked(wanted, body) {
+            if let Some(outline) = self.locate_unchecked_result(wanted, body) {
                 let built = self.build_call_entry(wanted, body, &outline, room)?;
                 if built.is_read && body.is_ascii() {
                     // the bytes around the result are known exactly, too
                     return Some(built);
                 }
-                let entry = built.entry.mark_unchecked();
+                let entry = built.entry.mark_for_strict_check();
                 return Some(BuiltEntry { entry, ..built });
             }
         }
@@ -440,9 +453,12 @@ impl Fill {
 
     /// Locates the parts of a long response, unless it has to be read now: it is nested too deep
     /// for a later check, or the last unchecked entry of its key was unreadable.
-    fn locate_unchecked(&self, wanted: &FillCall, body: &[u8]) -> Option<JsonRpcResponse> {
+    fn locate_unchecked_result(&self, wanted: &FillCall, body: &[u8]) -> Option<JsonRpcResponse> {
         let sent_at = self.settings.sent_at;
-        let is_known = self.shared.unreadable.is_unreadable(&wanted.key, sent_at);
+        let is_known = self
+            .shared
+            .unreadable
+            .is_entry_unreadable(&wanted.key, sent_at);
         locate_result(body, &wanted.id).filter(|_| !is_known && is_within_max_depth(body))
     }
 
@@ -455,21 +471,21 @@ impl Fill {
         room: &mut Vec<u8>,
     ) -> Option<BuiltEntry> {
         let (result, judged) = match answer.outcome.clone() {
-            OutcomeSpan::Result(result) => {
+            CallOutcomeSpan::Result(result) => {
                 if let FillTarget::Call(_) = self.target {
-                    self.record_block_size(wanted, &body[result.clone()]);
+                    self.record_block_transactions(wanted, &body[result.clone()]);
                 }
                 let judged = self.classify_call_result(wanted, &body[result.clone()]);
                 let believed = |judged| {
                     self.classify_confirmed_result(judged, &wanted.key, &body[result.clone()])
                 };
                 let judged = judged.and_then(believed);
-                self.observe_result(wanted, &body[result.clone()], judged.as_ref());
+                self.check_result_chain(wanted, &body[result.clone()], judged.as_ref());
                 (result, judged)
             }
             // an entry preserves the error's bytes; its members are not read
-            OutcomeSpan::Error(error) => {
-                self.record_error(&body[error.clone()]);
+            CallOutcomeSpan::Error(error) => {
+                self.count_rpc_error(&body[error.clone()]);
                 (error, None)
             }
         };
@@ -482,22 +498,22 @@ impl Fill {
             None => self.classify_empty_result(wanted, body, &answer.outcome)?,
         };
         let (id, first, second) = if answer.id.start < result.start {
-            (IdPosition::BeforeResult, &answer.id, &result)
+            (ResponseIdPosition::BeforeResult, &answer.id, &result)
         } else {
-            (IdPosition::AfterResult, &result, &answer.id)
+            (ResponseIdPosition::AfterResult, &result, &answer.id)
         };
         let envelope = EnvelopeBytes {
             id,
-            before: try_copy(&body[answer.span.start..first.start])?.into(),
-            between: try_copy(&body[first.end..second.start])?.into(),
-            after: try_copy(&body[second.end..answer.span.end])?.into(),
+            before: try_copy_bytes(&body[answer.span.start..first.start])?.into(),
+            between: try_copy_bytes(&body[first.end..second.start])?.into(),
+            after: try_copy_bytes(&body[second.end..answer.span.end])?.into(),
         };
-        let meta = EntryMeta {
+        let meta = EntryMetadata {
             status: 200,
             fields: self.fields.clone(),
             ..self.entry_metadata(Some(judged))
         };
-        let entry = CacheEntry::compress_payload_in(
+        let entry = CacheEntry::from_fetched_result_in(
             envelope,
             &body[result],
             self.settings.gate,
@@ -516,10 +532,10 @@ impl Fill {
     }
 
     /// Counts a JSON-RPC error of the node.
-    fn record_error(&self, error: &[u8]) {
+    fn count_rpc_error(&self, error: &[u8]) {
         if self.compared.is_none() {
-            let kind = UpstreamError::from_rpc_error(error);
-            self.shared.upstream_errors.count_error(kind);
+            let kind = UpstreamErrorKind::from_rpc_error(error);
+            self.shared.upstream_errors.count_upstream_error(kind);
         }
     }
 
@@ -528,15 +544,15 @@ impl Fill {
         &self,
         wanted: &FillCall,
         result: &[u8],
-    ) -> Option<Classification> {
+    ) -> Option<CacheClassification> {
         let judged = wanted
             .prospect
-            .classify_result(result, self.call_facts(wanted));
+            .classify_result(result, self.classification_input(wanted));
         let judged = match judged {
             Some(_) if self.is_missing_transactions(wanted, result) => Some(
                 wanted
                     .prospect
-                    .classify_implausible(self.call_facts(wanted)),
+                    .classify_implausible(self.classification_input(wanted)),
             ),
             judged => judged,
         };
@@ -553,29 +569,32 @@ impl Fill {
         &self,
         wanted: &FillCall,
         body: &[u8],
-        outcome: &OutcomeSpan,
-    ) -> Option<Classification> {
+        outcome: &CallOutcomeSpan,
+    ) -> Option<CacheClassification> {
         let call_outcome = match outcome {
-            OutcomeSpan::Result(result) => CallOutcome::Result(&body[result.clone()]),
-            OutcomeSpan::Error(error) => CallOutcome::Error(&body[error.clone()]),
+            CallOutcomeSpan::Result(result) => ResultOrError::Result(&body[result.clone()]),
+            CallOutcomeSpan::Error(error) => ResultOrError::Error(&body[error.clone()]),
         };
         let judged = wanted
             .prospect
-            .classify_empty(call_outcome, self.call_facts(wanted));
-        (judged.valid > 0 || self.has_waiters()).then_some(judged)
+            .classify_empty(call_outcome, self.classification_input(wanted));
+        (judged.valid > 0 || self.has_waiting_followers()).then_some(judged)
     }
 
     /// Whether followers wait for the response: uncacheable entries are created for them only.
-    fn has_waiters(&self) -> bool {
+    fn has_waiting_followers(&self) -> bool {
         let mut led = self.token.iter().chain(&self.tokens);
-        let has_some = led.any(|token| self.shared.flights.is_followed(token));
+        let has_some = led.any(|token| self.shared.flights.has_followers(token));
         self.had_no_waiters.set(!has_some);
         has_some
     }
 
     /// Returns the facts that decide the class of a call's result, besides the result itself.
-    pub(in crate::exchange) fn call_facts<'a>(&'a self, wanted: &'a FillCall) -> ResultFacts<'a> {
-        ResultFacts {
+    pub(in crate::exchange) fn classification_input<'a>(
+        &'a self,
+        wanted: &'a FillCall,
+    ) -> ClassificationInput<'a> {
+        ClassificationInput {
             params: wanted.params.as_deref(),
             mark: self.dispatch_mark(),
             valid: &self.settings.valid,
@@ -586,24 +605,24 @@ impl Fill {
     /// repeated it; `None` if it is not stored until then.
     fn classify_confirmed_result(
         &self,
-        judged: Classification,
-        key: &Key,
+        judged: CacheClassification,
+        key: &CacheKey,
         result: &[u8],
-    ) -> Option<Classification> {
+    ) -> Option<CacheClassification> {
         let Some(valid) = judged.if_repeated else {
             return Some(judged);
         };
         // a new head makes no range incomplete
         let epoch = self.dispatch_mark().map_or(0, |mark| mark.branch);
-        let reported = ReportedResult::new(
+        let reported = FetchedResultDigest::new(
             result,
             self.settings.sent_at,
             self.settings.generation,
             epoch,
         );
-        if self.shared.repeated.is_confirmed(key, reported) {
-            let class = Class::Immutable;
-            return Some(Classification {
+        if self.shared.repeated.is_result_confirmed(key, reported) {
+            let class = LifetimeClass::Immutable;
+            return Some(CacheClassification {
                 class,
                 valid,
                 ..judged
@@ -623,13 +642,16 @@ impl Fill {
         let hash = block.hash.as_ref();
         chain
             .zip(hash)
-            .is_some_and(|(chain, hash)| chain.contradicts_block(block.number, hash))
+            .is_some_and(|(chain, hash)| chain.contradicts_recent_block(block.number, hash))
     }
 
     /// Returns the metadata of an entry; `judged` is `None` if the response sets its own lifetime.
-    pub(in crate::exchange) fn entry_metadata(&self, judged: Option<Classification>) -> EntryMeta {
-        EntryMeta {
-            class: judged.map_or(Class::Resource, |judged| judged.class),
+    pub(in crate::exchange) fn entry_metadata(
+        &self,
+        judged: Option<CacheClassification>,
+    ) -> EntryMetadata {
+        EntryMetadata {
+            class: judged.map_or(LifetimeClass::Resource, |judged| judged.class),
             block_number: judged.and_then(|judged| judged.block),
             follows: self
                 .dispatch_mark()
@@ -643,19 +665,23 @@ impl Fill {
                     ..StaleDirectives::default()
                 },
             },
-            ..EntryMeta::default()
+            ..EntryMetadata::default()
         }
     }
 
     /// Returns the class and lifetime of a resource's body, by its route and content; `None` if it
     /// is not cached.
-    fn classify_resource(&self, resource: &FillResource, body: &[u8]) -> Option<Classification> {
+    fn classify_resource(
+        &self,
+        resource: &FillResource,
+        body: &[u8],
+    ) -> Option<CacheClassification> {
         let (route, valid) = (resource.route, &resource.valid);
         match resource.transcoded {
             Some((flags, is_empty)) => {
-                route.classify_value(flags, is_empty, valid, self.dispatch_mark())
+                route.classify_beacon_value(flags, is_empty, valid, self.dispatch_mark())
             }
-            None => route.classify_response(body, valid, self.dispatch_mark()),
+            None => route.classify_beacon_response(body, valid, self.dispatch_mark()),
         }
     }
 
@@ -673,12 +699,12 @@ impl Fill {
             Some(lifetime) => (None, lifetime),
             None => {
                 let judged = self.classify_resource(resource, body);
-                let judged = judged.or_else(|| self.uncacheable_resource(resource))?;
+                let judged = judged.or_else(|| self.classify_uncacheable_resource(resource))?;
                 (Some(judged), judged.valid)
             }
         };
-        if resource.route == BeaconRoute::Constant && resource.status == 200 {
-            self.observe_constant(body);
+        if resource.route == BeaconRouteKind::Constant && resource.status == 200 {
+            self.check_genesis_root(body);
         }
         let mut fields = self.fields.clone();
         let has = |validator: &str| {
@@ -688,7 +714,7 @@ impl Fill {
         if !has("etag") && resource.status == 200 {
             fields.push((b"ETag".to_vec(), strong_etag(body)));
         }
-        let meta = EntryMeta {
+        let meta = EntryMetadata {
             status: resource.status,
             fields,
             age: resource.directives.age,
@@ -705,8 +731,8 @@ impl Fill {
             },
             ..self.settings.gate
         };
-        let entry = CacheEntry::compress_payload_in(
-            EnvelopeBytes::for_whole_body(),
+        let entry = CacheEntry::from_fetched_result_in(
+            EnvelopeBytes::empty_envelope(),
             body,
             gate,
             meta,
@@ -724,14 +750,17 @@ impl Fill {
     }
 
     /// Returns the class of a complete response that is not stored, for its followers.
-    fn uncacheable_resource(&self, resource: &FillResource) -> Option<Classification> {
-        let is_known = resource.route != BeaconRoute::Other;
-        (is_known && self.has_waiters()).then_some(Classification {
-            class: Class::Nothing,
+    fn classify_uncacheable_resource(
+        &self,
+        resource: &FillResource,
+    ) -> Option<CacheClassification> {
+        let is_known = resource.route != BeaconRouteKind::Other;
+        (is_known && self.has_waiting_followers()).then_some(CacheClassification {
+            class: LifetimeClass::Nothing,
             valid: 0,
             block: None,
             height: self.dispatch_mark().map(|mark| mark.seen),
-            ..Classification::new(Class::Nothing, 0, None)
+            ..CacheClassification::new(LifetimeClass::Nothing, 0, None)
         })
     }
 }

@@ -1,28 +1,28 @@
 //! Comparison of the chain that a response shows with the chain of its namespace.
 
 use super::target::FillCall;
-use super::Fill;
-use crate::cache::freshness::Classification;
-use crate::cache::process::chain_identities::{is_identity_method, ChainFact};
+use super::CacheFill;
+use crate::cache::freshness::CacheClassification;
+use crate::cache::process::chain_identities::{is_identity_method, ChainIdentityFact};
 use crate::cache::reason::Reason;
 use crate::cache::vary_key::truncated_blake3;
 use crate::exchange::cache::chain_identity::{is_namespace_suspended, suspend_namespace};
 use crate::transcode::chain_spec::parse_genesis_root;
 
-impl Fill {
+impl CacheFill {
     /// Compares the chain that the result of a call shows with the chain of the namespace, and
     /// records a contradiction.
-    pub(super) fn observe_result(
+    pub(super) fn check_result_chain(
         &self,
         wanted: &FillCall,
         result: &[u8],
-        judged: Option<&Classification>,
+        judged: Option<&CacheClassification>,
     ) {
         if is_identity_method(&wanted.method) {
-            match ChainFact::from_call(&wanted.method, result) {
-                Some(fact) => self.observe_chain_fact(fact),
+            match ChainIdentityFact::identity_from_rpc_result(&wanted.method, result) {
+                Some(fact) => self.check_chain_fact(fact),
                 // a result that names no chain contradicts none
-                None => self.verify_selector(),
+                None => self.mark_selector_verified(),
             }
         }
         let block = judged.and_then(|judged| judged.of);
@@ -30,9 +30,12 @@ impl Fill {
             return;
         };
         if number == 0 {
-            self.observe_chain_fact(ChainFact::Genesis(hash));
-        } else if let Some(mark) = self.dispatch_mark().filter(|mark| mark.is_final(number)) {
-            self.observe_chain_fact(ChainFact::Final {
+            self.check_chain_fact(ChainIdentityFact::Genesis(hash));
+        } else if let Some(mark) = self
+            .dispatch_mark()
+            .filter(|mark| mark.is_height_final(number))
+        {
+            self.check_chain_fact(ChainIdentityFact::Final {
                 number,
                 hash,
                 epoch: mark.epoch,
@@ -42,14 +45,14 @@ impl Fill {
 
     /// Compares the genesis in the body of a Beacon API route, whose responses are constants of the
     /// chain, with the chain of the namespace.
-    pub(super) fn observe_constant(&self, body: &[u8]) {
+    pub(super) fn check_genesis_root(&self, body: &[u8]) {
         if let Some(root) = parse_genesis_root(body) {
-            self.observe_chain_fact(ChainFact::ValidatorsRoot(root));
+            self.check_chain_fact(ChainIdentityFact::ValidatorsRoot(root));
         }
     }
 
     /// Compares a fact about the chain with the facts that are known, and records a contradiction.
-    fn observe_chain_fact(&self, fact: ChainFact) {
+    fn check_chain_fact(&self, fact: ChainIdentityFact) {
         // headers in keys may select the chain
         let within = truncated_blake3(self.scope.encoded_parts());
         let (identities, generation) = (&self.shared.identities, self.settings.generation);
@@ -57,17 +60,18 @@ impl Fill {
             // the fact may predate a purge
             return;
         }
-        let observed = self
-            .describe_chain_contradiction(fact)
-            .map_or_else(|| identities.record_fact(&within, generation, fact), Err);
+        let observed = self.describe_chain_contradiction(fact).map_or_else(
+            || identities.record_chain_fact(&within, generation, fact),
+            Err,
+        );
         match observed {
-            Ok(()) => self.verify_selector(),
+            Ok(()) => self.mark_selector_verified(),
             Err(how) => *self.wrong_chain.borrow_mut() = Some(how),
         }
     }
 
     /// Describes how a fact contradicts the chain of the followed node; `None` if it does not.
-    fn describe_chain_contradiction(&self, fact: ChainFact) -> Option<String> {
+    fn describe_chain_contradiction(&self, fact: ChainIdentityFact) -> Option<String> {
         if self.settings.has_keyed_fields {
             // they may select another chain than the followed one
             return None;
@@ -79,7 +83,7 @@ impl Fill {
             .followed_chains()
             .get(&namespace)?
             .last_known_state();
-        let (followed, here) = fact.differs_from(&state)?;
+        let (followed, here) = fact.differing_values(&state)?;
         let name = fact.fact_name();
         Some(format!(
             "{name} is {followed} on the node of cache_head, and {here} on this one"
@@ -88,7 +92,7 @@ impl Fill {
 
     /// Marks the request's chain-selecting headers as verified, because the node has responded to a
     /// request with them.
-    fn verify_selector(&self) {
+    fn mark_selector_verified(&self) {
         let generation = self.settings.generation;
         if generation != self.shared.purge_generation() {
             // the response may predate a purge
@@ -98,7 +102,7 @@ impl Fill {
             let within = truncated_blake3(self.scope.encoded_parts());
             self.shared
                 .identities
-                .mark_verified(&within, generation, selector);
+                .mark_headers_verified(&within, generation, selector);
         }
     }
 

@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use super::target::FillTarget;
 use super::verification::{compare_entries, comparison_memory, HitComparison};
-use super::Fill;
-use crate::cache::class::Class;
-use crate::cache::process::verification::HitVerdict;
-use crate::cache::process::wake::Waiter;
+use super::CacheFill;
+use crate::cache::class::LifetimeClass;
+use crate::cache::process::verification::HitVerificationVerdict;
+use crate::cache::process::wake::RequestWaiter;
 use crate::memory;
 
 /// Maximum number of bytes of a method or target in the log line.
 const MAX_NAME_BYTES: usize = 128;
 
-impl Fill {
+impl CacheFill {
     /// Compares the built entry with the hit, if that is due and was not done. May take
     /// milliseconds for each megabyte.
     pub(super) fn compare_with_hit(&mut self) {
@@ -32,7 +32,8 @@ impl Fill {
             .map(|built| comparison_memory(&compared.sent, &built.entry));
         let has_room = needed.is_some_and(|needed| {
             let reserved = self.reservation.as_mut();
-            reserved.is_none_or(|it| it.grow_to(needed, self.limit)) && memory::can_allocate(needed)
+            reserved.is_none_or(|it| it.grow_reservation_to(needed, self.limit))
+                && memory::can_allocate(needed)
         });
         let found = match (&self.compared, self.entries.first(), has_room) {
             (Some(compared), Some(built), true) => compare_entries(&compared.sent, &built.entry),
@@ -44,13 +45,13 @@ impl Fill {
     }
 
     /// Counts the verdict of a hit verification, and purges and logs a hit that was wrong; `now`
-    /// has the clock of [`Fill::publish_entries`].
-    pub(super) fn report_verdict(mut self, now: u64) {
+    /// has the clock of [`CacheFill::publish_entries`].
+    pub(super) fn report_hit_verdict(mut self, now: u64) {
         self.compare_with_hit();
         let Some(compared) = self.compared.take() else {
             return;
         };
-        let Some(key) = self.target.single_key() else {
+        let Some(key) = self.target.single_cache_key() else {
             return;
         };
         let sent = &compared.sent;
@@ -60,15 +61,15 @@ impl Fill {
         let is_sent = is_sent.is_some_and(|entry| Arc::ptr_eq(&entry, sent));
         let class = sent.response_metadata().class;
         let verdict = match &compared.found {
-            Some(HitComparison::Same) => HitVerdict::Same,
-            Some(HitComparison::Different(_)) if is_sent && class == Class::Immutable => {
-                HitVerdict::Different
+            Some(HitComparison::Same) => HitVerificationVerdict::Same,
+            Some(HitComparison::Different(_)) if is_sent && class == LifetimeClass::Immutable => {
+                HitVerificationVerdict::Different
             }
-            Some(HitComparison::Different(_)) => HitVerdict::Changed,
-            Some(HitComparison::Unanswered) | None => HitVerdict::Unanswered,
+            Some(HitComparison::Different(_)) => HitVerificationVerdict::Changed,
+            Some(HitComparison::Unanswered) | None => HitVerificationVerdict::Unanswered,
         };
         let line = match compared.found {
-            Some(HitComparison::Different(how)) if verdict == HitVerdict::Different => {
+            Some(HitComparison::Different(how)) if verdict == HitVerificationVerdict::Different => {
                 Some(self.format_verdict_line(
                     &how,
                     now.saturating_sub(sent.response_metadata().stored_at),
@@ -77,22 +78,22 @@ impl Fill {
             }
             _ => None,
         };
-        if verdict == HitVerdict::Different && compared.purges {
+        if verdict == HitVerificationVerdict::Different && compared.purges {
             if let Some(hot) = hot {
-                hot.remove_if_same(&key, sent);
+                hot.remove_same_entry(&key, sent);
             }
             if let Some(owner) = self.shared.owner_client() {
-                let query = format!("key={}", self.key_hex());
+                let query = format!("key={}", self.cache_key_hex());
                 // the result of the purge is ignored
-                let _ = owner.purge_at_owner(query.as_bytes(), None, Waiter::NONE, now);
+                let _ = owner.purge_at_owner(query.as_bytes(), None, RequestWaiter::NONE, now);
             }
         }
         self.shared.verified.record_verdict(verdict, line);
     }
 
     /// Returns the key in hexadecimal digits.
-    fn key_hex(&self) -> String {
-        let key = self.target.single_key().unwrap_or_default();
+    fn cache_key_hex(&self) -> String {
+        let key = self.target.single_cache_key().unwrap_or_default();
         const_hex::encode(key)
     }
 
@@ -105,7 +106,7 @@ impl Fill {
         };
         let name = name[..name.len().min(MAX_NAME_BYTES)].escape_ascii();
         let purged = if purges { ", purged" } else { "" };
-        let (key, seconds) = (self.key_hex(), age / 1000);
+        let (key, seconds) = (self.cache_key_hex(), age / 1000);
         format!(
             "a hit differs from the node's response: {name}, key {key}, stored {seconds} s \
                  ago{purged}: {how}"

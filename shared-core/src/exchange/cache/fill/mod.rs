@@ -14,40 +14,40 @@ use std::sync::Arc;
 
 use crate::cache::chain::DispatchMark;
 use crate::cache::entry::{CacheEntry, CompressionGate};
-use crate::cache::freshness::{FinalUpgrade, Lifetimes};
-use crate::cache::process::flights::{FlightOutcome, Leadership};
-use crate::cache::process::negative_cache::Uncacheable;
+use crate::cache::freshness::{CacheLifetimes, FinalityUpgrade};
+use crate::cache::process::flights::{FlightLeadership, FlightOutcome};
+use crate::cache::process::negative_cache::UncacheableSharing;
 use crate::cache::process::ProcessState;
 use crate::cache::reason::Reason;
 use crate::cache::response_directives::StaleDirectives;
 use crate::cache::vary_key::VaryKey;
-use crate::cache::{Key, Namespace};
+use crate::cache::{CacheKey, CacheNamespace};
 use crate::exchange::machine::message_head::ResponseCoding;
 use crate::memory;
 use crate::memory::{MemoryBudget, MemoryReservation};
 use crate::transcode::chain_spec::ChainParameters;
 use crate::transcode::requested_root::HashTreeRoot;
 use target::FillTarget;
-use verification::HitVerification;
+use verification::SentHitVerification;
 
 /// The fetch of a response for the cache: it collects the body, builds the entries, and publishes
 /// them to followers, hot tier and owner. A fill that is dropped before hands its leadership over
 /// to a follower.
 #[derive(Debug)]
-pub struct Fill {
+pub struct CacheFill {
     target: FillTarget,
     scope: VaryKey,
-    token: Option<Leadership>,
+    token: Option<FlightLeadership>,
     /// Leaderships of the calls of a batch.
-    tokens: Vec<Leadership>,
+    tokens: Vec<FlightLeadership>,
     shared: Arc<ProcessState>,
-    settings: FillSettings,
+    settings: FillSnapshot,
     /// The response is stored under another key than its followers wait for.
     pub(in crate::exchange) rekeyed: bool,
     /// Stale entry that is sent until a newer one is stored.
-    pub(in crate::exchange) updates: Option<(Key, Arc<CacheEntry>)>,
+    pub(in crate::exchange) updates: Option<(CacheKey, Arc<CacheEntry>)>,
     /// Hit that the response is compared with; the response is not stored.
-    pub(in crate::exchange) compared: Option<HitVerification>,
+    pub(in crate::exchange) compared: Option<SentHitVerification>,
     /// The node has responded that the resource or result does not exist any more.
     denied: bool,
     /// Headers of the response that hits carry.
@@ -71,7 +71,7 @@ pub struct Fill {
     /// Reason why there are no entries.
     refused: Option<Reason>,
     /// The resource in its other format, whose value is different.
-    contradicts: Option<(Key, Arc<CacheEntry>)>,
+    contradicts: Option<(CacheKey, Arc<CacheEntry>)>,
     /// Description of the difference between the response's chain and the namespace's.
     wrong_chain: RefCell<Option<String>>,
 }
@@ -80,13 +80,13 @@ pub struct Fill {
 /// milliseconds.
 #[derive(Debug)]
 pub(in crate::exchange) struct BuiltEntry {
-    key: Key,
+    key: CacheKey,
     entry: CacheEntry,
     valid: u64,
     method: Option<Vec<u8>>,
     /// Number of the block to which the result belongs.
     shows: Option<u64>,
-    if_final: Option<FinalUpgrade>,
+    if_final: Option<FinalityUpgrade>,
     /// The result of a call was read strictly when it was classified.
     is_read: bool,
 }
@@ -94,7 +94,7 @@ pub(in crate::exchange) struct BuiltEntry {
 /// The state that a fill captures when its request is sent: the route's settings, the purge
 /// generation, and the state of the chain.
 #[derive(Clone, Debug)]
-pub(in crate::exchange) struct FillSettings {
+pub(in crate::exchange) struct FillSnapshot {
     /// Time at which the request was sent to the node, in milliseconds: a response is as old as
     /// its request, however slowly the client reads it.
     pub(in crate::exchange) sent_at: u64,
@@ -102,10 +102,10 @@ pub(in crate::exchange) struct FillSettings {
     pub(in crate::exchange) generation: u64,
     /// The last invalidation that was known at that time.
     pub(in crate::exchange) changes: u64,
-    pub(in crate::exchange) namespace: Namespace,
+    pub(in crate::exchange) namespace: CacheNamespace,
     /// State of the chain at that time, if the chain is followed.
     pub(in crate::exchange) mark: Option<DispatchMark>,
-    pub(in crate::exchange) valid: Arc<Lifetimes>,
+    pub(in crate::exchange) valid: Arc<CacheLifetimes>,
     pub(in crate::exchange) chain: ChainParameters,
     /// Maximum length of SSZ that is generated, in bytes.
     pub(in crate::exchange) max_ssz: u64,
@@ -122,13 +122,13 @@ pub(in crate::exchange) struct FillSettings {
     pub(in crate::exchange) has_keyed_fields: bool,
 }
 
-impl Fill {
+impl CacheFill {
     pub(in crate::exchange) fn new(
         target: FillTarget,
         scope: VaryKey,
-        token: Option<Leadership>,
+        token: Option<FlightLeadership>,
         shared: Arc<ProcessState>,
-        settings: FillSettings,
+        settings: FillSnapshot,
     ) -> Self {
         Self {
             target,
@@ -163,7 +163,9 @@ impl Fill {
             return;
         };
         let (shared, now) = (&self.shared, self.settings.sent_at);
-        let may_share = |key: &Key| shared.unkept.get(key, now) != Some(Uncacheable::RequesterOnly);
+        let may_share = |key: &CacheKey| {
+            shared.unkept.find_uncacheable(key, now) != Some(UncacheableSharing::RequesterOnly)
+        };
         for wanted in wanted.iter().filter(|wanted| may_share(&wanted.key)) {
             if self.tokens.try_reserve(1).is_err() {
                 return;
@@ -174,8 +176,8 @@ impl Fill {
 
     /// Moves to the flights of the new keys. The flights of the old keys end: followers look up
     /// again, and the followers that request this variant join the new flight.
-    fn move_flights(&mut self, has_keys: bool) {
-        let old: Vec<Leadership> = self
+    fn move_to_new_flights(&mut self, has_keys: bool) {
+        let old: Vec<FlightLeadership> = self
             .token
             .take()
             .into_iter()
@@ -193,14 +195,15 @@ impl Fill {
                 FillTarget::Call(_) | FillTarget::Resource(_) => {
                     self.token = self
                         .target
-                        .single_key()
+                        .single_cache_key()
                         .and_then(|key| flights.begin_flight(key));
                 }
             }
         }
         self.rekeyed = self.token.is_none() && self.tokens.is_empty();
         for token in old {
-            self.shared.end_flight(token, FlightOutcome::NotShareable);
+            self.shared
+                .finish_flight_and_wake(token, FlightOutcome::NotShareable);
         }
     }
 
@@ -211,7 +214,7 @@ impl Fill {
 
     /// Copies a piece of a body that is sent to the client meanwhile. Returns `false` if memory
     /// is short or the body is too long.
-    pub(in crate::exchange) fn collect_piece(
+    pub(in crate::exchange) fn collect_body_piece(
         &mut self,
         piece: &[u8],
         budget: &MemoryBudget,
@@ -227,7 +230,7 @@ impl Fill {
             little => length.max(little.saturating_mul(2).min(self.settings.max_entry)),
         };
         let reserved = match &mut self.reservation {
-            Some(reservation) => reservation.grow_to(room, limit),
+            Some(reservation) => reservation.grow_reservation_to(room, limit),
             None => {
                 self.reservation = budget.reserve_bytes(room, limit);
                 self.reservation.is_some()
@@ -247,14 +250,14 @@ impl Fill {
     fn reserve_build_memory(&mut self, body: usize, bytes: usize) -> bool {
         let needed = body.saturating_add(bytes);
         let has_room = match &mut self.reservation {
-            Some(reservation) => reservation.grow_to(needed, self.limit),
+            Some(reservation) => reservation.grow_reservation_to(needed, self.limit),
             None => bytes <= self.settings.max_entry,
         };
         has_room && memory::can_allocate(bytes)
     }
 
     /// Reason why there is nothing to store, after entries were built.
-    pub(in crate::exchange) fn rejection_reason(&self) -> Option<Reason> {
+    pub(in crate::exchange) fn storage_rejection_reason(&self) -> Option<Reason> {
         self.refused
     }
 
@@ -267,7 +270,7 @@ impl Fill {
     }
 
     /// Whether the node's response has a content coding.
-    pub(in crate::exchange) fn is_coded(&self) -> bool {
+    pub(in crate::exchange) fn has_content_coding(&self) -> bool {
         self.coding != ResponseCoding::Identity
     }
 
@@ -281,7 +284,7 @@ impl Fill {
     }
 
     /// Records that the body has no content coding any more.
-    pub(in crate::exchange) fn mark_decoded(&mut self) {
+    pub(in crate::exchange) fn mark_body_decoded(&mut self) {
         self.coding = ResponseCoding::Identity;
     }
 
@@ -293,7 +296,7 @@ impl Fill {
     /// Makes `entry` the result of the fill, in place of the response. `valid` is its lifetime in
     /// milliseconds.
     pub(in crate::exchange) fn set_built_entry(&mut self, entry: CacheEntry, valid: u64) {
-        let key = self.target.single_key().unwrap_or_default();
+        let key = self.target.single_cache_key().unwrap_or_default();
         self.entries = vec![BuiltEntry {
             key,
             entry,

@@ -2,23 +2,23 @@
 
 use std::sync::Arc;
 
-use super::{BuiltEntry, Fill, FillSettings};
+use super::{BuiltEntry, CacheFill, FillSnapshot};
 use crate::cache::chain::ShownBlock;
 use crate::cache::entry::store_attributes::StoreAttributes;
 use crate::cache::entry::CacheEntry;
-use crate::cache::process::flights::{FlightOutcome, Leadership};
-use crate::cache::process::negative_cache::Uncacheable;
-use crate::cache::process::owner_client::PendingPublish;
-use crate::cache::process::verification::HitVerdict;
-use crate::cache::Key;
+use crate::cache::process::flights::{FlightLeadership, FlightOutcome};
+use crate::cache::process::negative_cache::UncacheableSharing;
+use crate::cache::process::owner_client::PendingFlightPublish;
+use crate::cache::process::verification::HitVerificationVerdict;
+use crate::cache::CacheKey;
 use crate::memory;
 
-impl Fill {
+impl CacheFill {
     /// Stores the built entries and wakes the followers. `now` is in milliseconds of the lookup
     /// clock.
     pub fn publish_entries(mut self, now: u64) {
         if self.compared.is_some() {
-            return self.report_verdict(now);
+            return self.report_hit_verdict(now);
         }
         if self.has_suspended_namespace(now) {
             return self.finish_unstored();
@@ -30,20 +30,24 @@ impl Fill {
         let stores = !entries.is_empty() && !is_short;
         if !is_short && self.built && !stores {
             self.remember_uncacheable(match self.had_no_waiters.get() {
-                true => Uncacheable::Shareable,
-                false => Uncacheable::RequesterOnly,
+                true => UncacheableSharing::Shareable,
+                false => UncacheableSharing::RequesterOnly,
             });
         }
         for built in entries.into_iter().filter(|_| stores) {
             let key = built.key;
-            let (entry, is_current) = self.publish_entry(built, now);
+            let (entry, is_current) = self.publish_built_entry(built, now);
             if now >= entry.response_metadata().expires_at {
-                self.remember_uncacheable(Uncacheable::Shareable);
+                self.remember_uncacheable(UncacheableSharing::Shareable);
             }
             if self.rekeyed || !is_current {
                 continue;
             }
-            if let Some(n) = self.tokens.iter().position(|token| token.is_for_key(&key)) {
+            if let Some(n) = self
+                .tokens
+                .iter()
+                .position(|token| token.leads_flight_of(&key))
+            {
                 let token = self.tokens.swap_remove(n);
                 self.publish_to_followers(token, Arc::clone(&entry));
             }
@@ -54,19 +58,19 @@ impl Fill {
         if let (true, Some((key, entry)), Some(hot)) =
             (self.denied, &self.updates, self.shared.hot_tier())
         {
-            hot.remove_if_same(key, entry);
+            hot.remove_same_entry(key, entry);
         }
         if let Some(entry) = landed {
             if let Some(token) = self.token.take() {
                 self.publish_to_followers(token, entry);
             }
         }
-        self.finish_without_response();
+        self.end_remaining_flights();
     }
 
     /// Sends the entry to the followers of a flight, whose leadership ends.
-    fn publish_to_followers(&self, token: Leadership, entry: Arc<CacheEntry>) {
-        self.shared.publish_to_followers(PendingPublish {
+    fn publish_to_followers(&self, token: FlightLeadership, entry: Arc<CacheEntry>) {
+        self.shared.publish_to_followers(PendingFlightPublish {
             token,
             entry,
             generation: self.settings.generation,
@@ -76,8 +80,8 @@ impl Fill {
     /// Stores one built entry in the hot tier and at the owner. Returns it, and whether it is newer
     /// than the last purge. Followers check for themselves whether it is a response to their
     /// request.
-    fn publish_entry(&self, built: BuiltEntry, now: u64) -> (Arc<CacheEntry>, bool) {
-        let FillSettings {
+    fn publish_built_entry(&self, built: BuiltEntry, now: u64) -> (Arc<CacheEntry>, bool) {
+        let FillSnapshot {
             sent_at,
             generation,
             changes,
@@ -87,20 +91,22 @@ impl Fill {
         } = self.settings;
         let tip_ends = self.dispatch_mark().map_or(0, |mark| mark.tip_ends);
         let entry = built.entry.with_lifetime(sent_at, built.valid);
-        let mut entry = entry.with_invalidation(changes).with_tip_ends(tip_ends);
+        let mut entry = entry
+            .with_invalidation_number(changes)
+            .with_tip_expiry_count(tip_ends);
         if let Some(owner) = self.shared.owner_client() {
             entry = entry.with_chain_dependency(owner.followed_chains());
         }
         if let Some(stamp) = entry.chain_dependency() {
             // entries of an older head expire with it
-            stamp.observe_dependency();
+            stamp.record_entry_head();
         }
         if let Some(height) = built.shows {
             self.report_shown_block(height);
         }
         let entry = Arc::new(entry);
         if keeps_stale {
-            entry.allow_stale();
+            entry.mark_stale_allowed();
         }
         let is_current =
             || self.shared.purge_generation() == generation && entry.is_unaffected_by_reorgs();
@@ -115,7 +121,7 @@ impl Fill {
                 return (entry, is_current);
             }
             if let Some(hot) = self.shared.hot_tier() {
-                hot.remove_if_same(other_key, other);
+                hot.remove_same_entry(other_key, other);
             }
         }
         if let (Some(hot), true) = (self.shared.hot_tier(), is_current()) {
@@ -123,7 +129,7 @@ impl Fill {
             let is_newest = hot.get_fresh_or_stale(&built.key).is_none_or(|other| {
                 other.response_metadata().stored_at <= sent_at || is_fresh && !other.is_fresh(now)
             });
-            if is_newest && (is_fresh || entry.is_usable_stale(now)) {
+            if is_newest && (is_fresh || entry.may_serve_or_revalidate(now)) {
                 hot.insert(built.key, Arc::clone(&entry));
                 if !is_current() {
                     // a purge occurred meanwhile
@@ -141,7 +147,7 @@ impl Fill {
             match StoreAttributes::for_entry(&entry, namespace, built.method.as_deref(), generation)
             {
                 Some(about) => {
-                    owner.store_entry(built.key, Arc::clone(&entry), about, built.if_final);
+                    owner.store_at_owner(built.key, Arc::clone(&entry), about, built.if_final);
                 }
                 None => owner.release_lease(built.key),
             }
@@ -167,54 +173,55 @@ impl Fill {
     }
 
     /// Whether the followers of the fill wait for that key.
-    fn is_flight_key(&self, key: &Key) -> bool {
+    fn is_flight_key(&self, key: &CacheKey) -> bool {
         self.token
             .as_ref()
-            .is_some_and(|token| token.is_for_key(key))
+            .is_some_and(|token| token.leads_flight_of(key))
     }
 
     /// Ends the fill without an entry: its followers send their requests to the node.
     pub(in crate::exchange) fn finish_unstored(mut self) {
-        self.report_unanswered();
-        self.finish_without_response();
+        self.report_unanswered_verification();
+        self.end_remaining_flights();
     }
 
     /// Ends the fill without an entry and adds the key to the negative cache, because the next
     /// response is expected to be the same.
     pub(in crate::exchange) fn finish_uncacheable(self) {
         if self.compared.is_none() {
-            self.remember_uncacheable(Uncacheable::RequesterOnly);
+            self.remember_uncacheable(UncacheableSharing::RequesterOnly);
         }
         self.finish_unstored();
     }
 
     /// Reports a hit verification that has no response to compare with.
-    fn report_unanswered(&mut self) {
+    fn report_unanswered_verification(&mut self) {
         if self.compared.take().is_some() {
             self.shared
                 .verified
-                .record_verdict(HitVerdict::Unanswered, None);
+                .record_verdict(HitVerificationVerdict::Unanswered, None);
         }
     }
 
-    fn remember_uncacheable(&self, unkept: Uncacheable) {
-        if let (Some(key), false) = (self.target.single_key(), self.rekeyed) {
+    fn remember_uncacheable(&self, unkept: UncacheableSharing) {
+        if let (Some(key), false) = (self.target.single_cache_key(), self.rekeyed) {
             self.shared.unkept.record_uncacheable(&key, unkept);
         }
     }
 
     /// Ends the remaining flights without a response: their followers query the node.
-    fn finish_without_response(&mut self) {
+    fn end_remaining_flights(&mut self) {
         for token in self.token.take().into_iter().chain(self.tokens.drain(..)) {
-            self.shared.end_flight(token, FlightOutcome::NotShareable);
+            self.shared
+                .finish_flight_and_wake(token, FlightOutcome::NotShareable);
         }
     }
 }
 
-impl Drop for Fill {
+impl Drop for CacheFill {
     /// Hands leadership over to the next follower: the request ended before its response did.
     fn drop(&mut self) {
-        self.report_unanswered();
+        self.report_unanswered_verification();
         for token in self.token.take().into_iter().chain(self.tokens.drain(..)) {
             self.shared.hand_over_flight(token);
         }

@@ -1,9 +1,9 @@
 //! Decision whether a response may be stored, by its head.
 
 use super::target::FillTarget;
-use super::{Fill, FillSettings};
-use crate::beacon::{is_beacon_route, BeaconRoute};
-use crate::cache::process::vary_table::VaryUpdate;
+use super::{CacheFill, FillSnapshot};
+use crate::beacon::{is_beacon_route, BeaconRouteKind};
+use crate::cache::process::vary_table::VaryTableUpdate;
 use crate::cache::reason::Reason;
 use crate::cache::response_directives;
 use crate::cache::vary_key::RequestHeaderFields;
@@ -11,18 +11,18 @@ use crate::exchange::machine::message_head::{
     is_byte_dependent_header, Header, ResponseCoding, ResponseHead,
 };
 use crate::negotiate::etag::weaken_entity_tag;
-use crate::negotiate::list_header::list_members;
+use crate::negotiate::list_header::list_header_members;
 use crate::negotiate::media_type;
 use crate::negotiate::media_type::MediaTypeSet;
 use crate::ssz::{Schema, TypeId};
 use crate::transcode::transcoder::response_types_by_fork;
 use crate::transcode::{BodyFormat, TranscodeRequest, Transcoder, CONSENSUS_VERSION_HEADER};
 
-impl Fill {
+impl CacheFill {
     /// Checks whether a response with this head may be stored, and records the properties of its
     /// entry. `request` is the head of the request; bodies of the media types `types` are
     /// compressed.
-    pub(in crate::exchange) fn is_storable<'a, I>(
+    pub(in crate::exchange) fn check_storability<'a, I>(
         &mut self,
         head: &ResponseHead<I>,
         request: &RequestHeaderFields,
@@ -54,21 +54,21 @@ impl Fill {
         match self.coding {
             ResponseCoding::Identity => {}
             // the entry is stored as if the response had not been compressed
-            ResponseCoding::Gzip => self.drop_bytewise_headers(),
+            ResponseCoding::Gzip => self.drop_byte_dependent_headers(),
             // a coding that was not requested is the same for all clients
             ResponseCoding::Other
                 if self.settings.requests_identity && !varies.varies_by_encoding() => {}
             ResponseCoding::Other => return Err(Reason::Coding),
         }
         let is_coded = self.coding == ResponseCoding::Other;
-        let is_json = media_type::is_json(content_type);
+        let is_json = media_type::is_json_type(content_type);
         match &mut self.target {
             FillTarget::Resource(resource) => {
                 resource.directives = directives;
                 resource.status = head.status;
                 resource.undelimited =
                     !head.delimited && head.content_length.is_none() && head.status != 204;
-                resource.compresses = !is_coded && types.contains_type(content_type);
+                resource.compresses = !is_coded && types.contains_media_type(content_type);
                 let is_negotiated = resource
                     .ssz
                     .and_then(TranscodeRequest::client_format)
@@ -80,7 +80,9 @@ impl Fill {
                     return Err(Reason::Status);
                 }
                 let is_route = is_beacon_route(&resource.name);
-                if directives.lifetime.is_none() && resource.route == BeaconRoute::Other && is_route
+                if directives.lifetime.is_none()
+                    && resource.route == BeaconRouteKind::Other
+                    && is_route
                 {
                     return Err(Reason::Route);
                 }
@@ -92,7 +94,7 @@ impl Fill {
                     let settings = &self.settings;
                     let (root, transcoder) = (
                         resource.root,
-                        transcoder_for(negotiated, settings, head, content_type)?,
+                        storage_transcoder(negotiated, settings, head, content_type)?,
                     );
                     resource.of = possible_ssz_types(
                         negotiated,
@@ -127,7 +129,7 @@ impl Fill {
     ) -> Result<
         (
             response_directives::CacheDirectives,
-            response_directives::VaryHeaders,
+            response_directives::ResponseVaryHeaders,
             &'a [u8],
         ),
         Reason,
@@ -137,17 +139,17 @@ impl Fill {
     {
         let is_call = !matches!(self.target, FillTarget::Resource(_));
         let mut reader = response_directives::CacheDirectivesReader::default();
-        let mut varies = response_directives::VaryHeaders::default();
+        let mut varies = response_directives::ResponseVaryHeaders::default();
         let mut content_type: &[u8] = b"";
         for (name, value) in head.fields.clone() {
             let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
-            reader.read_header(name, value);
+            reader.read_caching_header(name, value);
             varies.read_response_header(name, value);
             if is("set-cookie") {
                 return Err(Reason::SetCookie);
             } else if is("cache-control") {
                 // an entry may be sent compressed, with other bytes
-                if list_members(value).any(|one| one.eq_ignore_ascii_case(b"no-transform")) {
+                if list_header_members(value).any(|one| one.eq_ignore_ascii_case(b"no-transform")) {
                     return Err(Reason::NoTransform);
                 }
             } else if is("content-type") {
@@ -155,17 +157,17 @@ impl Fill {
             } else if is("content-encoding") {
                 self.coding.add_response_coding_line(value);
             }
-            if is_call && is_stored_with_call(name)
+            if is_call && is_stored_call_header(name)
                 || !is_call && response_directives::is_stored_header(name)
             {
-                self.record_header(name, value);
+                self.record_stored_header(name, value);
             }
         }
         Ok((reader.evaluate_directives(head.now), varies, content_type))
     }
 
     /// Adapts the headers to an entry whose bytes are not those that the node sent.
-    fn drop_bytewise_headers(&mut self) {
+    fn drop_byte_dependent_headers(&mut self) {
         self.fields.retain(|(name, _)| {
             !is_byte_dependent_header(name) && !name.eq_ignore_ascii_case(b"content-encoding")
         });
@@ -186,19 +188,19 @@ impl Fill {
         request: &RequestHeaderFields,
     ) -> bool {
         match self.shared.varying.record_vary_names(&self.scope, varies) {
-            VaryUpdate::Covered => true,
-            VaryUpdate::New(names) => {
+            VaryTableUpdate::Covered => true,
+            VaryTableUpdate::New(names) => {
                 self.scope.set_vary_headers(request, Some(names));
-                let has_keys = self.target.recompute_keys(&self.scope);
-                self.move_flights(has_keys);
+                let has_keys = self.target.recompute_cache_keys(&self.scope);
+                self.move_to_new_flights(has_keys);
                 has_keys
             }
-            VaryUpdate::TooMany => false,
+            VaryTableUpdate::TooMany => false,
         }
     }
 
     /// Records a header; several lines of a header are joined (RFC 9110, 5.3).
-    fn record_header(&mut self, name: &[u8], value: &[u8]) {
+    fn record_stored_header(&mut self, name: &[u8], value: &[u8]) {
         let mut known = self.fields.iter_mut();
         match known.find(|(known, _)| known.eq_ignore_ascii_case(name)) {
             Some((_, line)) => {
@@ -212,9 +214,9 @@ impl Fill {
 
 /// Returns the transcoder that converts the response to the stored format; `None` if it has
 /// that format. Only the format that the client requested is stored.
-fn transcoder_for<'a, I>(
+fn storage_transcoder<'a, I>(
     negotiated: TranscodeRequest,
-    settings: &FillSettings,
+    settings: &FillSnapshot,
     head: &ResponseHead<I>,
     content_type: &[u8],
 ) -> Result<Option<Transcoder>, Reason>
@@ -241,7 +243,7 @@ where
 /// name the type, the possible types, for a client that requests by a root.
 fn possible_ssz_types<'a, I>(
     negotiated: TranscodeRequest,
-    settings: &FillSettings,
+    settings: &FillSnapshot,
     head: &ResponseHead<I>,
     content_type: &[u8],
     by_root: bool,
@@ -256,7 +258,7 @@ where
     let (chain, max_size) = (&settings.chain, settings.max_ssz);
     let fields = head.fields.clone();
     let reader = Transcoder::new(*negotiated.gives, BodyFormat::Ssz, chain, max_size, fields);
-    if let Some(named) = reader.ok().and_then(|reader| reader.type_by_head()) {
+    if let Some(named) = reader.ok().and_then(|reader| reader.ssz_type_from_head()) {
         return vec![named];
     }
     let mut names = head.fields.clone().map(|(name, _)| name);
@@ -269,7 +271,7 @@ where
 }
 
 /// Whether hits carry this header of the response to a call.
-fn is_stored_with_call(name: &[u8]) -> bool {
+fn is_stored_call_header(name: &[u8]) -> bool {
     const PREFIXES: [&[u8]; 2] = [b"access-control-", b"eth-"];
     const NAMES: [&[u8]; 2] = [b"content-type", b"vary"];
     PREFIXES.iter().any(|prefix| {

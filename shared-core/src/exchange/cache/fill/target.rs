@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::beacon::BeaconRoute;
-use crate::cache::freshness::{CallProspect, Lifetimes};
+use crate::beacon::BeaconRouteKind;
+use crate::cache::freshness::{CacheLifetimes, CallLifetimeRules};
 use crate::cache::reason::Reason;
 use crate::cache::response_directives::CacheDirectives;
 use crate::cache::vary_key::VaryKey;
-use crate::cache::Key;
+use crate::cache::CacheKey;
 use crate::exchange::cache::format_pair::format_pair_key;
-use crate::jsonrpc::request::Call;
+use crate::jsonrpc::request::JsonRpcCall;
 use crate::ssz::{check_ssz, EnvelopeFlags, Schema, TypeId};
 use crate::transcode::requested_root::{self, HashTreeRoot};
 use crate::transcode::{BodyFormat, TranscodeRequest, TranscodedBody, Transcoder};
@@ -17,20 +17,20 @@ use crate::transcode::{BodyFormat, TranscodeRequest, TranscodedBody, Transcoder}
 /// A call whose response a fill stores, with its key and its lifetime rules.
 #[derive(Debug)]
 pub(in crate::exchange) struct FillCall {
-    pub(in crate::exchange) key: Key,
+    pub(in crate::exchange) key: CacheKey,
     /// Id, as it is written in the request.
     pub(in crate::exchange) id: Vec<u8>,
     pub(in crate::exchange) method: Vec<u8>,
     pub(in crate::exchange) params: Option<Vec<u8>>,
-    pub(in crate::exchange) prospect: CallProspect,
+    pub(in crate::exchange) prospect: CallLifetimeRules,
 }
 
 impl FillCall {
     pub(in crate::exchange) fn new(
-        call: &Call<'_>,
+        call: &JsonRpcCall<'_>,
         id: &[u8],
-        key: Key,
-        prospect: CallProspect,
+        key: CacheKey,
+        prospect: CallLifetimeRules,
     ) -> Self {
         Self {
             key,
@@ -54,7 +54,7 @@ pub(in crate::exchange) enum FillTarget {
 
 impl FillTarget {
     /// Returns the key, if there is only one.
-    pub(in crate::exchange) fn single_key(&self) -> Option<Key> {
+    pub(in crate::exchange) fn single_cache_key(&self) -> Option<CacheKey> {
         match self {
             FillTarget::Call(wanted) => Some(wanted.key),
             FillTarget::Resource(resource) => Some(resource.key),
@@ -63,7 +63,7 @@ impl FillTarget {
     }
 
     /// Computes the keys again after the vary headers have changed. Returns whether it succeeded.
-    pub(in crate::exchange) fn recompute_keys(&mut self, scope: &VaryKey) -> bool {
+    pub(in crate::exchange) fn recompute_cache_keys(&mut self, scope: &VaryKey) -> bool {
         let calls = match self {
             FillTarget::Resource(resource) => {
                 resource.key = format_pair_key(scope, &resource.name, resource.ssz);
@@ -72,7 +72,7 @@ impl FillTarget {
             FillTarget::Call(wanted) => std::slice::from_mut(wanted),
             FillTarget::Batch(wanted) => &mut wanted[..],
         };
-        let keys = scope.key_builder();
+        let keys = scope.call_key_builder();
         calls.iter_mut().all(|wanted| {
             keys.build_key(&wanted.method, wanted.params.as_deref())
                 .map(|key| wanted.key = key.0)
@@ -85,11 +85,11 @@ impl FillTarget {
 /// declares.
 #[derive(Debug)]
 pub(in crate::exchange) struct FillResource {
-    pub(in crate::exchange) key: Key,
+    pub(in crate::exchange) key: CacheKey,
     /// Name, as it is hashed into the key.
     pub(in crate::exchange) name: Vec<u8>,
-    pub(in crate::exchange) route: BeaconRoute,
-    pub(in crate::exchange) valid: Arc<Lifetimes>,
+    pub(in crate::exchange) route: BeaconRouteKind,
+    pub(in crate::exchange) valid: Arc<CacheLifetimes>,
     /// The response has no delimiter that distinguishes its end from a truncation (RFC 9112, 8):
     /// it is complete if it is JSON that closes.
     pub(in crate::exchange) undelimited: bool,
@@ -114,7 +114,7 @@ pub(in crate::exchange) struct FillResource {
 
 impl FillResource {
     /// Reason why SSZ of the node is not stored, if its type is known.
-    pub(in crate::exchange) fn ssz_rejection(&self, ssz: &[u8]) -> Option<Reason> {
+    pub(in crate::exchange) fn ssz_rejection_reason(&self, ssz: &[u8]) -> Option<Reason> {
         if self.of.is_empty() {
             return None;
         }

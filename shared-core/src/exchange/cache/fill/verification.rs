@@ -9,7 +9,7 @@ use crate::jsonrpc::key::canonical_json;
 /// The background check of one hit: the entry that was sent, and its comparison with the node's
 /// present response.
 #[derive(Debug)]
-pub(in crate::exchange) struct HitVerification {
+pub(in crate::exchange) struct SentHitVerification {
     /// The entry that was sent.
     pub(in crate::exchange) sent: Arc<CacheEntry>,
     /// The entry is purged if it is wrong.
@@ -34,7 +34,7 @@ const MAX_CANONICAL_BYTES: usize = 1 << 20;
 /// Bytes of each response that the log shows, starting at the difference.
 const LOGGED_BYTES: usize = 48;
 
-impl HitVerification {
+impl SentHitVerification {
     pub(in crate::exchange) fn new(sent: Arc<CacheEntry>, purges: bool) -> Self {
         Self {
             sent,
@@ -44,12 +44,12 @@ impl HitVerification {
     }
 
     /// Whether no comparison has been made.
-    pub(super) fn is_pending(&self) -> bool {
+    pub(super) fn is_comparison_pending(&self) -> bool {
         self.found.is_none()
     }
 
     /// Records that the node has no such result now, which is a difference.
-    pub(super) fn set_unanswered(&mut self) {
+    pub(super) fn record_absent_result(&mut self) {
         self.found = Some(HitComparison::Different(
             "the node now has no result, or one of another block".to_owned(),
         ));

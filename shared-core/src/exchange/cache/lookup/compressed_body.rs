@@ -6,7 +6,7 @@ use crate::exchange::cache::lookup::result::LookupResult;
 use crate::exchange::cache::waiting::WaitingRequest;
 use crate::exchange::machine::Exchange;
 use crate::gzip::inflate::InflateError;
-use crate::jsonrpc::request::required_memory;
+use crate::jsonrpc::request::required_request_memory;
 use crate::memory;
 
 impl Exchange {
@@ -18,7 +18,7 @@ impl Exchange {
         waited: Option<Box<WaitingRequest>>,
     ) -> LookupResult {
         let cap = usize::try_from(self.route_config.cache.max_request).unwrap_or(usize::MAX);
-        let decoded = match self.decompress_within(lookup.body, cap, None) {
+        let decoded = match self.decompress_request_within(lookup.body, cap, None) {
             Ok(decoded) => decoded,
             Err(why) => {
                 self.cache_reason = match why {
@@ -34,7 +34,7 @@ impl Exchange {
             }
         };
         self.looked.was_decoded = Some(true);
-        let found = if memory::can_allocate(required_memory(decoded.body.len())) {
+        let found = if memory::can_allocate(required_request_memory(decoded.body.len())) {
             let lookup = LookupRequest {
                 body: &decoded.body,
                 ..*lookup
@@ -51,9 +51,9 @@ impl Exchange {
             LookupResult::PartialHit(_) | LookupResult::InFlight(_) => false,
         };
         if let LookupResult::PartialHit(_) = &found {
-            self.set_decoded_headers();
-        } else if may_be_forwarded && self.is_sent_decoded() {
-            self.forward_decoded(decoded);
+            self.remove_request_coding();
+        } else if may_be_forwarded && self.is_request_sent_decoded() {
+            self.forward_decoded_request(decoded);
         }
         found
     }

@@ -3,29 +3,31 @@
 use std::sync::Arc;
 
 use crate::cache::entry::CacheEntry;
-use crate::cache::process::flights::{CoalescingRole, FlightOutcome, FollowerWakeup, Leadership};
+use crate::cache::process::flights::{
+    CoalescingRole, FlightFollowerWakeup, FlightLeadership, FlightOutcome,
+};
 use crate::cache::process::hot::HotTier;
-use crate::cache::process::negative_cache::Uncacheable;
+use crate::cache::process::negative_cache::UncacheableSharing;
 use crate::cache::process::owner_client::OwnerClient;
-use crate::cache::process::wake::Waiter;
+use crate::cache::process::wake::RequestWaiter;
 use crate::cache::process::ProcessState;
 use crate::cache::reason::Reason;
 use crate::cache::resource::other_format_key;
 use crate::cache::status::CacheStatus;
 use crate::cache::vary_key::VaryKey;
-use crate::cache::{Key, Namespace};
+use crate::cache::{CacheKey, CacheNamespace};
 use crate::exchange::cache::fill::target::FillTarget;
-use crate::exchange::cache::format_pair::are_equal_in_value;
+use crate::exchange::cache::format_pair::have_equal_values;
 use crate::exchange::cache::lookup::request::{LookupRequest, LookupTarget};
 use crate::exchange::cache::lookup::result::LookupResult;
-use crate::exchange::cache::waiting::{WaitTarget, WaitingRequest};
+use crate::exchange::cache::waiting::{AwaitedResult, WaitingRequest};
 use crate::exchange::machine::Exchange;
-use crate::gzip::oneshot::off_loop_length;
+use crate::gzip::oneshot::off_loop_min_length;
 
 impl Exchange {
     /// Looks up one response in the hot tier, among in-flight fetches and at the owner. `target` is
     /// called only if the response is to be fetched.
-    pub(in crate::exchange) fn find_entry(
+    pub(in crate::exchange) fn lookup_response(
         &mut self,
         sought: &LookupTarget<'_>,
         scope: &VaryKey,
@@ -34,7 +36,7 @@ impl Exchange {
         target: impl FnOnce() -> FillTarget,
     ) -> LookupResult {
         let shared = Arc::clone(&self.route_config.process.shared);
-        if !shared.has_storage() {
+        if !shared.stores_responses() {
             return LookupResult::Miss;
         }
         let key = sought.key;
@@ -44,20 +46,22 @@ impl Exchange {
                 .awaited_response_key()
                 .filter(|(other, _)| *other != key);
             if other.is_none() || self.looked.is_parted {
-                return self.resume_after_wait(*waited, sought, scope, lookup, target);
+                return self.resume_lookup(*waited, sought, scope, lookup, target);
             }
             // the vary headers changed during the wait: the request is coalesced under its own key
             self.looked.is_parted = true;
             match waited.claim_wakeup() {
-                Some(FollowerWakeup::Response(_)) => {}
-                Some(FollowerWakeup::Lead(token)) => {
-                    shared.end_flight(token, FlightOutcome::NotShareable);
+                Some(FlightFollowerWakeup::Response(_)) => {}
+                Some(FlightFollowerWakeup::Lead(token)) => {
+                    shared.finish_flight_and_wake(token, FlightOutcome::NotShareable);
                 }
                 // the request was not woken: its wait has timed out
                 None => {
                     self.cache_status = CacheStatus::Miss;
-                    return self
-                        .start_fetch(self.new_fill(target(), scope.clone(), None, lookup), lookup);
+                    return self.start_cache_fill(
+                        self.new_cache_fill(target(), scope.clone(), None, lookup),
+                        lookup,
+                    );
                 }
             }
         }
@@ -81,8 +85,8 @@ impl Exchange {
         }
         match self.join_flight_or_fetch(&shared, sought, scope, lookup, trusted) {
             FetchDecision::Fetch(token) => {
-                let fill = self.new_fill(target(), scope.clone(), token, lookup);
-                self.start_fetch(fill, lookup)
+                let fill = self.new_cache_fill(target(), scope.clone(), token, lookup);
+                self.start_cache_fill(fill, lookup)
             }
             FetchDecision::Respond(found) => found,
         }
@@ -100,7 +104,7 @@ impl Exchange {
         let key = sought.key;
         let hot = shared.hot_tier();
         if let (Some(hot), None) = (hot, sought.id) {
-            self.remove_invalidated(hot, &key, lookup);
+            self.remove_invalidated_entry(hot, &key, lookup);
         }
         let entry = hot.and_then(|hot| hot.get(&key, lookup.now));
         let entry = entry.filter(|entry| trusted && self.matches_other_format(&key, entry));
@@ -132,13 +136,16 @@ impl Exchange {
     ) -> FetchDecision {
         let key = sought.key;
         // a stale entry is sent meanwhile because another request fetches the new one
-        let unkept = shared.unkept.get(&key, lookup.now);
+        let unkept = shared.unkept.find_uncacheable(&key, lookup.now);
         let may_share = sought.coalesces
             && self.route_config.cache.lock
-            && unkept != Some(Uncacheable::RequesterOnly);
+            && unkept != Some(UncacheableSharing::RequesterOnly);
         let may_share = may_share && shared.may_follow_flights();
         let coalesces = may_share || self.may_send_stale(lookup);
-        let joins = coalesces || shared.owner_client().is_some_and(OwnerClient::is_up);
+        let joins = coalesces
+            || shared
+                .owner_client()
+                .is_some_and(OwnerClient::is_owner_reachable);
         let (namespace, since) = self.lookup_snapshot(scope, lookup.now);
         let Some(waiter) = lookup.waiter.filter(|_| joins && !lookup.bypass) else {
             return FetchDecision::Fetch(None);
@@ -154,18 +161,18 @@ impl Exchange {
                 let Some(entry) = self.find_newly_stored_entry(&key, sought, lookup) else {
                     return FetchDecision::Fetch(Some(token));
                 };
-                shared.end_flight(token, FlightOutcome::Answer(Arc::clone(&entry)));
-                FetchDecision::respond_or_fetch(
+                shared.finish_flight_and_wake(token, FlightOutcome::Answer(Arc::clone(&entry)));
+                FetchDecision::from_lookup_result(
                     self.respond_from_entry(&key, entry, sought.id, lookup),
                 )
             }
             FlightRole::Leads(token) => FetchDecision::Fetch(token),
             FlightRole::Follows if self.may_send_stale(lookup) => {
                 shared.leave_flight(&key, waiter);
-                FetchDecision::respond_or_fetch(self.respond_stale(CacheStatus::Updating, lookup))
+                FetchDecision::from_lookup_result(self.respond_stale(CacheStatus::Updating, lookup))
             }
-            FlightRole::Follows | FlightRole::Bypasses => {
-                let awaited = WaitTarget::Answer(key, since);
+            FlightRole::Follows | FlightRole::AwaitsOwner => {
+                let awaited = AwaitedResult::Answer(key, since);
                 let waiting = WaitingRequest::new(shared, waiter, awaited);
                 FetchDecision::Respond(LookupResult::InFlight(waiting))
             }
@@ -176,7 +183,7 @@ impl Exchange {
     /// search.
     fn find_newly_stored_entry(
         &self,
-        key: &Key,
+        key: &CacheKey,
         sought: &LookupTarget<'_>,
         lookup: &LookupRequest<'_>,
     ) -> Option<Arc<CacheEntry>> {
@@ -191,7 +198,7 @@ impl Exchange {
     }
 
     /// Removes an invalidated entry, which must not be revalidated either: its tag may be the same.
-    fn remove_invalidated(&self, hot: &HotTier, key: &Key, lookup: &LookupRequest<'_>) {
+    fn remove_invalidated_entry(&self, hot: &HotTier, key: &CacheKey, lookup: &LookupRequest<'_>) {
         if self.route_config.process.shared.changes.last_number() == 0 {
             return;
         }
@@ -199,14 +206,14 @@ impl Exchange {
             .get_fresh_or_stale(key)
             .filter(|entry| self.is_invalidated_since(entry, lookup));
         if let Some(entry) = changed {
-            hot.remove_if_same(key, &entry);
+            hot.remove_same_entry(key, &entry);
         }
     }
 
     /// Allows an entry to be served stale later, if the route serves stale responses.
     pub(in crate::exchange) fn allow_stale_use(&self, entry: &CacheEntry) {
-        if self.route_config.cache.use_stale.is_enabled() {
-            entry.allow_stale();
+        if self.route_config.cache.use_stale.permits_any_stale() {
+            entry.mark_stale_allowed();
         }
     }
 
@@ -214,7 +221,7 @@ impl Exchange {
     /// the values are different the node must be queried.
     pub(in crate::exchange) fn matches_other_format(
         &self,
-        key: &Key,
+        key: &CacheKey,
         entry: &Arc<CacheEntry>,
     ) -> bool {
         if !entry.is_format_unchecked() {
@@ -229,7 +236,7 @@ impl Exchange {
         let is_equal = match hot.get_fresh_or_stale(&other_format_key(key)) {
             None => true,
             Some(other) => {
-                let most = off_loop_length(self.route_config.comp_level) as u64;
+                let most = off_loop_min_length(self.route_config.comp_level) as u64;
                 let is_long = entry.response_length(b"").max(other.response_length(b"")) > most;
                 let (chain, max_ssz) = (self.known_chain(), self.route_config.ssz.max_size);
                 let limit = usize::try_from(self.route_config.memory).unwrap_or(usize::MAX);
@@ -238,19 +245,19 @@ impl Exchange {
                     memory = self.route_config.process.budget.reserve_bytes(bytes, limit);
                     memory.is_some()
                 };
-                !is_long && are_equal_in_value(negotiated, &chain, max_ssz, entry, &other, may_take)
+                !is_long && have_equal_values(negotiated, &chain, max_ssz, entry, &other, may_take)
             }
         };
         match is_equal {
             true => entry.mark_format_checked(),
-            false => hot.remove_if_same(key, entry),
+            false => hot.remove_same_entry(key, entry),
         }
         is_equal
     }
 
     /// Completes a lookup after its wait, with the response that was awaited or as the leader. A
     /// request waits once.
-    fn resume_after_wait(
+    fn resume_lookup(
         &mut self,
         waited: WaitingRequest,
         sought: &LookupTarget<'_>,
@@ -275,13 +282,13 @@ impl Exchange {
                 }
                 None
             }
-            Some(FollowerWakeup::Lead(token)) => Some(token),
-            Some(FollowerWakeup::Response(FlightOutcome::NotShareable)) => None,
-            Some(FollowerWakeup::Response(FlightOutcome::Answer(entry))) => {
+            Some(FlightFollowerWakeup::Lead(token)) => Some(token),
+            Some(FlightFollowerWakeup::Response(FlightOutcome::NotShareable)) => None,
+            Some(FlightFollowerWakeup::Response(FlightOutcome::Answer(entry))) => {
                 self.allow_stale_use(&entry);
                 let found = Some(entry)
                     .filter(|_| !parted && shared.may_share_response(lookup.now))
-                    .filter(|entry| since.accepts_entry(&shared, entry))
+                    .filter(|entry| since.allows_entry(&shared, entry))
                     .filter(|entry| {
                         sought.id.is_some() || !self.is_invalidated_since(entry, lookup)
                     })
@@ -293,9 +300,9 @@ impl Exchange {
                 None
             }
         };
-        let mut fill = self.new_fill(target(), scope.clone(), token, lookup);
+        let mut fill = self.new_cache_fill(target(), scope.clone(), token, lookup);
         fill.rekeyed = parted;
-        self.start_fetch(fill, lookup)
+        self.start_cache_fill(fill, lookup)
     }
 }
 
@@ -303,13 +310,13 @@ impl Exchange {
 /// or wait.
 enum FetchDecision {
     /// The response is fetched, by the leader of a flight or without one.
-    Fetch(Option<Leadership>),
+    Fetch(Option<FlightLeadership>),
     /// The lookup has another result: an entry, or a wait for the flight.
     Respond(LookupResult),
 }
 
 impl FetchDecision {
-    fn respond_or_fetch(found: Option<LookupResult>) -> Self {
+    fn from_lookup_result(found: Option<LookupResult>) -> Self {
         found.map_or(Self::Fetch(None), Self::Respond)
     }
 }
@@ -317,9 +324,9 @@ impl FetchDecision {
 /// The role of a request in the flight of its key: it leads, follows, or waits for the owner.
 pub(in crate::exchange) enum FlightRole {
     /// The request leads, or (`None`) is sent to the node without a flight.
-    Leads(Option<Leadership>),
+    Leads(Option<FlightLeadership>),
     /// The owner is queried: wait.
-    Bypasses,
+    AwaitsOwner,
     /// Another request leads: wait.
     Follows,
 }
@@ -328,9 +335,9 @@ pub(in crate::exchange) enum FlightRole {
 /// leads first.
 fn join_flight(
     shared: &ProcessState,
-    key: Key,
-    waiter: Waiter,
-    namespace: &Namespace,
+    key: CacheKey,
+    waiter: RequestWaiter,
+    namespace: &CacheNamespace,
     coalesces: bool,
     in_vain: bool,
     now: u64,
@@ -344,7 +351,7 @@ fn join_flight(
     let token = match shared.owner_client() {
         Some(owner) if shared.flights.follow_own_flight(&token, waiter).is_some() => {
             match owner.lookup_at_owner(key, token, namespace, coalesces, in_vain, now) {
-                Ok(()) => return FlightRole::Bypasses,
+                Ok(()) => return FlightRole::AwaitsOwner,
                 Err(token) => {
                     shared.flights.remove_follower(&key, waiter);
                     token
@@ -354,7 +361,7 @@ fn join_flight(
         _ => token,
     };
     if !coalesces {
-        shared.end_flight(token, FlightOutcome::NotShareable);
+        shared.finish_flight_and_wake(token, FlightOutcome::NotShareable);
         return FlightRole::Leads(None);
     }
     FlightRole::Leads(Some(token))

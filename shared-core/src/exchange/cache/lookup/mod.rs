@@ -11,19 +11,21 @@ use std::sync::Arc;
 use crate::cache::process::chain_identities::is_identity_method;
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
-use crate::exchange::cache::call_keys::{CallKey, CallReader};
+use crate::exchange::cache::call_keys::{CallKey, CallKeyReader};
 use crate::exchange::cache::fill::target::{FillCall, FillTarget};
 use crate::exchange::cache::lookup::request::{
     BodyLength, LookupAction, LookupRequest, LookupTarget, RequiredBody,
 };
 use crate::exchange::cache::lookup::result::LookupResult;
 use crate::exchange::cache::waiting::WaitingRequest;
-use crate::exchange::machine::actions::Misuse;
-use crate::exchange::machine::message_head::RequestKind;
-use crate::exchange::machine::phase::Phase;
+use crate::exchange::machine::actions::HostMisuse;
+use crate::exchange::machine::message_head::CacheRequestKind;
+use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::transitions::{ExchangeEvent, ExchangeState};
 use crate::exchange::machine::Exchange;
-use crate::jsonrpc::request::{required_memory, Call, JsonRpcRequest, ParseRefusal};
+use crate::jsonrpc::request::{
+    required_request_memory, JsonRpcCall, JsonRpcRequest, RequestParseRefusal,
+};
 use crate::memory;
 use crate::response_mode::ResponseMode;
 
@@ -33,8 +35,8 @@ impl Exchange {
         if let Some(need) = self.body_required_by_policy(length) {
             return need;
         }
-        if self.requires_rewrite() {
-            if self.can_rewrite(length) {
+        if self.requires_body_rewrite() {
+            if self.can_rewrite_length(length) {
                 return RequiredBody::WholeBody;
             }
             // the body will not be rewritten, though the request is looked up without it
@@ -42,7 +44,7 @@ impl Exchange {
         }
         let need = self.cache_required_body(length);
         let others = self.may_have_ssz_result(length) || self.may_be_witness_call(length);
-        if others || self.is_read_for_upstream(length) {
+        if others || self.is_body_read_for_upstream(length) {
             self.looked.is_for_others = need == RequiredBody::Nothing;
             return RequiredBody::WholeBody;
         }
@@ -57,15 +59,15 @@ impl Exchange {
             self.exchange_state(),
             ExchangeState::AwaitingHead | ExchangeState::Waiting
         );
-        if !looks || !self.route_config.process.shared.has_storage() {
+        if !looks || !self.route_config.process.shared.stores_responses() {
             return RequiredBody::Nothing;
         }
         let (fits, need) = match request.kind {
-            RequestKind::Change => return RequiredBody::LookUp,
-            RequestKind::None => return RequiredBody::Nothing,
-            _ if self.must_bypass() => return RequiredBody::Nothing,
-            RequestKind::Resource => (length == BodyLength::Known(0), RequiredBody::LookUp),
-            RequestKind::Call => {
+            CacheRequestKind::Change => return RequiredBody::LookUp,
+            CacheRequestKind::None => return RequiredBody::Nothing,
+            _ if self.must_bypass_cache() => return RequiredBody::Nothing,
+            CacheRequestKind::Resource => (length == BodyLength::Known(0), RequiredBody::LookUp),
+            CacheRequestKind::Call => {
                 let fits = match length {
                     BodyLength::Known(length) => (1..=cache.max_request).contains(&length),
                     BodyLength::Unknown => cache.max_request > 0,
@@ -81,7 +83,7 @@ impl Exchange {
     }
 
     /// Whether stored responses must not be sent to this client.
-    pub(super) fn must_bypass(&self) -> bool {
+    pub(super) fn must_bypass_cache(&self) -> bool {
         self.request.cache.credentials
     }
 
@@ -92,52 +94,55 @@ impl Exchange {
 
     /// Whether the request may be a JSON-RPC call, whose body determines the response.
     pub(in crate::exchange) fn is_call_request(&self) -> bool {
-        self.request.cache.kind == RequestKind::Call
+        self.request.cache.kind == CacheRequestKind::Call
     }
 
     /// Searches the cache for responses to the request, and returns the action that follows.
     ///
     /// # Errors
-    /// [`Misuse`] unless a response head is awaited.
-    pub fn lookup_in_cache(&mut self, lookup: LookupRequest<'_>) -> Result<LookupAction, Misuse> {
-        let waited = self.take_wakeup();
-        let Phase::AwaitingHead = self.phase else {
-            return Err(self.misuse_error(ExchangeEvent::Miss));
+    /// [`HostMisuse`] unless a response head is awaited.
+    pub fn lookup_in_cache(
+        &mut self,
+        lookup: LookupRequest<'_>,
+    ) -> Result<LookupAction, HostMisuse> {
+        let waited = self.take_waiting_request();
+        let ExchangePhase::AwaitingHead = self.phase else {
+            return Err(self.misuse_for_event(ExchangeEvent::Miss));
         };
         self.cache_status = CacheStatus::Bypass;
-        let found = self.search_cache(&lookup, waited);
+        let found = self.search_by_request_kind(&lookup, waited);
         if matches!(found, LookupResult::Miss) && self.forward_allowed_calls()? {
             return Ok(LookupAction::ForwardRewritten);
         }
         let (event, phase, look_up) = match found {
             LookupResult::Miss if !self.request_body.is_empty() => (
                 ExchangeEvent::Miss,
-                Phase::AwaitingHead,
+                ExchangePhase::AwaitingHead,
                 LookupAction::ForwardRewritten,
             ),
             LookupResult::Miss => (
                 ExchangeEvent::Miss,
-                Phase::AwaitingHead,
+                ExchangePhase::AwaitingHead,
                 LookupAction::Forward,
             ),
             LookupResult::Hit(answer) => (
                 ExchangeEvent::Hit,
-                Phase::Ready(answer),
+                ExchangePhase::Ready(answer),
                 LookupAction::Respond,
             ),
             LookupResult::HitToDecode(decoding) => (
                 ExchangeEvent::HitToDecode,
-                Phase::Decoding(decoding),
+                ExchangePhase::Decoding(decoding),
                 LookupAction::RespondOffLoop,
             ),
             LookupResult::PartialHit(mixed) => (
                 ExchangeEvent::PartialHit,
-                Phase::AwaitingPart(mixed),
+                ExchangePhase::AwaitingPart(mixed),
                 LookupAction::ForwardRewritten,
             ),
             LookupResult::InFlight(waits) => (
                 ExchangeEvent::Wait,
-                Phase::Waiting(waits),
+                ExchangePhase::Waiting(waits),
                 LookupAction::Wait,
             ),
         };
@@ -146,12 +151,12 @@ impl Exchange {
     }
 
     /// Searches the cache by the kind of the request, unless the cache can't be used for it.
-    pub(in crate::exchange) fn search_cache(
+    pub(in crate::exchange) fn search_by_request_kind(
         &mut self,
         lookup: &LookupRequest<'_>,
         waited: Option<Box<WaitingRequest>>,
     ) -> LookupResult {
-        if self.request.cache.kind == RequestKind::Change {
+        if self.request.cache.kind == CacheRequestKind::Change {
             self.cache_reason = self.request.cache.why;
             self.record_invalidating_request(lookup);
             return LookupResult::Miss;
@@ -160,7 +165,7 @@ impl Exchange {
             self.cache_reason = Reason::Local;
             return LookupResult::Miss;
         }
-        if self.has_no_namespace(lookup) {
+        if self.lacks_namespace(lookup) {
             self.cache_reason = Reason::Namespace;
             return LookupResult::Miss;
         }
@@ -168,7 +173,9 @@ impl Exchange {
             self.cache_reason = Reason::WrongChain;
             return LookupResult::Miss;
         }
-        if memory::is_memory_short() || !memory::can_allocate(required_memory(lookup.body.len())) {
+        if memory::is_memory_short()
+            || !memory::can_allocate(required_request_memory(lookup.body.len()))
+        {
             self.cache_reason = Reason::Memory;
             return LookupResult::Miss;
         }
@@ -181,7 +188,7 @@ impl Exchange {
         self.looked.may_code = lookup.coding_allowed;
         self.looked.host_writes_vary = lookup.host_writes_vary;
         self.looked.forwards_codings = lookup.forwards_codings;
-        if self.request.cache.kind == RequestKind::Resource {
+        if self.request.cache.kind == CacheRequestKind::Resource {
             let found = self.lookup_resource(lookup, waited);
             self.observe_route_blocks(lookup, &found);
             return found;
@@ -198,25 +205,28 @@ impl Exchange {
         lookup: &LookupRequest<'_>,
         waited: Option<Box<WaitingRequest>>,
     ) -> LookupResult {
-        let (config, scope) = (Arc::clone(&self.route_config), self.vary_key(lookup));
-        let mut judge = CallReader::new(&config, &scope, lookup.body);
+        let (config, scope) = (
+            Arc::clone(&self.route_config),
+            self.request_vary_key(lookup),
+        );
+        let mut judge = CallKeyReader::new(&config, &scope, lookup.body);
         match judge.read_call_keys(config.cache.batch_max) {
             Ok((JsonRpcRequest::Single(call), places)) => {
                 let place = places.into_iter().flatten().next();
                 let found = self.lookup_single_call(&call, place, &judge, lookup, waited);
-                if self.observes_response(&found) {
+                if self.should_observe_blocks(&found) {
                     self.observe_call_blocks(&[call], false, &scope);
                 }
                 found
             }
             Ok((JsonRpcRequest::Batch(calls), places)) => {
                 let wakeup = waited.map(|waited| waited.claim_batch_responses());
-                self.looked.record_methods(&calls);
+                self.looked.record_batch_methods(&calls);
                 self.lookup_batch(calls, places, &judge, lookup, wakeup.unwrap_or_default())
             }
             Err(refusal) => {
                 self.cache_reason = match refusal {
-                    ParseRefusal::LongBatch => Reason::BatchLength,
+                    RequestParseRefusal::LongBatch => Reason::BatchLength,
                     _ => Reason::Malformed,
                 };
                 // the body is no JSON-RPC: a POST like any other
@@ -229,9 +239,9 @@ impl Exchange {
     /// Looks up a single call; a notification, or a method that is not cached, is a miss.
     fn lookup_single_call(
         &mut self,
-        call: &Call<'_>,
+        call: &JsonRpcCall<'_>,
         place: Option<CallKey>,
-        judge: &CallReader<'_>,
+        judge: &CallKeyReader<'_>,
         lookup: &LookupRequest<'_>,
         waited: Option<Box<WaitingRequest>>,
     ) -> LookupResult {
@@ -243,19 +253,19 @@ impl Exchange {
             };
             return LookupResult::Miss;
         };
-        self.looked.is_unverified =
-            is_identity_method(call.method) && self.has_unverified_selector(judge.call_vary_key());
+        self.looked.is_unverified = is_identity_method(call.method)
+            && self.has_unverified_chain_selector(judge.call_vary_key());
         let sought = LookupTarget {
             key: place.key,
             id: Some(id),
             is_whole: true,
             coalesces: true,
         };
-        let found = self.find_entry(&sought, judge.call_vary_key(), lookup, waited, || {
+        let found = self.lookup_response(&sought, judge.call_vary_key(), lookup, waited, || {
             FillTarget::Call(FillCall::new(call, id, place.key, place.prospect))
         });
         if let LookupResult::Hit(_) | LookupResult::HitToDecode(_) = found {
-            judge.remember_call_key(call, &place);
+            judge.add_to_key_cache(call, &place);
         }
         self.record_other_api_miss(&found);
         found
@@ -272,15 +282,15 @@ impl Exchange {
     }
 
     /// Ends the wait, if there is one, and returns it, so that its result can be claimed.
-    pub(super) fn take_wakeup(&mut self) -> Option<Box<WaitingRequest>> {
+    pub(super) fn take_waiting_request(&mut self) -> Option<Box<WaitingRequest>> {
         let mut waits = None;
-        if let Phase::Waiting(_) = self.phase {
+        if let ExchangePhase::Waiting(_) = self.phase {
             // the transition table has this move
             let _ = self.apply_event(ExchangeEvent::Wake, |phase| {
-                if let Phase::Waiting(awaited) = phase {
+                if let ExchangePhase::Waiting(awaited) = phase {
                     waits = Some(awaited);
                 }
-                Phase::AwaitingHead
+                ExchangePhase::AwaitingHead
             });
         }
         waits
@@ -288,7 +298,7 @@ impl Exchange {
 
     /// Ends the wait and discards its result.
     pub(in crate::exchange) fn stop_waiting(&mut self) {
-        drop(self.take_wakeup());
+        drop(self.take_waiting_request());
     }
 
     /// Discards the results of a lookup that has failed, so that the request is forwarded as a

@@ -1,7 +1,7 @@
 //! The input of a lookup, and the action that it returns to its host.
 
-use crate::cache::process::wake::Waiter;
-use crate::cache::Key;
+use crate::cache::process::wake::RequestWaiter;
+use crate::cache::CacheKey;
 
 /// The length of a request's body, as its head announces it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,9 +89,9 @@ pub struct LookupRequest<'a> {
     /// and stored responses would not be changed with it.
     pub whole: bool,
     /// The host has other filters, which may change the request's or the response's body, and
-    /// reports them ([`record_other_filters`]).
+    /// reports them ([`record_filter_effect`]).
     ///
-    /// [`record_other_filters`]: crate::exchange::drive::ExchangeDriver::record_other_filters
+    /// [`record_filter_effect`]: crate::exchange::drive::ExchangeDriver::record_filter_effect
     pub filters: bool,
     /// The host adds `Vary: Accept-Encoding` itself when the exchange requests it.
     pub host_writes_vary: bool,
@@ -100,7 +100,7 @@ pub struct LookupRequest<'a> {
     pub forwards_codings: bool,
     /// Identity under which this request is woken and looked up again; `None` if it does not
     /// wait.
-    pub waiter: Option<Waiter>,
+    pub waiter: Option<RequestWaiter>,
     /// No stored response is sent; the node's response replaces the stored one.
     pub bypass: bool,
     /// The host can't repeat this request: no background update is possible.
@@ -131,7 +131,7 @@ pub enum LookupAction {
 /// coalesced.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::exchange) struct LookupTarget<'a> {
-    pub(in crate::exchange) key: Key,
+    pub(in crate::exchange) key: CacheKey,
     /// Id of the call under which the response is sent; `None` for a resource.
     pub(in crate::exchange) id: Option<&'a [u8]>,
     /// The node's response will be complete, so that it can be stored.

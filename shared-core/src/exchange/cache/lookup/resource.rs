@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use crate::beacon;
-use crate::beacon::BeaconRoute;
+use crate::beacon::BeaconRouteKind;
 use crate::cache::entry::CacheEntry;
 use crate::cache::reason::Reason;
-use crate::cache::resource::resource_key;
+use crate::cache::resource::resource_cache_key;
 use crate::cache::response_directives;
 use crate::cache::response_directives::CacheDirectives;
 use crate::cache::status::CacheStatus;
@@ -17,12 +17,12 @@ use crate::exchange::cache::format_pair::format_pair_key;
 use crate::exchange::cache::lookup::request::{LookupRequest, LookupTarget};
 use crate::exchange::cache::lookup::result::LookupResult;
 use crate::exchange::cache::waiting::WaitingRequest;
-use crate::exchange::machine::message_head::{HeadEdit, Header, RequestKind, ResponseHead};
-use crate::exchange::machine::phase::Phase;
+use crate::exchange::machine::message_head::{CacheRequestKind, HeadEdit, Header, ResponseHead};
+use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::Exchange;
-use crate::exchange::response::body::ResponseBody;
+use crate::exchange::response::body::ReadyResponse;
 use crate::gzip::splice::SlicedBody;
-use crate::negotiate::list_header::list_members;
+use crate::negotiate::list_header::list_header_members;
 use crate::negotiate::media_type::is_event_stream;
 use crate::transcode::{requested_root, TranscodeRequest};
 
@@ -43,8 +43,8 @@ impl Exchange {
         }
         // If-Range without Range has no meaning, but not every server knows that
         let partial = has("range") || has("if-range");
-        let route = BeaconRoute::from_target(&request.target);
-        let known = route != BeaconRoute::Other;
+        let route = BeaconRouteKind::from_target(&request.target);
+        let known = route != BeaconRouteKind::Other;
         let ssz = self.request.ssz;
         // the negotiated format is a part of the key
         let accept = || {
@@ -55,7 +55,7 @@ impl Exchange {
                 .filter(move |_| !has_format)
         };
         let name = resource_name(&request.target, accept);
-        let mut scope = self.vary_key(lookup);
+        let mut scope = self.request_vary_key(lookup);
         if !beacon::is_beacon_target(&request.target) {
             // the GETs of a host do not all vary on the same headers
             scope = self.resource_vary_key(lookup, Some(&name));
@@ -68,7 +68,7 @@ impl Exchange {
         };
         let valid = Arc::clone(&self.route_config.cache.valid);
         let root = ssz.and_then(|ssz| requested_root::requested_root(*ssz.gives, &request.target));
-        let found = self.find_entry(&sought, &scope, lookup, waited, || {
+        let found = self.lookup_response(&sought, &scope, lookup, waited, || {
             FillTarget::Resource(FillResource {
                 key: sought.key,
                 name,
@@ -90,7 +90,7 @@ impl Exchange {
             if partial {
                 self.cache_reason = Reason::Range;
             }
-            self.make_conditional(known);
+            self.make_request_conditional(known);
         }
         found
     }
@@ -109,7 +109,7 @@ impl Exchange {
         }
         let revalidates = || {
             let hot = self.route_config.process.shared.hot_tier();
-            hot.and_then(|hot| hot.get_fresh_or_stale(&resource_key(scope, name)))
+            hot.and_then(|hot| hot.get_fresh_or_stale(&resource_cache_key(scope, name)))
                 .is_some_and(|entry| entry.response_metadata().revalidates)
         };
         !has("if-none-match") && !has("if-modified-since") || revalidates()
@@ -117,7 +117,7 @@ impl Exchange {
 
     /// Sets the conditions of the entry on the upstream request, and removes the client's
     /// conditions.
-    pub(in crate::exchange) fn make_conditional(&mut self, known: bool) {
+    pub(in crate::exchange) fn make_request_conditional(&mut self, known: bool) {
         if self.storing.fill.is_none() {
             return;
         }
@@ -140,7 +140,7 @@ impl Exchange {
                 .and_then(|entry| stored_header(entry, validator));
             self.upstream_edits.push(match value {
                 Some(value) => HeadEdit::set_header(condition, value.to_vec()),
-                None => HeadEdit::remove(condition),
+                None => HeadEdit::remove_header(condition),
             });
         }
     }
@@ -168,23 +168,23 @@ impl Exchange {
             }
         }
         let mut reader = response_directives::CacheDirectivesReader::default();
-        let mut varies = response_directives::VaryHeaders::default();
+        let mut varies = response_directives::ResponseVaryHeaders::default();
         for (name, value) in &meta.fields {
-            reader.read_header(name, value);
+            reader.read_caching_header(name, value);
             varies.read_response_header(name, value);
         }
         for (name, value) in head.fields.clone() {
             if response_directives::CacheDirectivesReader::is_not_stored_from_304(name) {
-                reader.read_header(name, value);
+                reader.read_caching_header(name, value);
             }
         }
         let directives = reader.evaluate_directives(head.now);
         meta.age = directives.age;
         meta.stale = directives.stale;
         let entry = stale
-            .with_meta(meta)
+            .with_entry_metadata(meta)
             .with_lifetime(self.looked.at, directives.lifetime.unwrap_or(0));
-        let is_update = matches!(self.phase, Phase::AwaitingUpdate);
+        let is_update = matches!(self.phase, ExchangePhase::AwaitingUpdate);
         let served =
             is_update || self.send_stored_replacement(&entry, None, CacheStatus::Revalidated);
         let request_headers = &self.request.cache.fields;
@@ -202,7 +202,7 @@ impl Exchange {
     }
 
     fn is_resource_request(&self) -> bool {
-        self.request.cache.kind == RequestKind::Resource
+        self.request.cache.kind == CacheRequestKind::Resource
     }
 
     /// Whether the client needs the body of the entry.
@@ -226,7 +226,7 @@ impl Exchange {
             // weak comparison (RFC 9110, 8.8.3.2)
             return tags.any(|line| {
                 line == b"*"
-                    || list_members(line)
+                    || list_header_members(line)
                         .any(|tag| strip_weak_prefix(tag) == strip_weak_prefix(own))
             });
         }
@@ -238,9 +238,9 @@ impl Exchange {
 
     /// Adds `Age` to a stored response, and replaces its body where GET is conditional or the
     /// method is HEAD.
-    pub(in crate::exchange) fn finish_resource(
+    pub(in crate::exchange) fn finish_resource_response(
         &mut self,
-        answer: &mut ResponseBody,
+        answer: &mut ReadyResponse,
         entry: &CacheEntry,
         lookup: &LookupRequest<'_>,
     ) {

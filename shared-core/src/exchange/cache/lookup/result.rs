@@ -6,15 +6,15 @@ use crate::cache::entry::CacheEntry;
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
 use crate::cache::use_stale::UpstreamFailure;
-use crate::cache::Key;
+use crate::cache::CacheKey;
 use crate::exchange::cache::batch::split::SplitBatch;
-use crate::exchange::cache::fill::Fill;
+use crate::exchange::cache::fill::CacheFill;
 use crate::exchange::cache::waiting::WaitingRequest;
-use crate::exchange::request::unverifiable::UnverifiableRequest;
-use crate::exchange::response::body::{PendingDecode, ResponseBody};
-use crate::exchange::response::limit::ResponseLimit;
-use crate::jsonrpc::concurrency_limit::Permit;
-use crate::jsonrpc::request::Call;
+use crate::exchange::request::unverifiable::UnverifiableReason;
+use crate::exchange::response::body::{PendingDecode, ReadyResponse};
+use crate::exchange::response::limit::CallResponseLimit;
+use crate::jsonrpc::concurrency_limit::ConcurrencyPermit;
+use crate::jsonrpc::request::JsonRpcCall;
 use crate::metrics::BatchCallMetrics;
 
 /// The outcome of a lookup: a miss, a hit, a partly stored batch or a wait, with the data of the
@@ -22,7 +22,7 @@ use crate::metrics::BatchCallMetrics;
 #[derive(Debug)]
 pub(in crate::exchange) enum LookupResult {
     Miss,
-    Hit(Box<ResponseBody>),
+    Hit(Box<ReadyResponse>),
     HitToDecode(Box<PendingDecode>),
     PartialHit(Box<SplitBatch>),
     InFlight(Box<WaitingRequest>),
@@ -43,13 +43,13 @@ pub(in crate::exchange) struct LookupContext {
     /// For each call of a request under a policy its error, if the call is denied.
     pub(in crate::exchange) ruled: Vec<Option<Arc<CacheEntry>>>,
     /// Reason why the request is rejected for its head.
-    pub(in crate::exchange) refused: Option<UnverifiableRequest>,
+    pub(in crate::exchange) refused: Option<UnverifiableReason>,
     /// Permits of limited methods, kept until the node has responded.
-    pub(in crate::exchange) permits: Vec<Permit>,
+    pub(in crate::exchange) permits: Vec<ConcurrencyPermit>,
     /// Age of the entry that is sent, in milliseconds.
     pub(in crate::exchange) age: Option<u64>,
     /// Response limit of a single call.
-    pub(in crate::exchange) bound: Option<ResponseLimit>,
+    pub(in crate::exchange) bound: Option<CallResponseLimit>,
     /// Number of denied calls.
     pub(in crate::exchange) denied: usize,
     /// A batch with denied calls, split, and the body of its allowed calls, for a lookup without
@@ -69,7 +69,7 @@ pub(in crate::exchange) struct LookupContext {
     /// The calls of the batch, for the metrics.
     pub(in crate::exchange) batch_calls: Vec<BatchCallMetrics>,
     /// Key of a single response.
-    pub(in crate::exchange) key: Option<Key>,
+    pub(in crate::exchange) key: Option<CacheKey>,
     /// Reason why the entry that was found could not be sent.
     pub(in crate::exchange) unreadable: Option<Reason>,
     /// Cache status of a stored response that is sent other than as a hit.
@@ -85,7 +85,7 @@ pub(in crate::exchange) struct LookupContext {
     /// The invalidation that this request causes if it succeeds.
     pub(in crate::exchange) changing: Option<Box<InvalidatingRequest>>,
     /// Fill for a background update or hit verification by another exchange.
-    pub(in crate::exchange) update: Option<Box<Fill>>,
+    pub(in crate::exchange) update: Option<Box<CacheFill>>,
     /// Call of a batch that the fill verifies.
     pub(in crate::exchange) update_of_one: Option<VerifiedCall>,
 }
@@ -95,7 +95,7 @@ pub(in crate::exchange) struct LookupContext {
 pub(in crate::exchange) struct VerifiedCall {
     pub(in crate::exchange) body: Vec<u8>,
     pub(in crate::exchange) method: Vec<u8>,
-    pub(in crate::exchange) key: Key,
+    pub(in crate::exchange) key: CacheKey,
 }
 
 /// Maximum number of bytes of the method names of a batch.
@@ -103,7 +103,7 @@ const MAX_METHOD_NAMES: usize = 512;
 
 impl LookupContext {
     /// Records the methods that a batch calls.
-    pub(in crate::exchange) fn record_methods(&mut self, calls: &[Call<'_>]) {
+    pub(in crate::exchange) fn record_batch_methods(&mut self, calls: &[JsonRpcCall<'_>]) {
         if !self.rpc_methods.is_empty() {
             return;
         }
@@ -131,7 +131,7 @@ impl LookupContext {
 /// A stale entry that may be sent in place of the node's response.
 #[derive(Debug)]
 pub(in crate::exchange) struct StaleEntry {
-    pub(in crate::exchange) key: Key,
+    pub(in crate::exchange) key: CacheKey,
     pub(in crate::exchange) entry: Arc<CacheEntry>,
     /// Id of the call under which the entry is sent; `None` for a resource.
     pub(in crate::exchange) id: Option<Vec<u8>>,
@@ -143,7 +143,7 @@ pub(in crate::exchange) struct StaleEntry {
 
 impl StaleEntry {
     /// Returns the stale entry for the exchange of a background update.
-    pub(in crate::exchange) fn clone_for_request(&self) -> Self {
+    pub(in crate::exchange) fn clone_for_update(&self) -> Self {
         Self {
             key: self.key,
             entry: Arc::clone(&self.entry),

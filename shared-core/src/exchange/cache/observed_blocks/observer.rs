@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
-use crate::cache::chain::{Chain, ShownBlock};
+use crate::cache::chain::{NamespaceChain, ShownBlock};
 use crate::cache::process::ProcessState;
-use crate::cache::Namespace;
-use crate::jsonrpc::response::{self, OutcomeSpan};
-use crate::jsonrpc::shown_blocks::{highest_slot_in_text, ShownBlockKind, ShownBlocks};
+use crate::cache::CacheNamespace;
+use crate::jsonrpc::response::{self, CallOutcomeSpan};
+use crate::jsonrpc::shown_blocks::{highest_slot_in_text, ShownBlockFinder, ShownBlockNumber};
 
 /// Maximum length in bytes of a response that is read completely.
 const MAX_FULL_READ: usize = 16 << 10;
@@ -34,8 +34,8 @@ const MAX_BLOCKS_ABOVE_HEAD: u64 = 16;
 #[derive(Debug)]
 pub(in crate::exchange) struct BlockObserver {
     shared: Arc<ProcessState>,
-    namespace: Namespace,
-    chain: Arc<Chain>,
+    namespace: CacheNamespace,
+    chain: Arc<NamespaceChain>,
     of: ObservedRequest,
     start: Vec<u8>,
     end: Vec<u8>,
@@ -46,11 +46,11 @@ pub(in crate::exchange) struct BlockObserver {
 
 /// Returns the block that a response of a batch shows, by the id of its call. Calls that share an
 /// id are distinguished by their order.
-fn shown_blocks_for(
-    watched: &[(Vec<u8>, Option<ShownBlocks>)],
+fn shown_blocks_by_id(
+    watched: &[(Vec<u8>, Option<ShownBlockFinder>)],
     at: usize,
     id: &[u8],
-) -> Option<ShownBlocks> {
+) -> Option<ShownBlockFinder> {
     let mut same = watched.iter().filter(|(other, _)| other == id);
     let first = same.next()?;
     let call = match same.next() {
@@ -63,9 +63,9 @@ fn shown_blocks_for(
 /// The kind of request whose response is searched: a call, a batch, or a route of the Beacon API.
 #[derive(Debug)]
 pub(in crate::exchange) enum ObservedRequest {
-    Call(ShownBlocks),
+    Call(ShownBlockFinder),
     /// The calls of a batch that have an id, in their order. Responses to some show no block.
-    Batch(Vec<(Vec<u8>, Option<ShownBlocks>)>),
+    Batch(Vec<(Vec<u8>, Option<ShownBlockFinder>)>),
     /// A route of the Beacon API that shows a block or a part of it, with the slot in its path.
     Slot(Option<u64>),
 }
@@ -73,8 +73,8 @@ pub(in crate::exchange) enum ObservedRequest {
 impl BlockObserver {
     pub(in crate::exchange) fn new(
         shared: &Arc<ProcessState>,
-        namespace: Namespace,
-        chain: Arc<Chain>,
+        namespace: CacheNamespace,
+        chain: Arc<NamespaceChain>,
         of: ObservedRequest,
     ) -> Self {
         Self {
@@ -90,7 +90,7 @@ impl BlockObserver {
     }
 
     /// Searches the next piece of the response for blocks, before the piece is sent to the client.
-    pub(in crate::exchange) fn search_piece(&mut self, piece: &[u8]) {
+    pub(in crate::exchange) fn search_piece_for_blocks(&mut self, piece: &[u8]) {
         let before = self.length;
         self.length = self.length.saturating_add(piece.len());
         let short = match self.of {
@@ -149,7 +149,7 @@ impl BlockObserver {
                 };
                 for (at, answer) in answers.iter().enumerate() {
                     let id = &body[answer.id.clone()];
-                    if let Some(showing) = shown_blocks_for(watched, at, id) {
+                    if let Some(showing) = shown_blocks_by_id(watched, at, id) {
                         self.search_call_result(showing, body, &answer.outcome);
                     }
                 }
@@ -159,8 +159,13 @@ impl BlockObserver {
     }
 
     /// Searches the result of one call, which is complete, for its highest block.
-    fn search_call_result(&self, showing: ShownBlocks, body: &[u8], outcome: &OutcomeSpan) {
-        if let OutcomeSpan::Result(result) = outcome {
+    fn search_call_result(
+        &self,
+        showing: ShownBlockFinder,
+        body: &[u8],
+        outcome: &CallOutcomeSpan,
+    ) {
+        if let CallOutcomeSpan::Result(result) = outcome {
             self.report_observed_block(showing.highest_in_result(&body[result.clone()]));
         }
     }
@@ -174,27 +179,29 @@ impl BlockObserver {
             ObservedRequest::Batch(watched) => {
                 for showing in watched.iter().filter_map(|(_, showing)| *showing) {
                     // the text can't be assigned to a call: only parts of blocks are searched
-                    if let Some(ShownBlockKind::Part(height)) = showing.highest_in_text(text) {
-                        self.report_observed_block(Some(ShownBlockKind::Part(height)));
+                    if let Some(ShownBlockNumber::Part(height)) = showing.highest_in_text(text) {
+                        self.report_observed_block(Some(ShownBlockNumber::Part(height)));
                         break;
                     }
                 }
             }
             ObservedRequest::Slot(named) => {
                 let slot = named.or_else(|| highest_slot_in_text(text));
-                self.report_observed_block(slot.map(ShownBlockKind::Block));
+                self.report_observed_block(slot.map(ShownBlockNumber::Block));
             }
         }
     }
 
     /// Reports a block that the client is shown to the chain and the owner. A block that only the
     /// call names is ignored far above the head.
-    fn report_observed_block(&self, shown: Option<ShownBlockKind>) {
+    fn report_observed_block(&self, shown: Option<ShownBlockNumber>) {
         let (height, is_block) = match shown {
             None => return,
-            Some(ShownBlockKind::Head(height) | ShownBlockKind::Block(height)) => (height, true),
-            Some(ShownBlockKind::Part(height)) => (height, false),
-            Some(ShownBlockKind::Named(height)) => {
+            Some(ShownBlockNumber::Head(height) | ShownBlockNumber::Block(height)) => {
+                (height, true)
+            }
+            Some(ShownBlockNumber::Part(height)) => (height, false),
+            Some(ShownBlockNumber::Named(height)) => {
                 if height
                     > self
                         .chain
@@ -212,8 +219,8 @@ impl BlockObserver {
                 owner.report_shown_block(&self.namespace, sighting);
             }
         }
-        if let Some(ShownBlockKind::Head(height)) = shown {
-            self.chain.record_head(height);
+        if let Some(ShownBlockNumber::Head(height)) = shown {
+            self.chain.record_response_head(height);
         }
     }
 }
@@ -223,12 +230,13 @@ mod tests {
     use std::sync::Arc;
 
     use super::{
-        shown_blocks_for, BlockObserver, ObservedRequest, ShownBlocks, MAX_END_BYTES, MAX_FULL_READ,
+        shown_blocks_by_id, BlockObserver, ObservedRequest, ShownBlockFinder, MAX_END_BYTES,
+        MAX_FULL_READ,
     };
-    use crate::cache::chain::{Chain, ChainChange, ChainState, HeightKind};
+    use crate::cache::chain::{ChainChange, ChainState, HeightKind, NamespaceChain};
     use crate::cache::process::ProcessHandle;
     use crate::jsonrpc::methods;
-    use crate::jsonrpc::shown_blocks::ShownBlockKind;
+    use crate::jsonrpc::shown_blocks::ShownBlockNumber;
 
     #[test]
     fn block_at_the_start_of_a_long_response_is_seen_wherever_its_pieces_end() {
@@ -249,11 +257,12 @@ mod tests {
             MAX_FULL_READ + MAX_END_BYTES,
         ] {
             let mut state = ChainState::without_known_blocks(HeightKind::Blocks, 1);
-            state.apply_change(ChainChange::Head(100));
-            let chain = Arc::new(Chain::new(state));
+            state.apply_chain_change(ChainChange::Head(100));
+            let chain = Arc::new(NamespaceChain::new(state));
             let row = methods::method_row(b"eth_getBlockReceipts");
             let showing =
-                ShownBlocks::for_call(b"eth_getBlockReceipts", row, Some(b"[\"0x65\"]")).unwrap();
+                ShownBlockFinder::for_call(b"eth_getBlockReceipts", row, Some(b"[\"0x65\"]"))
+                    .unwrap();
             let shared = &ProcessHandle::default().shared;
             let mut watch = BlockObserver::new(
                 shared,
@@ -262,9 +271,9 @@ mod tests {
                 ObservedRequest::Call(showing),
             );
             let (first, rest) = body.split_at(at);
-            watch.search_piece(first);
-            watch.search_piece(rest);
-            assert_eq!(chain.tip_ends(), 1, "{at}");
+            watch.search_piece_for_blocks(first);
+            watch.search_piece_for_blocks(rest);
+            assert_eq!(chain.tip_expiry_count(), 1, "{at}");
         }
     }
 
@@ -272,11 +281,11 @@ mod tests {
     fn calls_with_the_same_id_are_distinguished_by_their_order() {
         let watched = |id: &str, name: &str| {
             let row = methods::method_row(name.as_bytes());
-            let showing = ShownBlocks::for_call(name.as_bytes(), row, Some(b"[]"));
+            let showing = ShownBlockFinder::for_call(name.as_bytes(), row, Some(b"[]"));
             (id.as_bytes().to_vec(), showing)
         };
-        let shown = |watched: &[(Vec<u8>, Option<ShownBlocks>)], at, id: &str| {
-            let showing = shown_blocks_for(watched, at, id.as_bytes())?;
+        let shown = |watched: &[(Vec<u8>, Option<ShownBlockFinder>)], at, id: &str| {
+            let showing = shown_blocks_by_id(watched, at, id.as_bytes())?;
             showing.highest_in_result(b"\"0x65\"")
         };
         let alike = [
@@ -284,13 +293,13 @@ mod tests {
             watched("1", "eth_blockNumber"),
         ];
         assert_eq!(shown(&alike, 0, "1"), None);
-        assert_eq!(shown(&alike, 1, "1"), Some(ShownBlockKind::Head(101)));
+        assert_eq!(shown(&alike, 1, "1"), Some(ShownBlockNumber::Head(101)));
         assert_eq!(shown(&alike, 2, "1"), None);
         let distinct = [
             watched("1", "eth_getBalance"),
             watched("2", "eth_blockNumber"),
         ];
-        assert_eq!(shown(&distinct, 0, "2"), Some(ShownBlockKind::Head(101)));
+        assert_eq!(shown(&distinct, 0, "2"), Some(ShownBlockNumber::Head(101)));
         assert_eq!(shown(&distinct, 1, "1"), None);
     }
 }

@@ -3,29 +3,29 @@
 
 use std::sync::Arc;
 
-use crate::beacon::{is_beacon_target, BeaconRoute};
+use crate::beacon::{is_beacon_target, BeaconRouteKind};
 use crate::cache::chain::HeightKind;
 use crate::cache::vary_key::{truncated_blake3, VaryKey};
 use crate::exchange::cache::lookup::request::LookupRequest;
 use crate::exchange::cache::lookup::result::LookupResult;
 use crate::exchange::cache::observed_blocks::observer::{BlockObserver, ObservedRequest};
 use crate::exchange::machine::Exchange;
-use crate::jsonrpc::request::Call;
-use crate::jsonrpc::shown_blocks::ShownBlocks;
+use crate::jsonrpc::request::JsonRpcCall;
+use crate::jsonrpc::shown_blocks::ShownBlockFinder;
 
 impl Exchange {
     /// Starts the observation of the blocks that the response to forwarded calls shows.
     pub(in crate::exchange) fn observe_call_blocks(
         &mut self,
-        calls: &[Call<'_>],
+        calls: &[JsonRpcCall<'_>],
         is_batch: bool,
         scope: &VaryKey,
     ) {
         let config = Arc::clone(&self.route_config);
-        let showing = |call: &Call<'_>| {
+        let showing = |call: &JsonRpcCall<'_>| {
             let row = config.cache.valid.row_for_method(call.method);
             call.id?;
-            ShownBlocks::for_call(call.method, row, call.params)
+            ShownBlockFinder::for_call(call.method, row, call.params)
         };
         let of = || match (is_batch, calls) {
             (false, [call]) => showing(call).map(ObservedRequest::Call),
@@ -48,13 +48,13 @@ impl Exchange {
         lookup: &LookupRequest<'_>,
         found: &LookupResult,
     ) {
-        if !self.observes_response(found) || !is_beacon_target(&self.request.cache.target) {
+        if !self.should_observe_blocks(found) || !is_beacon_target(&self.request.cache.target) {
             return;
         }
-        let Some(slot) = BeaconRoute::shown_slot(&self.request.cache.target) else {
+        let Some(slot) = BeaconRouteKind::shown_slot(&self.request.cache.target) else {
             return;
         };
-        let scope = self.vary_key(lookup);
+        let scope = self.request_vary_key(lookup);
         self.start_block_observation(&scope, HeightKind::Slots, || {
             Some(ObservedRequest::Slot(slot))
         });
@@ -62,7 +62,7 @@ impl Exchange {
 
     /// Whether the node's response is searched for blocks: there is an owner, and the request is
     /// forwarded to the node, for the client or in the background.
-    pub(in crate::exchange) fn observes_response(&self, found: &LookupResult) -> bool {
+    pub(in crate::exchange) fn should_observe_blocks(&self, found: &LookupResult) -> bool {
         let has_owner = self.route_config.process.shared.owner_client().is_some();
         has_owner && (matches!(found, LookupResult::Miss) || self.looked.update.is_some())
     }
@@ -88,7 +88,7 @@ impl Exchange {
 
     /// Stops the observation if the response has another status than 200: errors and partial
     /// responses show no block.
-    pub(in crate::exchange) fn stop_observing_errors(&mut self, status: u16) {
+    pub(in crate::exchange) fn stop_observing_on_error(&mut self, status: u16) {
         if status != 200 {
             self.watched = None;
         }
@@ -97,7 +97,7 @@ impl Exchange {
     /// Searches a piece of the node's response for blocks, before it is sent to the client.
     pub(in crate::exchange) fn observe_block_piece(&mut self, piece: &[u8]) {
         if let Some(watch) = &mut self.watched {
-            watch.search_piece(piece);
+            watch.search_piece_for_blocks(piece);
         }
     }
 

@@ -10,7 +10,7 @@ fn state(head: u64, epoch: u64) -> Box<ChainState> {
          \"seen\":{head},\"final\":60,\"known\":true,\"wrong\":false,\"reorgs\":[],\"since\":{epoch}}}",
         "ab".repeat(16)
     );
-    match OwnerEvent::parse_event(b"chain", data.as_bytes()) {
+    match OwnerEvent::parse_owner_event(b"chain", data.as_bytes()) {
         Ok(Some(OwnerEvent::Chain { state, .. })) => state,
         other => panic!("{other:?}"),
     }
@@ -18,7 +18,7 @@ fn state(head: u64, epoch: u64) -> Box<ChainState> {
 
 fn with_chain(number: u64, state: Option<Box<ChainState>>, answer: OwnerReply) -> OwnerReply {
     OwnerReply {
-        chain: Some(ChainAnnouncement::Number(number)),
+        chain: Some(ChainStateAnnouncement::Number(number)),
         state: state.map(|state| (SPACE, state)),
         ..answer
     }
@@ -44,11 +44,11 @@ impl Host {
 }
 
 fn tip(height: u64, epoch: u64) -> CacheEntry {
-    let meta = EntryMeta {
-        class: Class::Tip,
+    let meta = EntryMetadata {
+        class: LifetimeClass::Tip,
         follows: Some((SPACE, epoch)),
         height: Some(height),
-        ..EntryMeta::default()
+        ..EntryMetadata::default()
     };
     entry_with("tip", meta)
 }
@@ -156,16 +156,16 @@ fn chain_states_are_kept_for_a_bounded_number_of_namespaces() {
     for n in 0..200u8 {
         let space = [n; 16];
         let calls = Arc::clone(&host.calls);
-        calls.lookup_all(vec![KEY], &space, at(1), host.now);
+        calls.lookup_batch_at_owner(vec![KEY], &space, at(1), host.now);
         host.now += 1;
         host.run();
         let answer = OwnerReply {
-            chain: Some(ChainAnnouncement::Number(100)),
+            chain: Some(ChainStateAnnouncement::Number(100)),
             state: Some((space, state(7, 5_000))),
             ..reply(200)
         };
         host.answer(answer);
-        calls.claim_entries(at(1));
+        calls.claim_batch_entries(at(1));
     }
     assert_eq!(host.calls().followed_chains().all_chains().len(), 64);
     let known = |n| {
@@ -182,10 +182,10 @@ fn reply_without_a_valid_chain_state_is_rejected() {
     for (chain, state) in [
         (None, None),
         // a number without its state
-        (Some(ChainAnnouncement::Number(7)), None),
+        (Some(ChainStateAnnouncement::Number(7)), None),
         // the state of another chain
         (
-            Some(ChainAnnouncement::Number(7)),
+            Some(ChainStateAnnouncement::Number(7)),
             Some(([1; 16], state(7, 5_000))),
         ),
     ] {

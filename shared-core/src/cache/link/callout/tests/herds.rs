@@ -83,7 +83,7 @@ fn ended_callout_does_not_count_as_a_failure_of_the_owner() {
         host.look_up([name; 32], usize::from(name), true);
         let own = host.run_own(usize::from(name));
         host.end(&own);
-        assert!(host.calls().is_up() && host.lead(usize::from(name)).is_some());
+        assert!(host.calls().is_owner_reachable() && host.lead(usize::from(name)).is_some());
     }
     // nor does it remain the probe of the circuit breaker
     for name in 20..23 {
@@ -91,13 +91,13 @@ fn ended_callout_does_not_count_as_a_failure_of_the_owner() {
         host.run();
         host.fail();
     }
-    assert!(!host.calls().is_up());
+    assert!(!host.calls().is_owner_reachable());
     host.now += 250;
     host.look_up([23; 32], 23, true);
     let own = host.run_own(23);
-    assert!(!host.calls().is_up());
+    assert!(!host.calls().is_owner_reachable());
     host.end(&own);
-    assert!(host.calls().is_up());
+    assert!(host.calls().is_owner_reachable());
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn fetched_response_is_shared_if_the_owner_has_no_space_for_it() {
     host.answer(missing(true));
     let token = host.lead(1).unwrap();
     host.calls().release_lease(KEY);
-    host.shared.publish_to_followers(PendingPublish {
+    host.shared.publish_to_followers(PendingFlightPublish {
         token,
         entry: Arc::new(entry("1")),
         generation: 5,

@@ -30,7 +30,8 @@ fn reply_without_a_generation_is_not_accepted() {
         host.want(n + 1);
         assert!(host.answer(answer).is_empty());
         let token = host.lead(n + 1).unwrap();
-        host.shared.end_flight(token, FlightOutcome::NotShareable);
+        host.shared
+            .finish_flight_and_wake(token, FlightOutcome::NotShareable);
         // a lease that may have been granted is returned
         host.run();
         host.made.clear();
@@ -41,7 +42,7 @@ fn reply_without_a_generation_is_not_accepted() {
         Some(OwnerHealthChange::Replaced)
     );
     // no request is sent to it any more
-    assert!(!host.calls().is_up() && !host.calls().may_follow_flights());
+    assert!(!host.calls().is_owner_reachable() && !host.calls().may_follow_flights());
     assert!(!host.look_up(KEY, 9, true));
     assert!(host.run().is_empty());
 }
@@ -58,14 +59,16 @@ fn lookup_at_a_slow_owner_times_out() {
     let token = host.lead(1).unwrap();
     // the late reply is still handled: the lease belongs to the flight
     host.answer(missing(true));
-    host.shared.end_flight(token, FlightOutcome::NotShareable);
+    host.shared
+        .finish_flight_and_wake(token, FlightOutcome::NotShareable);
     assert_eq!(host.run(), [GIVE_BACK]);
     host.answer(reply(204));
     // or to no flight
     host.want(2);
     host.pass(20);
     let token = host.lead(2).unwrap();
-    host.shared.end_flight(token, FlightOutcome::NotShareable);
+    host.shared
+        .finish_flight_and_wake(token, FlightOutcome::NotShareable);
     assert_eq!(host.run(), [GIVE_BACK]);
     assert_eq!(host.answer(missing(true)), [GIVE_BACK]);
 }
@@ -76,7 +79,8 @@ fn lost_callout_is_forgotten_after_a_timeout() {
     host.want(1);
     host.pass(20);
     let token = host.lead(1).unwrap();
-    host.shared.end_flight(token, FlightOutcome::NotShareable);
+    host.shared
+        .finish_flight_and_wake(token, FlightOutcome::NotShareable);
     host.made.clear();
     host.run();
     host.answer(reply(204));
@@ -92,7 +96,8 @@ fn unreachable_owner_is_not_queried_after_three_failures() {
         host.pass(20);
         host.fail();
         let token = host.lead(waiter).unwrap();
-        host.shared.end_flight(token, FlightOutcome::NotShareable);
+        host.shared
+            .finish_flight_and_wake(token, FlightOutcome::NotShareable);
         host.run();
         host.made.clear();
     }
@@ -100,7 +105,7 @@ fn unreachable_owner_is_not_queried_after_three_failures() {
     // entries are not stored either
     let about = StoreAttributes::for_entry(&entry("1"), SPACE, None, 5).unwrap();
     host.calls()
-        .store_entry(KEY, Arc::new(entry("1")), about, None);
+        .store_at_owner(KEY, Arc::new(entry("1")), about, None);
     assert!(host.run().is_empty());
     host.pass(249);
     assert!(!host.look_up(KEY, 11, true));
@@ -137,7 +142,7 @@ fn lookup_is_refused_at_the_limit_of_callouts() {
     assert_eq!(host.run().len(), 2);
     assert!(!host.look_up([3; 32], 3, true));
     let calls = Arc::clone(&host.calls);
-    assert!(!calls.lookup_all(vec![KEY], &SPACE, at(4), host.now));
+    assert!(!calls.lookup_batch_at_owner(vec![KEY], &SPACE, at(4), host.now));
     host.answer(missing(true));
     assert!(host.look_up([3; 32], 3, true));
 }
@@ -166,7 +171,7 @@ fn stores_beyond_the_byte_limit_are_dropped() {
     for n in 0..20 {
         let entry = Arc::new(entry(&text).with_lifetime(host.now, 10_000));
         let about = StoreAttributes::for_entry(&entry, SPACE, None, 5).unwrap();
-        host.calls().store_entry([n; 32], entry, about, None);
+        host.calls().store_at_owner([n; 32], entry, about, None);
     }
     // leases of dropped entries are returned first
     let first = host.run();

@@ -21,7 +21,9 @@ fn found_entry_is_returned_to_the_waiting_request() {
         ),
         (0, 5)
     );
-    assert!(!host.calls().permits_sending(0) && host.calls().next_tick(host.now).is_some());
+    assert!(
+        !host.calls().permits_sending_from_memory(0) && host.calls().next_tick(host.now).is_some()
+    );
 }
 
 #[test]
@@ -50,7 +52,8 @@ fn lease_is_returned_if_the_fetch_has_no_result() {
     host.want(2);
     host.fail();
     let token = host.lead(2).unwrap();
-    host.shared.end_flight(token, FlightOutcome::NotShareable);
+    host.shared
+        .finish_flight_and_wake(token, FlightOutcome::NotShareable);
     assert_eq!(host.run(), [GIVE_BACK]);
 }
 
@@ -141,7 +144,8 @@ fn lower_generation_of_another_owner_is_accepted() {
     host.want(1);
     host.answer(missing(true));
     let token = host.lead(1).unwrap();
-    host.shared.end_flight(token, FlightOutcome::NotShareable);
+    host.shared
+        .finish_flight_and_wake(token, FlightOutcome::NotShareable);
     host.run();
     host.answer(reply(204));
     host.want(2);
@@ -160,19 +164,19 @@ fn lower_generation_of_another_owner_is_accepted() {
 fn batch_lookup_returns_the_found_entries() {
     let mut host = Host::new();
     let calls = Arc::clone(&host.calls);
-    assert!(calls.lookup_all(vec![[1; 32], [2; 32]], &SPACE, at(9), host.now));
+    assert!(calls.lookup_batch_at_owner(vec![[1; 32], [2; 32]], &SPACE, at(9), host.now));
     assert_eq!(host.run(), ["POST /v1/lookups"]);
     let one = EncodedEntry::from_entry(&entry("1")).unwrap().to_vec();
     let length = (one.len() as u64).to_be_bytes();
     let body = [&[1; 32][..], &500u64.to_be_bytes(), &length, &one].concat();
     host.answer(OwnerReply { body, ..reply(200) });
     assert_eq!(host.woken(), [9]);
-    let found = calls.claim_entries(at(9));
+    let found = calls.claim_batch_entries(at(9));
     assert!(found.len() == 1 && found[0].0 == [1; 32]);
-    assert!(calls.claim_entries(at(9)).is_empty());
+    assert!(calls.claim_batch_entries(at(9)).is_empty());
     // a waiter that has left is not woken
-    assert!(calls.lookup_all(vec![[1; 32]], &SPACE, at(8), host.now));
-    assert!(calls.claim_entries(at(8)).is_empty());
+    assert!(calls.lookup_batch_at_owner(vec![[1; 32]], &SPACE, at(8), host.now));
+    assert!(calls.claim_batch_entries(at(8)).is_empty());
     assert!(host.run().is_empty());
 }
 
@@ -241,9 +245,11 @@ fn follower_from_before_the_first_reply_may_receive_an_entry() {
     let mut host = Host::new();
     host.want(1);
     let shared = &host.shared;
-    assert!(shared.is_valid_since(0) && !shared.is_valid_since(5));
+    assert!(shared.is_unpurged_since(0) && !shared.is_unpurged_since(5));
     host.answer(found(&entry("1")));
     let shared = &host.shared;
     assert_eq!((host.woken(), shared.purge_generation()), (vec![1], 5));
-    assert!(shared.is_valid_since(0) && shared.is_valid_since(5) && !shared.is_valid_since(4));
+    assert!(
+        shared.is_unpurged_since(0) && shared.is_unpurged_since(5) && !shared.is_unpurged_since(4)
+    );
 }

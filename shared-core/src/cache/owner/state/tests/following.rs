@@ -9,7 +9,7 @@ const SPACE: [u8; 16] = [1; 16];
 fn following() -> (Owner, Arc<Model>) {
     let (owner, model) = owner();
     owner.follow_chain(SPACE, HeightKind::Blocks, at(0));
-    owner.apply_change(&SPACE, ChainChange::Head(100));
+    owner.apply_chain_change(&SPACE, ChainChange::Head(100));
     (owner, model)
 }
 
@@ -18,24 +18,29 @@ fn state(owner: &Owner) -> ChainState {
 }
 
 /// An entry that was requested from the node in this epoch.
-fn entry_of_epoch(owner: &Owner, epoch: u64, class: Class, height: Option<u64>) -> MemoryEntry {
+fn entry_of_epoch(
+    owner: &Owner,
+    epoch: u64,
+    class: LifetimeClass,
+    height: Option<u64>,
+) -> OwnerMemoryEntry {
     let about = StoreAttributes {
         epoch,
         height,
         ..entry_of_class(class, 5, 0).store_attributes().clone()
     };
-    owner.prepare_entry(about, vec![9; 100], 60_000, at(0))
+    owner.new_memory_entry(about, vec![9; 100], 60_000, at(0))
 }
 
-fn put(owner: &Owner, key: u8, class: Class, height: u64) -> Result<bool, PutRejection> {
+fn put(owner: &Owner, key: u8, class: LifetimeClass, height: u64) -> Result<bool, EntryRejection> {
     let entry = entry_of_epoch(owner, state(owner).epoch, class, Some(height));
-    owner.put_entry(&[key; 32], &Arc::new(entry), None, at(0))
+    owner.put_fetched_entry(&[key; 32], &Arc::new(entry), None, at(0))
 }
 
 fn is_there(owner: &Owner, key: u8) -> bool {
     matches!(
         owner.lookup_without_waiting(&[key; 32], at(0)),
-        OwnerLookup::Found(_)
+        OwnerLookupResult::Found(_)
     )
 }
 
@@ -43,21 +48,21 @@ fn is_there(owner: &Owner, key: u8) -> bool {
 fn replaced_entries_are_not_found() {
     let (owner, _model) = following();
     for (key, class, height) in [
-        (1, Class::Unfinalized, 98),
-        (2, Class::Unfinalized, 99),
-        (3, Class::Tip, 100),
-        (4, Class::Immutable, 100),
-        (5, Class::Resource, 100),
+        (1, LifetimeClass::Unfinalized, 98),
+        (2, LifetimeClass::Unfinalized, 99),
+        (3, LifetimeClass::Tip, 100),
+        (4, LifetimeClass::Immutable, 100),
+        (5, LifetimeClass::Resource, 100),
     ] {
         put(&owner, key, class, height).unwrap();
     }
     assert!((1..=5).all(|key| is_there(&owner, key)));
-    owner.apply_change(&SPACE, ChainChange::Head(101));
+    owner.apply_chain_change(&SPACE, ChainChange::Head(101));
     assert_eq!(
         [1, 2, 3, 4, 5].map(|key| is_there(&owner, key)),
         [true, true, false, true, true]
     );
-    owner.apply_change(&SPACE, ChainChange::Reorg { from: 99 });
+    owner.apply_chain_change(&SPACE, ChainChange::Reorg { from: 99 });
     assert_eq!(
         [1, 2, 4, 5].map(|key| is_there(&owner, key)),
         [true, false, true, true]
@@ -74,40 +79,54 @@ fn fill_from_before_a_reorganisation_is_refused() {
     let (owner, _model) = following();
     let before = state(&owner).epoch;
     assert!(granted(&owner, "a"));
-    owner.apply_change(&SPACE, ChainChange::Reorg { from: 99 });
-    owner.apply_change(&SPACE, ChainChange::Head(101));
+    owner.apply_chain_change(&SPACE, ChainChange::Reorg { from: 99 });
+    owner.apply_chain_change(&SPACE, ChainChange::Head(101));
     let late = |class, height| {
         let entry = Arc::new(entry_of_epoch(&owner, before, class, height));
-        owner.put_entry(&KEY, &entry, Some(&name("a")), at(0))
+        owner.put_fetched_entry(&KEY, &entry, Some(&name("a")), at(0))
     };
     assert_eq!(
-        late(Class::Unfinalized, Some(99)),
-        Err(PutRejection::Replaced)
+        late(LifetimeClass::Unfinalized, Some(99)),
+        Err(EntryRejection::Replaced)
     );
     // and other processes may fetch it
     assert!(granted(&owner, "b"));
-    assert_eq!(late(Class::Unfinalized, None), Err(PutRejection::Replaced));
-    assert_eq!(late(Class::Tip, Some(101)), Err(PutRejection::Replaced));
-    assert_eq!(late(Class::Unfinalized, Some(98)), Ok(false));
-    assert_eq!(late(Class::Immutable, Some(99)), Ok(false));
-    // from a process that has received no state yet
-    let entry = Arc::new(entry_of_epoch(&owner, 0, Class::Unfinalized, Some(1)));
     assert_eq!(
-        owner.put_entry(&KEY, &entry, None, at(0)),
-        Err(PutRejection::Replaced)
+        late(LifetimeClass::Unfinalized, None),
+        Err(EntryRejection::Replaced)
+    );
+    assert_eq!(
+        late(LifetimeClass::Tip, Some(101)),
+        Err(EntryRejection::Replaced)
+    );
+    assert_eq!(late(LifetimeClass::Unfinalized, Some(98)), Ok(false));
+    assert_eq!(late(LifetimeClass::Immutable, Some(99)), Ok(false));
+    // from a process that has received no state yet
+    let entry = Arc::new(entry_of_epoch(
+        &owner,
+        0,
+        LifetimeClass::Unfinalized,
+        Some(1),
+    ));
+    assert_eq!(
+        owner.put_fetched_entry(&KEY, &entry, None, at(0)),
+        Err(EntryRejection::Replaced)
     );
 }
 
 #[test]
 fn tip_entry_below_the_head_is_refused() {
     let (owner, _model) = following();
-    put(&owner, 1, Class::Tip, 100).unwrap();
+    put(&owner, 1, LifetimeClass::Tip, 100).unwrap();
     // a response may know the head before the owner does
-    put(&owner, 2, Class::Tip, 101).unwrap();
+    put(&owner, 2, LifetimeClass::Tip, 101).unwrap();
     assert!(!is_there(&owner, 1) && is_there(&owner, 2));
     assert_eq!(owner.highest_head(&SPACE), Some(101));
-    assert_eq!(put(&owner, 3, Class::Tip, 100), Err(PutRejection::Replaced));
-    owner.apply_change(&SPACE, ChainChange::Head(101));
+    assert_eq!(
+        put(&owner, 3, LifetimeClass::Tip, 100),
+        Err(EntryRejection::Replaced)
+    );
+    owner.apply_chain_change(&SPACE, ChainChange::Head(101));
     assert!(is_there(&owner, 2));
 }
 
@@ -122,15 +141,15 @@ fn chain_changes_are_published_to_every_process() {
         state: Box::new(state(owner)),
     };
     assert_eq!(received(&owner, early), [chain_event(&owner)]);
-    owner.apply_change(&SPACE, ChainChange::Head(100));
+    owner.apply_chain_change(&SPACE, ChainChange::Head(100));
     assert_eq!(received(&owner, early), [chain_event(&owner)]);
     // an unchanged state is not published
-    owner.apply_change(&SPACE, ChainChange::Head(100));
-    owner.apply_change(&[2; 16], ChainChange::Head(100));
+    owner.apply_chain_change(&SPACE, ChainChange::Head(100));
+    owner.apply_chain_change(&[2; 16], ChainChange::Head(100));
     assert!(received(&owner, early).is_empty());
     let late = owner.open_event_stream(&name("b"), at(0)).unwrap();
     assert_eq!(received(&owner, late), [chain_event(&owner)]);
-    put(&owner, 1, Class::Tip, 101).unwrap();
+    put(&owner, 1, LifetimeClass::Tip, 101).unwrap();
     for stream in [early, late] {
         assert_eq!(received(&owner, stream), [chain_event(&owner)]);
     }
@@ -139,100 +158,109 @@ fn chain_changes_are_published_to_every_process() {
 
 #[test]
 fn unfinalized_entry_is_made_final_unless_it_was_replaced_or_purged() {
-    use crate::cache::entry::wire::{decode_entry, EncodedEntry};
-    use crate::cache::entry::{CacheEntry, EntryMeta, EntryPayload, EnvelopeBytes};
+    use crate::cache::entry::wire::{decode_cache_entry, EncodedEntry};
+    use crate::cache::entry::{CacheEntry, EntryMetadata, EntryPayload, EnvelopeBytes};
 
     let (owner, model) = following();
     let epoch = state(&owner).epoch;
-    let meta = EntryMeta {
-        class: Class::Unfinalized,
+    let meta = EntryMetadata {
+        class: LifetimeClass::Unfinalized,
         follows: Some((SPACE, epoch)),
-        ..EntryMeta::default()
+        ..EntryMetadata::default()
     };
     let entry = CacheEntry::new(
-        EnvelopeBytes::for_whole_body(),
+        EnvelopeBytes::empty_envelope(),
         EntryPayload::Raw(b"{}".to_vec().into()),
         meta,
     );
     let body = EncodedEntry::from_entry(&entry).unwrap().to_vec();
-    let about = entry_of_epoch(&owner, epoch, Class::Unfinalized, None)
+    let about = entry_of_epoch(&owner, epoch, LifetimeClass::Unfinalized, None)
         .store_attributes()
         .clone();
     let put = || {
-        let unfinalized = Arc::new(owner.prepare_entry(about.clone(), body.clone(), 2_000, at(0)));
-        owner.put_entry(&KEY, &unfinalized, None, at(0)).unwrap();
+        let unfinalized =
+            Arc::new(owner.new_memory_entry(about.clone(), body.clone(), 2_000, at(0)));
+        owner
+            .put_fetched_entry(&KEY, &unfinalized, None, at(0))
+            .unwrap();
         unfinalized
     };
-    let made = owner.make_final(&KEY, &put(), 42, 60_000, at(0)).unwrap();
-    owner.apply_change(&SPACE, ChainChange::Reorg { from: 90 });
+    let made = owner
+        .make_entry_immutable(&KEY, &put(), 42, 60_000, at(0))
+        .unwrap();
+    owner.apply_chain_change(&SPACE, ChainChange::Reorg { from: 90 });
     let hit = found(owner.lookup_without_waiting(&KEY, at(50_000)));
     assert!(Arc::ptr_eq(&hit.kept, &made) && hit.is_to_be_stored);
     assert_eq!(
         (made.store_attributes().class, made.store_attributes().block),
-        (Class::Immutable, Some(42))
+        (LifetimeClass::Immutable, Some(42))
     );
-    let read = decode_entry(made.encoded_bytes(), 0, 0, 1).unwrap();
+    let read = decode_cache_entry(made.encoded_bytes(), 0, 0, 1).unwrap();
     assert_eq!(
         (
             read.response_metadata().class,
             read.response_metadata().block_number
         ),
-        (Class::Immutable, Some(42))
+        (LifetimeClass::Immutable, Some(42))
     );
     assert_eq!(read.response_length(b""), 2);
     // a replaced or purged entry is not made final
     let old = Arc::new(entry_of_epoch(
         &owner,
         state(&owner).epoch,
-        Class::Unfinalized,
+        LifetimeClass::Unfinalized,
         None,
     ));
-    assert!(owner.make_final(&KEY, &old, 42, 60_000, at(0)).is_none());
+    assert!(owner
+        .make_entry_immutable(&KEY, &old, 42, 60_000, at(0))
+        .is_none());
     owner
         .purge_entries(&PurgeScope::Everything, || at(0))
         .unwrap();
-    assert!(owner.make_final(&KEY, &made, 42, 60_000, at(0)).is_none());
+    assert!(owner
+        .make_entry_immutable(&KEY, &made, 42, 60_000, at(0))
+        .is_none());
     assert!(model.entries.lock().unwrap().is_empty());
 }
 
 #[test]
 fn entries_of_a_wrong_chain_are_neither_found_nor_accepted() {
     let (owner, _model) = following();
-    put(&owner, 1, Class::Immutable, 1).unwrap();
+    put(&owner, 1, LifetimeClass::Immutable, 1).unwrap();
     owner
         .write_to_store(&[2; 32], &immutable_entry(5), at(0))
         .unwrap();
-    owner.apply_change(&SPACE, ChainChange::Wrong(true));
+    owner.apply_chain_change(&SPACE, ChainChange::Wrong(true));
     assert!(!is_there(&owner, 1));
-    assert!(owner.lookup_store(&[2; 32], at(0)).is_none());
+    assert!(owner.lookup_in_store(&[2; 32], at(0)).is_none());
     assert_eq!(
-        put(&owner, 3, Class::Immutable, 1),
-        Err(PutRejection::Replaced)
+        put(&owner, 3, LifetimeClass::Immutable, 1),
+        Err(EntryRejection::Replaced)
     );
-    owner.apply_change(&SPACE, ChainChange::Wrong(false));
-    assert!(owner.lookup_store(&[2; 32], at(0)).is_some());
-    put(&owner, 3, Class::Immutable, 1).unwrap();
+    owner.apply_chain_change(&SPACE, ChainChange::Wrong(false));
+    assert!(owner.lookup_in_store(&[2; 32], at(0)).is_some());
+    put(&owner, 3, LifetimeClass::Immutable, 1).unwrap();
 }
 
 #[test]
 fn stored_entries_are_not_found_until_the_chain_is_checked() {
     let (owner, model) = following();
-    let entry = entry_of_epoch(&owner, 0, Class::Immutable, Some(50));
+    let entry = entry_of_epoch(&owner, 0, LifetimeClass::Immutable, Some(50));
     owner.write_to_store(&KEY, &entry, at(0)).unwrap();
-    owner.set_awaiting_identity(&SPACE, true);
-    assert!(owner.lookup_store(&KEY, at(0)).is_none());
+    owner.set_identity_unchecked(&SPACE, true);
+    assert!(owner.lookup_in_store(&KEY, at(0)).is_none());
     *model.is_ready.lock().unwrap() = true;
     assert!(matches!(
         owner.lookup_without_waiting(&KEY, at(0)),
-        OwnerLookup::Missing
+        OwnerLookupResult::Missing
     ));
     // an entry that was fetched since is found
-    put(&owner, 3, Class::Immutable, 50).unwrap();
+    put(&owner, 3, LifetimeClass::Immutable, 50).unwrap();
     assert!(is_there(&owner, 3));
-    owner.set_awaiting_identity(&SPACE, false);
+    owner.set_identity_unchecked(&SPACE, false);
     assert!(matches!(
         owner.lookup_without_waiting(&KEY, at(0)),
-        OwnerLookup::Found(_)
+        OwnerLookupResult::Found(_)
     ));
 }
 
@@ -249,25 +277,25 @@ fn node_identity_is_published_and_cleared_by_a_purge() {
         let state = state(&owner);
         (state.known, state.chain_id, state.genesis)
     };
-    let number = || owner.published_state(&SPACE).unwrap().0;
+    let number = || owner.published_chain_state(&SPACE).unwrap().0;
     assert_eq!(known(), (false, None, None));
-    owner.set_chain_id(&SPACE, identity(1, 1));
+    owner.set_chain_identity(&SPACE, identity(1, 1));
     assert_eq!(known(), (true, Some(1), Some([1; 32])));
     let before = number();
-    owner.set_chain_id(&SPACE, identity(1, 1));
-    owner.clear_identities(&PurgeScope::Namespace([2; 16]));
+    owner.set_chain_identity(&SPACE, identity(1, 1));
+    owner.clear_chain_identities(&PurgeScope::Namespace([2; 16]));
     assert_eq!(number(), before);
     for (id, scope) in [
         (5, PurgeScope::Namespace(SPACE)),
         (6, PurgeScope::Everything),
     ] {
         let before = number();
-        owner.clear_identities(&scope);
+        owner.clear_chain_identities(&scope);
         assert_eq!(known(), (true, None, None));
-        owner.set_chain_id(&SPACE, identity(id, 2));
+        owner.set_chain_identity(&SPACE, identity(id, 2));
         assert_eq!(known(), (true, Some(id), Some([2; 32])));
         assert_eq!(number(), before + 2);
     }
-    owner.set_chain_id(&SPACE, None);
+    owner.set_chain_identity(&SPACE, None);
     assert_eq!(known(), (false, None, None));
 }

@@ -2,15 +2,17 @@
 //! recompressed on their way to the store.
 
 use crate::cache::entry::recompress::recompress_entry;
-use crate::cache::entry::wire::{decode_entry, EncodedEntry};
-use crate::cache::entry::{CacheEntry, CompressionGate, EntryMeta, EnvelopeBytes, IdPosition};
+use crate::cache::entry::wire::{decode_cache_entry, EncodedEntry};
+use crate::cache::entry::{
+    CacheEntry, CompressionGate, EntryMetadata, EnvelopeBytes, ResponseIdPosition,
+};
 
 use super::*;
 
 /// An unchecked entry, in wire format.
-fn unread(generation: u64, result: &str) -> Arc<MemoryEntry> {
+fn unread(generation: u64, result: &str) -> Arc<OwnerMemoryEntry> {
     let envelope = EnvelopeBytes {
-        id: IdPosition::BeforeResult,
+        id: ResponseIdPosition::BeforeResult,
         before: br#"{"jsonrpc":"2.0","id":"#[..].into(),
         between: br#","result":"#[..].into(),
         after: b"}"[..].into(),
@@ -19,14 +21,18 @@ fn unread(generation: u64, result: &str) -> Arc<MemoryEntry> {
         min_length: 100,
         level: 1,
     };
-    let entry =
-        CacheEntry::compress_payload(envelope, result.as_bytes(), gate, EntryMeta::default())
-            .unwrap();
-    let body = EncodedEntry::from_entry(&entry.mark_unchecked())
+    let entry = CacheEntry::from_fetched_result(
+        envelope,
+        result.as_bytes(),
+        gate,
+        EntryMetadata::default(),
+    )
+    .unwrap();
+    let body = EncodedEntry::from_entry(&entry.mark_for_strict_check())
         .unwrap()
         .to_vec();
-    let template = entry_of_class(Class::Immutable, generation, 0);
-    Arc::new(MemoryEntry::new(
+    let template = entry_of_class(LifetimeClass::Immutable, generation, 0);
+    Arc::new(OwnerMemoryEntry::new(
         template.store_attributes().clone(),
         body,
         60_000,
@@ -44,18 +50,20 @@ fn read_entry_replaces_the_unchecked_one() {
         let (owner, _) = owner();
         let unchecked = unread(5, &result);
         assert_eq!(unchecked.unchecked_length(), Some(result.len() as u64));
-        owner.put_entry(&KEY, &unchecked, None, at(0)).unwrap();
+        owner
+            .put_fetched_entry(&KEY, &unchecked, None, at(0))
+            .unwrap();
         let hit = found(owner.lookup_without_waiting(&KEY, at(1)));
         assert!(hit.is_to_be_stored);
-        let read = owner.check_entry(&KEY, &hit.kept).unwrap();
+        let read = owner.check_entry_strictly(&KEY, &hit.kept).unwrap();
         assert_eq!(read.unchecked_length(), None);
-        assert!(!read.is_to_be_stored(), "whoever was told so stores it");
+        assert!(!read.take_pending_write(), "whoever was told so stores it");
         let there = found(owner.lookup_without_waiting(&KEY, at(1)));
         assert!(Arc::ptr_eq(&there.kept, &read) && !there.is_to_be_stored);
         assert_eq!(read.remaining_ttl(at(7)), unchecked.remaining_ttl(at(7)));
-        let [before, after] =
-            [&unchecked, &read].map(|entry| decode_entry(entry.encoded_bytes(), 0, 0, 0).unwrap());
-        assert!(before.is_unchecked() && !after.is_unchecked());
+        let [before, after] = [&unchecked, &read]
+            .map(|entry| decode_cache_entry(entry.encoded_bytes(), 0, 0, 0).unwrap());
+        assert!(before.needs_strict_check() && !after.needs_strict_check());
         assert_eq!(
             before.response_for_gzip_client(b"1").unwrap().to_vec(),
             after.response_for_gzip_client(b"1").unwrap().to_vec()
@@ -68,11 +76,14 @@ fn unchecked_entry_is_removed_when_it_is_no_valid_result() {
     for result in ["nul", "1,2", "1 ", "\"a\"\"", &"[1,".repeat(200)] {
         let (owner, _) = owner();
         let entry = unread(5, result);
-        owner.put_entry(&KEY, &entry, None, at(0)).unwrap();
-        assert!(owner.check_entry(&KEY, &entry).is_none(), "{result}");
+        owner.put_fetched_entry(&KEY, &entry, None, at(0)).unwrap();
+        assert!(
+            owner.check_entry_strictly(&KEY, &entry).is_none(),
+            "{result}"
+        );
         assert!(matches!(
             owner.lookup_without_waiting(&KEY, at(1)),
-            OwnerLookup::Missing
+            OwnerLookupResult::Missing
         ));
     }
 }
@@ -82,9 +93,9 @@ fn newer_or_purged_entry_is_not_replaced_by_the_read_one() {
     let [_, result] = results();
     let (owner, _) = owner();
     let (old, new) = (unread(5, &result), unread(5, "nul"));
-    owner.put_entry(&KEY, &old, None, at(0)).unwrap();
-    owner.put_entry(&KEY, &new, None, at(0)).unwrap();
-    assert!(owner.check_entry(&KEY, &old).is_some());
+    owner.put_fetched_entry(&KEY, &old, None, at(0)).unwrap();
+    owner.put_fetched_entry(&KEY, &new, None, at(0)).unwrap();
+    assert!(owner.check_entry_strictly(&KEY, &old).is_some());
     assert!(Arc::ptr_eq(
         &found(owner.lookup_without_waiting(&KEY, at(1))).kept,
         &new
@@ -93,15 +104,15 @@ fn newer_or_purged_entry_is_not_replaced_by_the_read_one() {
     owner
         .purge_entries(&PurgeScope::Everything, || at(1))
         .unwrap();
-    assert!(owner.check_entry(&KEY, &old).is_some());
+    assert!(owner.check_entry_strictly(&KEY, &old).is_some());
     assert!(matches!(
         owner.lookup_without_waiting(&KEY, at(1)),
-        OwnerLookup::Missing
+        OwnerLookupResult::Missing
     ));
 }
 
 /// An entry that can be recompressed, and its recompressed body.
-fn recompressible(generation: u64) -> (Arc<MemoryEntry>, Vec<u8>) {
+fn recompressible(generation: u64) -> (Arc<OwnerMemoryEntry>, Vec<u8>) {
     let text: Vec<_> = (0..400u32)
         .map(|n| format!("\"{:08x}0000\"", n.wrapping_mul(n * 97)))
         .collect();
@@ -115,14 +126,14 @@ fn recompressible(generation: u64) -> (Arc<MemoryEntry>, Vec<u8>) {
 fn recompressed_entry_replaces_the_original_and_is_stored() {
     let (owner, model) = owner();
     let (first, smaller) = recompressible(5);
-    owner.put_entry(&KEY, &first, None, at(0)).unwrap();
+    owner.put_fetched_entry(&KEY, &first, None, at(0)).unwrap();
     let hit = found(owner.lookup_without_waiting(&KEY, at(1)));
     assert!(hit.is_to_be_stored);
     let saved = (first.encoded_bytes().len() - smaller.len()) as u64;
     let other = owner
         .replace_by_recompressed(&KEY, &hit.kept, smaller.clone())
         .unwrap();
-    assert!(!other.is_to_be_stored(), "whoever was told so stores it");
+    assert!(!other.take_pending_write(), "whoever was told so stores it");
     owner.write_to_store(&KEY, &other, at(10)).unwrap();
     let there = found(owner.lookup_without_waiting(&KEY, at(20)));
     assert!(Arc::ptr_eq(&there.kept, &other) && !there.is_to_be_stored);
@@ -134,13 +145,13 @@ fn recompressed_entry_replaces_the_original_and_is_stored() {
     assert_eq!(stored.header.about.generation, 5);
     assert_eq!(stored.header.expires_at, at(0).unix + 60_000);
     let expected = json!({ "entries": 1, "saved": saved });
-    assert_eq!(owner.status_json()["recompressed"], expected);
+    assert_eq!(owner.owner_status_json()["recompressed"], expected);
     // an entry that has left memory is stored as well
-    owner.memory.remove_matching(|_, _| true);
+    owner.memory.remove_matching_entries(|_, _| true);
     assert!(owner
         .replace_by_recompressed(&KEY, &first, smaller)
         .is_some());
-    assert_eq!(owner.status_json()["memory"]["entries"], 0);
+    assert_eq!(owner.owner_status_json()["memory"]["entries"], 0);
 }
 
 /// A process may read the entry while it is recompressed, and the entry is stored once.
@@ -149,11 +160,11 @@ fn recompressed_entry_replaces_one_that_was_read_in_the_meantime() {
     let (owner, _) = owner();
     let [_, result] = results();
     let entry = unread(5, &result);
-    owner.put_entry(&KEY, &entry, None, at(0)).unwrap();
+    owner.put_fetched_entry(&KEY, &entry, None, at(0)).unwrap();
     let hit = found(owner.lookup_without_waiting(&KEY, at(1)));
     assert!(hit.is_to_be_stored);
-    let read = owner.check_entry(&KEY, &hit.kept).unwrap();
-    let also = owner.check_entry(&KEY, &hit.kept).unwrap();
+    let read = owner.check_entry_strictly(&KEY, &hit.kept).unwrap();
+    let also = owner.check_entry_strictly(&KEY, &hit.kept).unwrap();
     let smaller = recompress_entry(also.encoded_bytes()).unwrap();
     assert!(Arc::ptr_eq(&read, &also), "it is read once");
     let other = owner.replace_by_recompressed(&KEY, &also, smaller).unwrap();
@@ -173,23 +184,25 @@ fn recompressed_entry_is_dropped_when_it_was_purged_or_filled_again() {
     ] {
         let (owner, _) = owner();
         let (first, smaller) = recompressible(5);
-        owner.put_entry(&KEY, &first, None, at(0)).unwrap();
+        owner.put_fetched_entry(&KEY, &first, None, at(0)).unwrap();
         if let Some(scope) = &purge {
             owner.purge_entries(scope, || at(5)).unwrap();
         }
         let (newer, _) = recompressible(5 + u64::from(purge.is_some()));
         let is_filled = purge != Some(PurgeScope::Everything);
         if is_filled {
-            owner.put_entry(&KEY, &newer, None, at(6)).unwrap();
+            owner.put_fetched_entry(&KEY, &newer, None, at(6)).unwrap();
         }
         assert!(owner
             .replace_by_recompressed(&KEY, &first, smaller)
             .is_none());
         match owner.lookup_without_waiting(&KEY, at(11)) {
-            OwnerLookup::Found(found) => assert!(is_filled && Arc::ptr_eq(&found.kept, &newer)),
+            OwnerLookupResult::Found(found) => {
+                assert!(is_filled && Arc::ptr_eq(&found.kept, &newer));
+            }
             other => assert!(!is_filled, "{other:?}"),
         }
-        assert_eq!(owner.status_json()["recompressed"]["entries"], 0);
+        assert_eq!(owner.owner_status_json()["recompressed"]["entries"], 0);
     }
 }
 

@@ -54,7 +54,7 @@ fn branch_below_the_window_does_not_undo_finality() {
     let mut script = Script::followed();
     script.node.branch_off(95, 1, 10);
     assert_eq!(script.poll(), "reorg 91, head 105");
-    assert_eq!(script.tracker.last_final(), Some(90));
+    assert_eq!(script.tracker.last_published_final(), Some(90));
 }
 
 #[test]
@@ -129,12 +129,12 @@ fn finality_is_lost_when_a_node_fails_for_more_than_five_seconds() {
     assert_eq!(script.fail(), "");
     assert_eq!(script.log_lines.len(), 2);
     assert!(script.log_lines[1].contains("connection refused"));
-    assert_eq!(script.tracker.last_error(), Some("connection refused"));
+    assert_eq!(script.tracker.last_poll_error(), Some("connection refused"));
     script.node.queries.clear();
     assert_eq!(script.poll(), "final 90");
     // the node may be another one
     assert!(script.node.queries.contains(&NodeQuery::Genesis));
-    assert_eq!(script.tracker.last_error(), None);
+    assert_eq!(script.tracker.last_poll_error(), None);
     assert_eq!(script.log_lines.len(), 3);
 }
 
@@ -211,7 +211,7 @@ fn inconsistent_results_are_accepted_after_three_polls() {
     let mut script = Script::followed();
     script.advance(20);
     // the head descends from a block that the node does not have
-    let head = Block {
+    let head = NodeBlock {
         number: 125,
         hash: [9; 32],
         parent: [8; 32],
@@ -224,7 +224,7 @@ fn inconsistent_results_are_accepted_after_three_polls() {
     ];
     for _ in 0..3 {
         assert_eq!(script.poll(), "");
-        let error = script.tracker.last_error().unwrap();
+        let error = script.tracker.last_poll_error().unwrap();
         assert!(error.contains("changed during the poll"), "{error}");
     }
     assert_eq!(script.poll(), "reorg 91, head 125");

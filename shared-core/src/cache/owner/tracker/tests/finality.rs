@@ -108,7 +108,7 @@ fn depth_rule_makes_blocks_of_that_depth_final() {
     // a shorter branch undoes no finality
     script.node.branch_off(125, 1, 3);
     assert_eq!(script.poll(), "reorg 126, head 128");
-    assert_eq!(script.tracker.last_final(), Some(118));
+    assert_eq!(script.tracker.last_published_final(), Some(118));
     // a branch below the final block does
     script.node.branch_off(115, 2, 20);
     assert_eq!(script.poll(), broken(116, 135, 123));
@@ -153,7 +153,7 @@ fn recorded_block_that_stays_absent_is_broken() {
     for round in 0..10 {
         assert_eq!(again.poll().is_empty(), round > 0);
         assert_eq!(
-            again.tracker.last_error(),
+            again.tracker.last_poll_error(),
             Some("cannot check finalized block 90: pruned")
         );
     }
