@@ -487,7 +487,7 @@ class TestConfiguration:
             ("sszip_cache_path @prefix@/c recompress=;", 'must be "on" or "off"'),
             ("sszip_cache_path @prefix@/c levels=1:2;", '"max_size=SIZE", "memory=SIZE", "inactive=TIME" or "recompress=on|off"'),
             (f"sszip_cache_path @prefix@/{'c' * 120};", "too long"),
-            ("", '"sszip_cache_purge" needs an "sszip_cache_path" or an "sszip_cache_owner"'),
+            ("", '"sszip_cache_purge" needs a store: set "sszip_cache_path" or "sszip_cache_owner"'),
         ],
     )
     def test_invalid_store_configuration_is_rejected(self, origin, owner, why):

@@ -371,10 +371,10 @@ class TestUnderLoad:
 def test_opened_store_is_logged(start_nginx, origin, node):
     nginx = start_nginx(CONFIG)
     wait_until_linked(nginx)
-    nginx.wait_for(lambda: re.search(r"\[notice\].*sszip: a new store in ", nginx.error_log()), "the line")
+    nginx.wait_for(lambda: re.search(r"\[notice\].*sszip: created a new store in ", nginx.error_log()), "the line")
     nginx.reload()
     wait_until_linked(nginx)
-    nginx.wait_for(lambda: re.search(r"\[notice\].*sszip: the store in ", nginx.error_log()), "the line")
+    nginx.wait_for(lambda: re.search(r"\[notice\].*sszip: opened the store in ", nginx.error_log()), "the line")
 
 
 def test_store_of_another_nginx_is_shared(origin, node):
