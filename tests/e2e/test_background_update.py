@@ -113,7 +113,7 @@ def begun(rpc, path, request):
     for _ in range(10):
         before = len(rpc.origin.received())
         wait_until_expired()
-        rpc.asked[path] += 1
+        rpc.sent_requests[path] += 1
         connection = rpc.nginx.connect(receive_buffer=4096)
         connection.send(request)
         deadline = time.monotonic() + 3
@@ -123,7 +123,7 @@ def begun(rpc, path, request):
             time.sleep(0.005)
         connection.close()
         # a response of some MB is stored a while after its request is over
-        assert logged(rpc.nginx, path, rpc.asked[path])[-1] in ("HIT", "UPDATING")
+        assert logged(rpc.nginx, path, rpc.sent_requests[path])[-1] in ("HIT", "UPDATING")
     raise AssertionError("no update is started")
 
 
@@ -142,7 +142,7 @@ class TestBackgroundUpdate:
             assert response.header("Cache-Status").startswith("sszip; hit; ttl=")
         nginx.wait_for(node.count, "the update")
         # body, head and target are equal to those in the first request
-        assert node.asked == [{"jsonrpc": "2.0", "id": 0, "method": "eth_blockNumber", "params": []}]
+        assert node.received_calls == [{"jsonrpc": "2.0", "id": 0, "method": "eth_blockNumber", "params": []}]
         (request,) = origin.received(path)[1:]
         assert request.target == f"{path}?chain={rpc.chain}" and request.method == "POST"
         assert request.header("Accept-Encoding") == "identity"
@@ -294,7 +294,7 @@ class TestBackgroundUpdate:
                 assert connection.read("POST").decoded == b'{"jsonrpc":"2.0","id":1,"result":%b}\n' % old
             else:
                 # the client reads nothing, and is timed out in spite of the update
-                assert logged(nginx, path, rpc.asked[path])[-1] == "STALE"
+                assert logged(nginx, path, rpc.sent_requests[path])[-1] == "STALE"
 
     def test_stale_resource_is_revalidated_with_its_etag(self, nginx, origin):
         path = f"/place/{next(_places)}"
@@ -385,14 +385,14 @@ def test_http2_streams_do_not_wait_for_an_update(start_nginx, origin):
     gate = threading.Event()
     for leaves in (False, True):
         with Http2Client(nginx.port) as client:
-            client.finish(client.ask(path))
+            client.finish(client.fetch(path))
             before = len(origin.received())
             origin.answers([WaitFor(gate), CLOSE], path)
             while len(origin.received()) == before:
-                stream = client.ask(path)
+                stream = client.fetch(path)
                 client.finish(stream)
                 client.check_response(stream, body)
-            others = [client.ask(f"/place/{next(_places)}") for _ in range(3)]
+            others = [client.fetch(f"/place/{next(_places)}") for _ in range(3)]
             client.finish(*others)
             for stream in others:
                 client.check_response(stream, body)

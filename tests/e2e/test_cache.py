@@ -548,7 +548,7 @@ class TestMixedBatches:
         )
         for stored in (self.CALLS[1], self.CALLS[3]):
             rpc(stored)
-        rpc.node.asked.clear()
+        rpc.node.received_calls.clear()
         return rpc
 
     def batch(self, *calls):
@@ -562,14 +562,14 @@ class TestMixedBatches:
         answers = json.loads(response.decoded)
         assert [a["id"] for a in answers] == self.IDS
         assert [a["result"] for a in answers] == [False, json.loads(LARGE), "0x9", "0x10"]
-        assert [c["method"] for c in rpc.node.asked] == ["eth_syncing", "eth_blockNumber"]
+        assert [c["method"] for c in rpc.node.received_calls] == ["eth_syncing", "eth_blockNumber"]
         assert response.coding == accept
         assert response.length == len(response.body)
 
     def test_uncacheable_calls_of_a_split_batch_are_fetched_each_time(self, rpc):
         rpc(self.batch())
         rpc(self.batch())
-        assert [c["method"] for c in rpc.node.asked] == ["eth_syncing", "eth_blockNumber"] * 2
+        assert [c["method"] for c in rpc.node.received_calls] == ["eth_syncing", "eth_blockNumber"] * 2
 
     @pytest.mark.parametrize("accept", ["gzip", None])
     def test_merged_batch_is_in_order_when_the_node_reverses_its_responses(self, rpc, accept):
@@ -658,10 +658,10 @@ class TestMixedBatches:
     def test_next_upstream_gets_the_same_part_of_a_split_batch(self, rpc):
         for stored in (self.CALLS[1], self.CALLS[3]):
             rpc(stored, "/next")
-        rpc.node.asked.clear()
+        rpc.node.received_calls.clear()
         answers = json.loads(rpc(self.batch(), "/next").decoded)
         assert [a["id"] for a in answers] == self.IDS
-        assert [c["method"] for c in rpc.node.asked] == ["eth_syncing", "eth_blockNumber"]
+        assert [c["method"] for c in rpc.node.received_calls] == ["eth_syncing", "eth_blockNumber"]
 
     def test_merged_batch_is_in_order_when_proxy_set_body_sends_the_whole_batch(self, rpc):
         for stored in (self.CALLS[1], self.CALLS[3]):
@@ -672,7 +672,7 @@ class TestMixedBatches:
     def test_batch_above_the_call_limit_is_forwarded(self, rpc):
         for stored in (self.CALLS[1], self.CALLS[3]):
             rpc(stored, "/few")
-        rpc.node.asked.clear()
+        rpc.node.received_calls.clear()
         rpc(self.batch(), "/few")
         assert rpc.node.count() == 4
 

@@ -115,7 +115,7 @@ def stored(nginx, node):
     for body in (CHAIN, BLOCK):
         nginx.post("/", body)
     assert is_hit(nginx.post("/", CHAIN)) and is_hit(nginx.post("/", BLOCK))
-    node.asked.clear()
+    node.received_calls.clear()
     return node
 
 
@@ -332,7 +332,7 @@ class TestBodies:
             connection.send(request_bytes("/", method="POST", headers=[JSON, ("Transfer-Encoding", "chunked")]))
             connection.send(b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))
             assert [a["id"] for a in json.loads(connection.read("POST").decoded)] == [1, 7, 2]
-        assert [c["method"] for c in stored.asked] == ["eth_syncing"]
+        assert [c["method"] for c in stored.received_calls] == ["eth_syncing"]
 
     def test_request_with_expect_continue_is_a_hit(self, nginx, stored):
         with nginx.connect() as connection:
@@ -383,7 +383,7 @@ class TestConnections:
                 response = post(client, "/", fields, body)
                 answers = json.loads(response)
                 assert (answers["id"] if id else [a["id"] for a in answers]) == (id or [1, 7, 2])
-        assert [c["method"] for c in stored.asked] == ["eth_syncing"]
+        assert [c["method"] for c in stored.received_calls] == ["eth_syncing"]
 
     def test_slow_client_gets_a_large_batch_of_hits(self, nginx, stored):
         body = b"[" + b",".join(call("eth_getBlockByHash", BY_HASH, str(n)) for n in range(60)) + b"]"

@@ -219,7 +219,7 @@ class TestManyAtOnce:
             if waits:
                 wait_for_followers(nginx, count - 1)
             else:
-                nginx.wait_for(lambda: len(resource.requests) == count, "the node to be asked by all")
+                nginx.wait_for(lambda: len(resource.requests) == count, "the node to receive a request by all")
             gate.set()
             for thread in threads:
                 thread.join()

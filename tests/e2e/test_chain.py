@@ -103,7 +103,7 @@ def test_method_rows_of_the_operator_expire_as_built_in_methods_do():
 
         def become_hits(bodies):
             for body in bodies:
-                stand.nginx.wait_for(lambda body=body: hit(stand.ask(body)), f"a hit: {body}")
+                stand.nginx.wait_for(lambda body=body: hit(stand.fetch(body)), f"a hit: {body}")
 
         stand.chain.do({"finalize": 150})
         stand.change({"extend": 1})
@@ -135,11 +135,11 @@ def test_method_rows_of_the_operator_have_the_classes_of_built_in_methods():
         assert {stand.class_of(body) for body in THEIR_TIP} <= {"tip", "nothing"}
         requests_before = stand.chain.count("acme_blockAt")
         for body in (final[0], young[0]):
-            assert hit(stand.ask(body)), body
+            assert hit(stand.fetch(body)), body
         assert stand.chain.count("acme_blockAt") == requests_before
         assert client.fetch(stand.nginx.port, "/purge?method=acme_blockAt", method="POST").status == 200
-        assert not hit(stand.ask(final[0]))
-        assert hit(stand.ask(final[1]))
+        assert not hit(stand.fetch(final[0]))
+        assert hit(stand.fetch(final[1]))
 
 
 def test_final_entries_stay_and_others_are_removed_with_their_block():
@@ -150,7 +150,7 @@ def test_final_entries_stay_and_others_are_removed_with_their_block():
         final, young = at(150) + calls_for_transactions(stand.chain, 150), at(200) + calls_for_transactions(stand.chain, 200)
         stand.assert_right_results(final + young)
         for body in final + young:
-            assert hit(stand.ask(body)), body
+            assert hit(stand.fetch(body)), body
         assert {stand.class_of(body) for body in final} == {"immutable"}
         assert {stand.class_of(body) for body in young} == {"unfinalized"}
         requests_before = stand.chain.count()
@@ -161,7 +161,7 @@ def test_final_entries_stay_and_others_are_removed_with_their_block():
         assert stand.chain.count() > requests_before
         requests_before = stand.chain.count("eth_getBlockByNumber"), stand.chain.count("eth_getTransactionReceipt")
         for body in final:
-            assert hit(stand.ask(body)), body
+            assert hit(stand.fetch(body)), body
         # the follower requests blocks, and no client does
         assert stand.chain.count("eth_getTransactionReceipt") == requests_before[1]
 
@@ -178,7 +178,7 @@ def test_entries_of_replaced_blocks_are_removed_by_a_reorg(depth, by):
         stand.change({"reorg": {"depth": depth, "length": depth + by}})
         # entries below the reorganisation are unchanged
         for body in at(head - depth):
-            assert hit(stand.ask(body)), body
+            assert hit(stand.fetch(body)), body
         stand.assert_right_results(bodies)
 
 
@@ -223,7 +223,7 @@ def test_response_of_before_a_reorg_is_not_stored():
         requests_before = stand.chain.count(method)
         with stand.nginx.connect() as slow:
             slow.send(request_bytes("/", method="POST", body=body, headers=[("Content-Type", "application/json")]))
-            stand.nginx.wait_for(lambda: stand.chain.count(method) > requests_before, "the node to be asked")
+            stand.nginx.wait_for(lambda: stand.chain.count(method) > requests_before, "the node to receive a request")
             (old,) = stand.chain.honest(body)
             # a purge would have the late response refused
             stand.change({"reorg": {"depth": 3, "length": 4}}, wait_for_workers=False)
@@ -236,7 +236,7 @@ def test_response_of_before_a_reorg_is_not_stored():
 def test_tip_entries_expire_with_the_head():
     with Stand() as stand:
         stand.assert_right_results(TIP)
-        assert all(hit(stand.ask(body)) for body in TIP)
+        assert all(hit(stand.fetch(body)) for body in TIP)
         for _ in range(5):
             stand.change({"extend": 1})
             stand.assert_right_results(TIP)
@@ -270,7 +270,7 @@ def test_node_gets_few_requests_when_clients_poll_the_head():
         before = {body: stand.chain.count(json.loads(body)["method"]) for body in TIP[:2]}
         for _ in range(500):
             for body in TIP[:2]:
-                stand.ask(body)
+                stand.fetch(body)
         for body, count in before.items():
             assert stand.chain.count(json.loads(body)["method"]) - count <= 2
 
@@ -291,7 +291,7 @@ def test_entries_are_not_final_while_the_node_is_syncing_or_lagging():
             stand.nginx.wait_for(lambda: stand.status["final"] is None, f"no finality: {command}")
             stand.wait_for_workers()
             # stored entries are sent
-            assert all(hit(stand.ask(body)) for body in old)
+            assert all(hit(stand.fetch(body)) for body in old)
             number = {"syncing": 139, "lag": 138, "finality": 137, "unfinalize": 136}[next(iter(command))]
             new = at(number)
             stand.assert_right_results(new)
@@ -335,7 +335,7 @@ def test_cache_is_not_used_while_the_node_has_the_wrong_chain(restarted):
             stand.change({"replace": {"seed": 7, "chain_id": 5}}, state="wrong-chain")
         for _ in range(2):
             stand.assert_right_results(bodies)
-            assert not any(hit(stand.ask(body)) for body in bodies)
+            assert not any(hit(stand.fetch(body)) for body in bodies)
 
         def lines():
             log = stand.nginx.error_log().splitlines()
@@ -349,7 +349,7 @@ def test_cache_is_not_used_while_the_node_has_the_wrong_chain(restarted):
         assert client.fetch(stand.nginx.port, "/purge?namespace=main", method="POST").status == 200
         stand.follows()
         stand.assert_right_results(bodies)
-        assert all(hit(stand.ask(body)) for body in TIP)
+        assert all(hit(stand.fetch(body)) for body in TIP)
 
 
 def test_finality_follows_the_configured_depth():

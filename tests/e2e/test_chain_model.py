@@ -66,7 +66,7 @@ class Run:
         self.chain = self.stand.chain
         self.model = Model(self.chain)
         self.questions = []
-        self.asked = self.hits = 0
+        self.sent_requests = self.hits = 0
 
     def wonder(self):
         """Generates calls about the present state of the chain."""
@@ -107,14 +107,14 @@ class Run:
         sent_at = self.model.count_polls()
         bodies = [question.replace(b'"id":1', b'"id":%d' % id, 1) for id, question in enumerate(chosen)]
         body = b"[" + b",".join(bodies) + b"]" if len(bodies) > 1 else bodies[0]
-        response = self.stand.ask(body, self.dice.choice(["gzip", "identity"]))
+        response = self.stand.fetch(body, self.dice.choice(["gzip", "identity"]))
         self.model.now(chosen)
         messages = json.loads(response.decoded)
         messages = messages if isinstance(messages, list) else [messages]
         assert [one["id"] for one in messages] == list(range(len(chosen)))
         for question, one in zip(chosen, messages, strict=True):
             self.model.judge(question, one.get("result", one.get("error")), sent_at)
-        self.asked += 1
+        self.sent_requests += 1
         self.hits += "; hit" in (response.header("Cache-Status") or "")
 
     def change(self, *commands):
@@ -203,7 +203,7 @@ def test_responses_equal_those_of_an_honest_node_of_a_moment_ago(seed):
             # a cache that stores nothing is never wrong
             until = time.monotonic() + GUARD_SECONDS
             while run.hits <= 20:
-                assert time.monotonic() < until, f"{run.hits} hits of {run.asked}"
+                assert time.monotonic() < until, f"{run.hits} hits of {run.sent_requests}"
                 run.request()
         except AssertionError as error:
             raise AssertionError(f"after {done}") from error

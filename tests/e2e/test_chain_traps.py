@@ -89,7 +89,7 @@ def test_response_is_correct_and_has_the_expected_class(stand, name):
     body, expected = CASES[name]
     for _ in range(3):
         stand.assert_right_results([body])
-    assert hit(stand.ask(body)) == (expected is not None)
+    assert hit(stand.fetch(body)) == (expected is not None)
     assert stand.class_of(body) == expected
 
 
@@ -101,7 +101,7 @@ def test_empty_code_and_zero_balance_are_stored(stand):
         body = call("eth_getBalance", f'["0x{n:040x}","0x64"]')
         answers[stand.result(body)] = body
     for empty in ("0x", "0x0"):
-        assert hit(stand.ask(answers[empty])) and stand.class_of(answers[empty]) == "immutable"
+        assert hit(stand.fetch(answers[empty])) and stand.class_of(answers[empty]) == "immutable"
 
 
 def test_responses_by_hash_are_immutable_unless_canonical_is_required(stand):
@@ -133,7 +133,7 @@ def test_response_is_not_stored_when_the_head_moves_after_the_lookup():
         answers = []
         asker = threading.Thread(target=lambda: answers.append(stand.result(body)))
         asker.start()
-        stand.nginx.wait_for(lambda: stand.chain.count(method), "the node to be asked")
+        stand.nginx.wait_for(lambda: stand.chain.count(method), "the node to receive a request")
         # a purge would have the late response refused
         stand.change({"extend": 1}, wait_for_workers=False)
         stand.release(method)
@@ -149,7 +149,7 @@ def test_followers_of_before_a_new_head_share_the_response_of_their_leader():
         body = balance('"latest"')
         number = call("eth_blockNumber")
         old_number = stand.result(number)
-        assert hit(stand.ask(number))
+        assert hit(stand.fetch(number))
         stand.hold(method)
         (before,) = stand.chain.honest(body)
         requests_before = stand.chain.count(method)
@@ -198,8 +198,8 @@ def test_responses_of_another_branch_are_detected_by_their_hashes():
             same = [call("eth_getBlockByNumber", '["0xc9",false]'), *calls_for_transactions(stand.chain, 200)]
             for _ in range(3):
                 stand.assert_right_results(other + same)
-            assert [body for body in other if hit(stand.ask(body))] == []
-            assert all(hit(stand.ask(body)) for body in same)
+            assert [body for body in other if hit(stand.fetch(body))] == []
+            assert all(hit(stand.fetch(body)) for body in same)
     finally:
         followed.stop()
 

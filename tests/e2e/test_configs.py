@@ -186,13 +186,13 @@ def test_rpc_site_serves_hits_under_any_id_over_http2(serving, node):
 def test_rpc_site_shares_entries_between_web_origins(serving, origin):
     """The node's own CORS header is not repeated."""
     origin.answers(Node({"eth_getBlockByHash": RESULT}, headers=[("Access-Control-Allow-Origin", "*")]))
-    got = [serving.ask("rpc", body=BLOCK, headers=[("Origin", f"https://{name}.test"), GZIP]) for name in "abc"]
+    got = [serving.fetch("rpc", body=BLOCK, headers=[("Origin", f"https://{name}.test"), GZIP]) for name in "abc"]
     assert [is_hit(one) for one in got] == [False, True, True]
     assert all(one.all("Access-Control-Allow-Origin") == ["*"] for one in got)
     assert all("Cache-Status" in one.header("Access-Control-Expose-Headers") for one in got)
     before = len(origin.received())
     preflight_headers = [("Origin", "https://a.test"), ("Access-Control-Request-Method", "POST"), ("Access-Control-Request-Headers", "content-type")]
-    preflight = serving.ask("rpc", method="OPTIONS", headers=preflight_headers)
+    preflight = serving.fetch("rpc", method="OPTIONS", headers=preflight_headers)
     assert preflight.status == 204 and preflight.all("Access-Control-Allow-Origin") == ["*"]
     assert "POST" in preflight.header("Access-Control-Allow-Methods") and "Content-Type" in preflight.header("Access-Control-Allow-Headers")
     assert len(origin.received()) == before
@@ -200,15 +200,15 @@ def test_rpc_site_shares_entries_between_web_origins(serving, origin):
 
 def test_rpc_site_denies_methods_and_long_batches(serving, node):
     for method in ("debug_traceBlock", "admin_nodeInfo", "eth_sendTransaction", "eth_signTypedData", "engine_getPayloadV3"):
-        got = serving.ask("rpc", body=call(method))
+        got = serving.fetch("rpc", body=call(method))
         assert (got.status, json.loads(got.decoded)["error"]["code"]) == (200, -32601), method
     assert node.count() == 0
     both = b"[%b,%b]" % (BLOCK, call("debug_traceBlock", id="2"))
-    assert [("error" in one, one["id"]) for one in json.loads(serving.ask("rpc", body=both).decoded)] == [(False, 1), (True, 2)]
+    assert [("error" in one, one["id"]) for one in json.loads(serving.fetch("rpc", body=both).decoded)] == [(False, 1), (True, 2)]
     assert node.count() == node.count("eth_getBlockByHash") == 1
     many = b"[" + b",".join([CHAIN_ID] * 101) + b"]"
-    assert json.loads(serving.ask("rpc", body=many).decoded)["error"]["code"] == -32600
-    assert serving.ask("rpc", "/elsewhere", body=CHAIN_ID).status == 404
+    assert json.loads(serving.fetch("rpc", body=many).decoded)["error"]["code"] == -32600
+    assert serving.fetch("rpc", "/elsewhere", body=CHAIN_ID).status == 404
 
 
 def until_refused(serving, name, target="/", source="127.0.0.1", headers=()):
@@ -226,7 +226,7 @@ def test_rpc_site_limits_the_rate_of_each_client(serving, node):
     assert is_hit(hit) and not is_hit(refused)
     # without it a web page could not read the error
     assert refused.all("Access-Control-Allow-Origin") == ["*"]
-    assert serving.ask("rpc", body=CHAIN_ID, source="127.0.0.3").status == 200
+    assert serving.fetch("rpc", body=CHAIN_ID, source="127.0.0.3").status == 200
 
 
 @pytest.mark.parametrize("path", ["/", "/ws"])
@@ -241,11 +241,11 @@ def test_rpc_site_forwards_websockets(serving, sockets, path):
 
 
 def test_keys_site_shares_entries_between_valid_keys_only(serving, node, origin):
-    assert serving.ask("keys", "/v3/unknown", body=BLOCK).status == 403
-    got = [serving.ask("keys", f"/v3/{key}", body=BLOCK) for key in ("0123abcd", "4567ef", "0123abcd")]
+    assert serving.fetch("keys", "/v3/unknown", body=BLOCK).status == 403
+    got = [serving.fetch("keys", f"/v3/{key}", body=BLOCK) for key in ("0123abcd", "4567ef", "0123abcd")]
     assert [(one.status, is_hit(one)) for one in got] == [(200, False), (200, True), (200, True)]
     for target in ("/v3/unknown", "/v3/", "/", "/v3/0123abcd/more"):
-        got = serving.ask("keys", target, body=BLOCK)
+        got = serving.fetch("keys", target, body=BLOCK)
         assert got.status in (403, 404) and not is_hit(got), target
     assert [request.target for request in origin.received()] == ["/"]
     serving.nginx.wait_for(lambda: len(serving.lines()) > 3, "the log")
@@ -254,17 +254,17 @@ def test_keys_site_shares_entries_between_valid_keys_only(serving, node, origin)
 
 def test_keys_site_limits_the_rate_of_each_key(serving, node):
     until_refused(serving, "keys", "/v3/0123abcd")
-    assert serving.ask("keys", "/v3/4567ef", body=CHAIN_ID).status == 200
+    assert serving.fetch("keys", "/v3/4567ef", body=CHAIN_ID).status == 200
 
 
 def test_password_site_shares_entries_between_authenticated_clients(serving, node, origin):
     serving.nginx.expect("no user|password mismatch|was not found")
     fields = [("Authorization", "Basic " + base64.b64encode(b"me:secret").decode()), ("Cookie", "a=b")]
     wrong = [("Authorization", "Basic " + base64.b64encode(b"me:guess").decode())]
-    got = [serving.ask("password", body=BLOCK, headers=fields) for _ in range(2)]
+    got = [serving.fetch("password", body=BLOCK, headers=fields) for _ in range(2)]
     assert [(one.status, is_hit(one)) for one in got] == [(200, False), (200, True)]
     for headers in ([], wrong):
-        got = serving.ask("password", body=BLOCK, headers=headers)
+        got = serving.fetch("password", body=BLOCK, headers=headers)
         assert got.status == 401 and got.header("WWW-Authenticate") and RESULT not in got.decoded
     (request,) = origin.received()
     assert request.header("Authorization") is None and request.header("Cookie") is None
@@ -273,10 +273,10 @@ def test_password_site_shares_entries_between_authenticated_clients(serving, nod
 def test_auth_service_is_required_for_hits(serving, node, origin, judge):
     judge.requests.clear()
     good = [("Authorization", "Bearer good"), ("Cookie", "a=b")]
-    got = [serving.ask("asked", "/x", body=BLOCK, headers=good) for _ in range(2)]
+    got = [serving.fetch("asked", "/x", body=BLOCK, headers=good) for _ in range(2)]
     assert [(one.status, is_hit(one)) for one in got] == [(200, False), (200, True)]
     for headers in ([], [("Authorization", "Bearer other")]):
-        got = serving.ask("asked", "/x", body=BLOCK, headers=headers)
+        got = serving.fetch("asked", "/x", body=BLOCK, headers=headers)
         assert got.status == 401 and not is_hit(got)
     auth_requests = judge.received()
     assert len(auth_requests) == 4
@@ -290,20 +290,20 @@ def test_auth_service_is_required_for_hits(serving, node, origin, judge):
 
 def test_beacon_site_serves_json_and_ssz_from_the_cache(serving, beacon):
     for accept, kind in ((JSON, "application/json"), (OCTETS, "application/octet-stream")) * 2:
-        got = serving.ask("beacon", PAGE, headers=[accept, GZIP, ("Origin", "https://a.test")])
+        got = serving.fetch("beacon", PAGE, headers=[accept, GZIP, ("Origin", "https://a.test")])
         assert (got.status, got.header("Content-Type"), got.coding) == (200, kind, "gzip")
         assert "Accept" in got.header("Vary").split(", ") and got.header("Eth-Consensus-Version")
         assert got.all("Access-Control-Allow-Origin") == ["*"]
     assert is_hit(got)
     # the chain's preset is probed, too
     assert len(beacon.received(PAGE)) <= 2
-    assert serving.ask("beacon", "/elsewhere").status == 404
+    assert serving.fetch("beacon", "/elsewhere").status == 404
 
 
 def test_beacon_site_denies_states_to_remote_clients(serving, beacon):
     serving.nginx.expect("access forbidden by rule")
-    assert serving.ask("beacon", "/eth/v2/debug/beacon/states/head", source="127.0.0.2").status == 403
-    assert serving.ask("beacon", "/eth/v2/debug/beacon/states/none").status == 404
+    assert serving.fetch("beacon", "/eth/v2/debug/beacon/states/head", source="127.0.0.2").status == 403
+    assert serving.fetch("beacon", "/eth/v2/debug/beacon/states/none").status == 404
     assert [request.path for request in beacon.received() if "debug" in request.path] == ["/eth/v2/debug/beacon/states/none"]
 
 
@@ -365,13 +365,13 @@ def test_chains_site_keeps_chains_apart(chains):
     ids = {"/mainnet": "0x1", "/gnosis": "0x64"}
 
     def all_hits():
-        got = {path: serving.ask("chains", path, body=CHAIN_ID) for path in ids}
+        got = {path: serving.fetch("chains", path, body=CHAIN_ID) for path in ids}
         assert {path: json.loads(one.decoded)["result"] for path, one in got.items()} == ids
         return all(is_hit(one) for one in got.values())
 
     # the owner knows the chains a moment after the start
     serving.nginx.wait_for(all_hits, "hits")
-    assert serving.ask("chains", "/other", body=CHAIN_ID).status == 404
+    assert serving.fetch("chains", "/other", body=CHAIN_ID).status == 404
 
 
 @pytest.mark.parametrize("path, other", [("/mainnet", "/gnosis"), ("/gnosis", "/mainnet")])
@@ -381,7 +381,7 @@ def test_chains_site_follows_the_head_of_each_chain(chains, path, other):
     chain = mainnet if path == "/mainnet" else gnosis
 
     def number(path):
-        got = serving.ask("chains", path, body=call("eth_blockNumber"))
+        got = serving.fetch("chains", path, body=call("eth_blockNumber"))
         return int(json.loads(got.decoded)["result"], 16), is_hit(got)
 
     def followed():
@@ -399,7 +399,7 @@ def test_chains_site_follows_the_head_of_each_chain(chains, path, other):
         chain.do({"extend": 1})
 
         def is_new():
-            got = serving.ask("chains", path, body=call("eth_blockNumber"))
+            got = serving.fetch("chains", path, body=call("eth_blockNumber"))
             remaining.extend(re.findall(r"; hit; ttl=(\d+)", got.header("Cache-Status")))
             return int(json.loads(got.decoded)["result"], 16) == before + 1
 
@@ -419,27 +419,27 @@ VIA = ("Via", "1.1 edge")
 
 def test_cdn_site_sends_cache_control_and_vary(serving, beacon):
     for _ in range(2):
-        got = serving.ask("cdn", PAGE, headers=[VIA, GZIP, JSON], source=CDN)
+        got = serving.fetch("cdn", PAGE, headers=[VIA, GZIP, JSON], source=CDN)
         assert got.coding == "gzip" and {"Accept", "Accept-Encoding"} <= set(got.header("Vary").split(", "))
         assert got.all("Cache-Control") == ["public, max-age=0, s-maxage=2"]
     assert is_hit(got)
     beacon.answers(answer(b'{"data":{}}'), path="/eth/v1/config/spec")
     for target, cache_control in (("/eth/v1/config/spec", "public, max-age=0, s-maxage=60"), ("/eth/v1/node/version", "no-store")):
-        got = serving.ask("cdn", target, headers=[VIA], source=CDN)
+        got = serving.fetch("cdn", target, headers=[VIA], source=CDN)
         assert (got.status, got.all("Cache-Control")) == (200, [cache_control]), target
-    missing = serving.ask("cdn", "/eth/v2/beacon/blocks/0x" + "00" * 32, headers=[VIA], source=CDN)
+    missing = serving.fetch("cdn", "/eth/v2/beacon/blocks/0x" + "00" * 32, headers=[VIA], source=CDN)
     assert missing.status == 404 and missing.all("Cache-Control") == []
 
 
 def test_cdn_site_serves_calls_from_the_cache(serving, node):
-    got = [serving.ask("cdn", body=BLOCK, headers=[VIA, GZIP], source=CDN) for _ in range(2)]
+    got = [serving.fetch("cdn", body=BLOCK, headers=[VIA, GZIP], source=CDN) for _ in range(2)]
     assert [(is_hit(one), one.coding) for one in got] == [(False, "gzip"), (True, "gzip")]
 
 
 def test_cdn_site_trusts_x_forwarded_for_of_the_cdn_only(serving, node):
     def logged(source):
         before = len(serving.lines())
-        serving.ask("cdn", body=CHAIN_ID, headers=[("X-Forwarded-For", "203.0.113.7")], source=source)
+        serving.fetch("cdn", body=CHAIN_ID, headers=[("X-Forwarded-For", "203.0.113.7")], source=source)
         serving.nginx.wait_for(lambda: len(serving.lines()) > before, "the log")
         return json.loads(serving.lines()[-1])["client"]
 
@@ -448,7 +448,7 @@ def test_cdn_site_trusts_x_forwarded_for_of_the_cdn_only(serving, node):
     # so each client has a rate of its own, instead of one for all of them
     one, two = ([("X-Forwarded-For", address)] for address in ("203.0.113.1", "203.0.113.2"))
     until_refused(serving, "cdn", source=CDN, headers=one)
-    assert serving.ask("cdn", body=CHAIN_ID, headers=two, source=CDN).status == 200
+    assert serving.fetch("cdn", body=CHAIN_ID, headers=two, source=CDN).status == 200
 
 
 def test_cdn_site_lets_a_cache_in_front_store_both_formats(serving, beacon, start_nginx):
@@ -493,7 +493,7 @@ def test_access_log_has_one_json_object_a_line(serving, node):
         ("password", '/%22%5c%ff"\\', BLOCK, []),
     ]
     for number, (name, target, body, headers) in enumerate(requests, start=before + 1):
-        serving.ask(name, target, body=body, headers=headers)
+        serving.fetch(name, target, body=body, headers=headers)
         # written after the response was sent, by any worker
         serving.nginx.wait_for(lambda number=number: len(serving.lines()) >= number, "the log")
     lines = [json.loads(line.decode(errors="replace")) for line in serving.lines()[before:]]
@@ -505,11 +505,11 @@ def test_access_log_has_one_json_object_a_line(serving, node):
 
 
 def test_status_and_purge_are_served_locally(serving, node):
-    assert [is_hit(serving.ask("rpc", body=BLOCK)) for _ in range(2)] == [False, True]
+    assert [is_hit(serving.fetch("rpc", body=BLOCK)) for _ in range(2)] == [False, True]
     status = json.loads(client.fetch(serving.local, "/sszip?format=json").body)
     assert status["hits"] > 0
     purged(serving.nginx, serving.local, "/sszip/purge?namespace=mainnet")
-    assert not is_hit(serving.ask("rpc", body=BLOCK))
+    assert not is_hit(serving.fetch("rpc", body=BLOCK))
 
 
 def test_readme_lists_each_file():

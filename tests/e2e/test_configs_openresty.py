@@ -53,7 +53,7 @@ def node(origin, serving):
 
 def send(serving, key, body, headers=()):
     fields = [("X-Api-Key", key)] if key else []
-    return serving.ask("plans", body=body, headers=[*fields, *headers])
+    return serving.fetch("plans", body=body, headers=[*fields, *headers])
 
 
 def error(response):

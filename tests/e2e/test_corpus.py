@@ -60,12 +60,12 @@ def test_recorded_responses_arrive_unchanged_for_each_method(behind, node, recor
     assert recorded.get(method), f"nothing recorded of {method}"
     for call in recorded[method]:
         with Connection(node.port) as direct:
-            expected = call.ask(direct)
+            expected = call.fetch(direct)
         assert expected.status == 200
         with behind.connect() as connection:
             for zipped in ([], [("X-Zipped", "1")]):
                 for headers in (GZIP, []):
-                    response = call.ask(connection, headers + zipped)
+                    response = call.fetch(connection, headers + zipped)
                     assert (response.status, response.decoded) == (200, expected.body)
                     assert response.header("Content-Type") == expected.header("Content-Type")
                     if not headers:

@@ -48,13 +48,13 @@ def prometheus(cache_directory):
         balance = call("eth_getBalance", '["0xdac17f958d2ee523a2206206994597c13d831ec7","latest"]', "2")
         for turn in range(TURNS):
             for body in [*blocks, balance, call("eth_sendRawTransaction", '["0x00"]')]:
-                stand.ask(body)
-            stand.ask(b"[" + blocks[turn % 3] + b"," + balance + b"]")
+                stand.fetch(body)
+            stand.fetch(b"[" + blocks[turn % 3] + b"," + balance + b"]")
             if turn in (4, 8):
                 stand.chain.do({"extend": 1})
             # the queries compute rates between scrapes
             stand.nginx.wait_for(
-                lambda sent=7 * (turn + 1): sum(it.ask("sszip_rpc_calls_total").values()) == sent, "a scrape"
+                lambda sent=7 * (turn + 1): sum(it.fetch("sszip_rpc_calls_total").values()) == sent, "a scrape"
             )
         yield it
 
@@ -64,7 +64,7 @@ def test_dashboard_queries_have_values(prometheus):
     missing, seen = [], 0
     until = time.monotonic() + GUARD_SECONDS
     for title, expression in queries():
-        while not (values := prometheus.ask(grafana_query(expression))) and time.monotonic() < until:
+        while not (values := prometheus.query(grafana_query(expression))) and time.monotonic() < until:
             time.sleep(0.25)
         seen += 1
         # NaN is zero divided by zero
@@ -79,11 +79,11 @@ def test_panels_show_the_requests_that_were_sent(prometheus):
     titles = {}
     for title, expression in queries():
         titles.setdefault(title, expression)
-    (ratio,) = prometheus.ask(grafana_query(titles["Hit ratio"])).values()
+    (ratio,) = prometheus.query(grafana_query(titles["Hit ratio"])).values()
     assert 0.5 < ratio < 1
-    (compressed,) = prometheus.ask(grafana_query(titles["Compressed to"])).values()
+    (compressed,) = prometheus.query(grafana_query(titles["Compressed to"])).values()
     assert 0 < compressed < 0.6
-    calls = prometheus.ask("sszip_rpc_calls_total")
+    calls = prometheus.query("sszip_rpc_calls_total")
     calls = {dict(labels)["method"]: value for labels, value in calls.items()}
     assert calls == {"eth_getBlockByNumber": 4 * TURNS, "eth_getBalance": 2 * TURNS, "eth_sendRawTransaction": TURNS}
 

@@ -211,7 +211,7 @@ class TestStreams:
     def test_http2_stream_is_reset_when_the_encoder_panics(self, streamless, origin):
         origin.answers(lambda request: answer(BODY, framing="chunked"))
         with Http2Client(streamless.ports["port_h2"]) as client:
-            streams = [client.ask(path) for path in ("/stream", "/", "/stream", "/")]
+            streams = [client.fetch(path) for path in ("/stream", "/", "/stream", "/")]
             client.finish(*streams)
             assert set(client.resets) == set(streams[::2])
             for stream in streams[1::2]:

@@ -43,7 +43,7 @@ def stored(nginx, origin):
     origin.answers(node)
     for number in range(12):
         nginx.post("/", block(number))
-    node.asked.clear()
+    node.received_calls.clear()
     return node
 
 
@@ -78,7 +78,7 @@ def test_memory_is_limited_when_clients_do_not_read_long_hits(nginx, stored, loa
         client.close()
     wait_until_stable(nginx)
     # memory is free again for later requests, and all entries are still stored
-    stored.asked.clear()
+    stored.received_calls.clear()
     for number in range(12):
         answer = nginx.post("/", block(number), accept=None)
         assert len(answer.decoded) > LONG

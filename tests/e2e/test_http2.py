@@ -43,7 +43,7 @@ def test_concurrent_streams_get_their_own_responses(nginx, origin):
     origin.answers(by_size)
     sizes = [1024 + 997 * number for number in range(100)]
     with Http2Client(nginx.port) as client:
-        streams = {client.ask(f"/{size}", "gzip" if size % 2 else None): size for size in sizes}
+        streams = {client.fetch(f"/{size}", "gzip" if size % 2 else None): size for size in sizes}
         client.finish(*streams)
         for stream, size in streams.items():
             client.check_response(stream, bodies.json(size), "gzip" if size % 2 else None)
@@ -54,7 +54,7 @@ def test_responses_are_complete_with_small_windows(nginx, origin, window):
     origin.answers(by_size)
     size = 3000 if window == 1 else 400000
     with Http2Client(nginx.port, window) as client:
-        streams = [client.ask(f"/{size}") for _ in range(3)]
+        streams = [client.fetch(f"/{size}") for _ in range(3)]
         client.finish(*streams)
         for stream in streams:
             client.check_response(stream, bodies.json(size))
@@ -63,10 +63,10 @@ def test_responses_are_complete_with_small_windows(nginx, origin, window):
 def test_closed_window_blocks_its_own_stream_only(nginx, origin):
     origin.answers(by_size)
     with Http2Client(nginx.port, window=0) as client:
-        shut = client.ask("/400000")
+        shut = client.fetch("/400000")
         while shut not in client.heads:
             client.step()
-        opened = client.ask("/30000")
+        opened = client.fetch("/30000")
         client.h2.increment_flow_control_window(1000000, opened)
         client.flush()
         client.finish(opened)
@@ -84,7 +84,7 @@ def test_other_streams_are_complete_when_some_are_reset(nginx, origin):
     chance = random.Random(11)
     with Http2Client(nginx.port, window=20000) as client:
         for _ in range(15):
-            streams = {client.ask(f"/{size}"): size for size in (1500, 30000, 300000, 700000)}
+            streams = {client.fetch(f"/{size}"): size for size in (1500, 30000, 300000, 700000)}
             reset_streams = set(chance.sample(sorted(streams), 2))
             for _ in range(chance.randrange(4)):
                 client.step()
@@ -99,7 +99,7 @@ def test_other_streams_are_complete_when_some_are_reset(nginx, origin):
 def test_response_to_head_has_no_length_and_no_body(nginx, origin):
     origin.answers(answer(bodies.json(30000), method="HEAD"))
     with Http2Client(nginx.port) as client:
-        stream = client.ask("/", method="HEAD")
+        stream = client.fetch("/", method="HEAD")
         client.finish(stream)
         assert client.heads[stream].get("content-length") is None
         assert client.bodies[stream] == b""
@@ -108,7 +108,7 @@ def test_response_to_head_has_no_length_and_no_body(nginx, origin):
 def test_truncated_response_is_a_502_on_its_stream_only(nginx, origin):
     origin.answers(lambda request: answer(bodies.json(30000), cut_at=5000) if request.path == "/cut" else by_size(request))
     with Http2Client(nginx.port) as client:
-        cut, whole = client.ask("/cut"), client.ask("/30000")
+        cut, whole = client.fetch("/cut"), client.fetch("/30000")
         client.finish(cut, whole)
         assert client.heads[cut][":status"] == "502"
         client.check_response(whole, bodies.json(30000))

@@ -107,10 +107,10 @@ def test_response_is_stored_when_its_stream_is_reset_during_the_fetch(nginx, ori
     origin.answers(node)
     number, other = next(_numbers), next(_numbers)
     with Http2Client(nginx.ports["port_h2"]) as client:
-        aborted = client.ask(path, accept, "POST", block(number, 1))
-        nginx.wait_for(lambda: len(origin.received()) == 1, "the node to be asked")
-        staying = client.ask(path, accept, "POST", block(other, 2))
-        nginx.wait_for(lambda: len(origin.received()) == 2, "the node to be asked")
+        aborted = client.fetch(path, accept, "POST", block(number, 1))
+        nginx.wait_for(lambda: len(origin.received()) == 1, "the node to receive a request")
+        staying = client.fetch(path, accept, "POST", block(other, 2))
+        nginx.wait_for(lambda: len(origin.received()) == 2, "the node to receive a request")
         if before == "body" and accept is None:
             while aborted not in client.heads:
                 client.step()
@@ -123,7 +123,7 @@ def test_response_is_stored_when_its_stream_is_reset_during_the_fetch(nginx, ori
             is_stored(nginx, origin, number, length)
             assert len(origin.received()) == 2
         # the connection is still usable
-        again = client.ask(path, "gzip", "POST", block(number, 3))
+        again = client.fetch(path, "gzip", "POST", block(number, 3))
         client.finish(again)
         assert client.checked_body(again) == whole(length, 3)
         assert len(origin.received()) <= 3
@@ -138,9 +138,9 @@ def test_response_is_stored_when_its_stream_is_reset_during_compression(nginx, o
         for _ in range(3):
             number, other = next(_numbers), next(_numbers)
             origin.requests.clear()
-            aborted = client.ask("/hard", "gzip", "POST", block(number, 1))
-            staying = client.ask("/hard", "gzip", "POST", block(other, 2))
-            nginx.wait_for(lambda: len(origin.received()) == 2, "the node to be asked")
+            aborted = client.fetch("/hard", "gzip", "POST", block(number, 1))
+            staying = client.fetch("/hard", "gzip", "POST", block(other, 2))
+            nginx.wait_for(lambda: len(origin.received()) == 2, "the node to receive a request")
             client.answers_pings()
             client.reset(aborted)
             client.finish(staying)
@@ -160,8 +160,8 @@ def test_entry_stays_stored_when_a_stream_is_reset_during_decoding(nginx, origin
             for accept in ("gzip", "gzip"):
                 assert nginx.post("/", block(number, 1), accept).decoded == whole(length, 1)
             requests_before = len(origin.received())
-            aborted = client.ask("/", None, "POST", block(number, 2))
-            staying = client.ask("/", "gzip", "POST", block(number, 3))
+            aborted = client.fetch("/", None, "POST", block(number, 2))
+            staying = client.fetch("/", "gzip", "POST", block(number, 3))
             client.reset(aborted)
             client.finish(staying)
             assert client.checked_body(staying) == whole(length, 3)
@@ -178,10 +178,10 @@ def test_followers_get_the_response_when_streams_of_leader_and_follower_are_rese
     origin.answers(node)
     number = next(_numbers)
     with Http2Client(nginx.ports["port_h2"]) as client, Http2Client(nginx.ports["port_h2"]) as second:
-        fetches = client.ask("/", "gzip", "POST", block(number, 1))
-        nginx.wait_for(lambda: len(origin.received()) == 1, "the node to be asked")
-        waits = [client.ask("/", accept, "POST", block(number, 2)) for accept in ("gzip", None, "gzip")]
-        elsewhere = second.ask("/", "gzip", "POST", block(number, 3))
+        fetches = client.fetch("/", "gzip", "POST", block(number, 1))
+        nginx.wait_for(lambda: len(origin.received()) == 1, "the node to receive a request")
+        waits = [client.fetch("/", accept, "POST", block(number, 2)) for accept in ("gzip", None, "gzip")]
+        elsewhere = second.fetch("/", "gzip", "POST", block(number, 3))
         client.answers_pings()
         second.answers_pings()
         client.reset(waits[0])
@@ -208,8 +208,8 @@ def test_responses_are_stored_when_the_client_closes_its_connection(nginx, origi
             numbers = [next(_numbers) for _ in range(3)]
             with Http2Client(nginx.ports["port_h2"]) as client:
                 for n, number in enumerate(numbers * 2):
-                    client.ask("/", ["gzip", None][n % 2], "POST", block(number, n))
-                nginx.wait_for(lambda: len(origin.received()) == 3, "the node to be asked")
+                    client.fetch("/", ["gzip", None][n % 2], "POST", block(number, n))
+                nginx.wait_for(lambda: len(origin.received()) == 3, "the node to receive a request")
             # the connection is kept until its fetches are complete
             wait_for_earlier_events(nginx)
             node.go.set()

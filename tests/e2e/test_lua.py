@@ -264,7 +264,7 @@ def test_calls_are_read_over_http2(nginx, origin):
     origin.answers(answer(b"{}"))
     body = b"[" + block() + b"," + call("eth_chainId", id="2") + b"]"
     with Http2Client(nginx.ports["port_h2"]) as client:
-        stream = client.ask("/over", method="POST", body=body)
+        stream = client.fetch("/over", method="POST", body=body)
         client.finish(stream)
     assert lua(nginx, "return ngx.shared.heard:get('over')") == b"2 true"
 

@@ -88,7 +88,7 @@ def each_worker(nginx, code):
         results[worker] = found
         return len(results) == int(nginx.values["workers"])
 
-    nginx.wait_for(one_more, "each worker to be asked")
+    nginx.wait_for(one_more, "a request at each worker")
     return results
 
 

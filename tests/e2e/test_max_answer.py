@@ -125,7 +125,7 @@ def test_long_response_is_an_error_over_http2(nginx, origin):
     with Http2Client(nginx.ports["port_http2"]) as client:
         for framing in ("length", "chunked"):
             origin.answers(answer(LONG, framing=framing))
-            stream = client.ask("/", body=LOGS, method="POST")
+            stream = client.fetch("/", body=LOGS, method="POST")
             client.finish(stream)
             assert json.loads(client.bodies[stream]) == TOO_LONG
 

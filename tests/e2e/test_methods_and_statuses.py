@@ -90,7 +90,7 @@ class TestInterim:
             b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
             b"garbage\r\n\r\n",
         ],
-        ids=["100", "102", "103", "103-100", "101-unasked", "garbage"],
+        ids=["100", "102", "103", "103-100", "101-unrequested", "garbage"],
     )
     def test_interim_response_of_the_node_is_handled_as_without_sszip(self, nginx, origin, interim):
         body = b'{"result":"0x1"}'

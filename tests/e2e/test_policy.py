@@ -204,7 +204,7 @@ def test_ambiguous_call_is_rejected(nginx, origin, node, path, body):
 def test_denied_call_over_http2_does_not_reach_the_node(nginx, origin, node):
     for path in ("/", "/cached"):
         with Http2Client(nginx.ports["port_http2"]) as client:
-            stream, batch = client.ask(path, body=BAD, method="POST"), client.ask(path, body=BATCH, method="POST")
+            stream, batch = client.fetch(path, body=BAD, method="POST"), client.fetch(path, body=BATCH, method="POST")
             client.finish(stream, batch)
             assert json.loads(client.bodies[stream]) == DENIED
             assert json.loads(client.bodies[batch]) == [DENIED, CHAIN]

@@ -407,14 +407,14 @@ def test_call_is_forwarded_when_its_entry_cannot_be_decoded(nginx, origin, prelo
     for number in numbers:
         wait_until_stored(nginx, number)
     assert is_hit("gzip")
-    nodes.asked.clear()
+    nodes.received_calls.clear()
     for skip in itertools.count():
         with preload.refusing(worker, LONG, LIBRARIES, OTHER_THREADS, skip=skip):
             found = is_hit(None)
         if not preload["refused"]:
             break
         assert found == (nodes.count() == 0)
-        nodes.asked.clear()
+        nodes.received_calls.clear()
         assert is_hit("gzip")
         assert nodes.count() == 0
     assert skip > 0

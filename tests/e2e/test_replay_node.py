@@ -36,7 +36,7 @@ def send(port, call, accept=None, options=None):
     if options:
         headers.append(("X-Replay", options))
     with Connection(port) as connection:
-        return call.ask(connection, headers)
+        return call.fetch(connection, headers)
 
 
 @pytest.mark.parametrize("port", ["port", "port_kept"])

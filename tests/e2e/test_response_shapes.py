@@ -166,7 +166,7 @@ def test_worker_survives_clients_that_abort_during_compression(nginx, origin):
         request = call("eth_getBlockByHash", f'["0x{n:064x}",true]')
         with nginx.connect() as client:
             client.send(request_bytes("/posted", method="POST", headers=[JSON, GZIP], body=request))
-            nginx.wait_for(lambda n=n: len(origin.received("/posted")) > n, "the node to be asked")
+            nginx.wait_for(lambda n=n: len(origin.received("/posted")) > n, "the node to receive a request")
             # before, during and after compression
             time.sleep(0.01 * n)
             client.reset()

@@ -97,7 +97,7 @@ class RpcClient:
         self.nginx = nginx
         self.origin = origin
         self.chain = f"chain{next(_places)}"
-        self.asked = collections.Counter()
+        self.sent_requests = collections.Counter()
         self.serve(b'"0x1"')
 
     def serve(self, result):
@@ -116,14 +116,14 @@ class RpcClient:
         fields = [("Content-Type", "application/json"), *headers]
         fields += [("Accept-Encoding", accept)] if accept else []
         wait_until_expired()
-        self.asked[path] += 1
+        self.sent_requests[path] += 1
         with self.nginx.connect() as connection:
             return connection.exchange(f"{path}?chain={self.chain}", method="POST", headers=fields, body=body)
 
     def settle(self, path):
         """Waits until all requests for a path and their subrequests have ended: nginx logs
         them then."""
-        logged(self.nginx, path, self.asked[path])
+        logged(self.nginx, path, self.sent_requests[path])
 
 
 @pytest.fixture

@@ -152,7 +152,7 @@ class TestTwoProcesses:
         answer = rpc(batch)
         assert json.loads(answer.decoded)[0] == {"jsonrpc": "2.0", "id": 5, "result": "0x1"}
         assert [one["id"] for one in json.loads(answer.decoded)] == [5, 6, 7]
-        assert [one["method"] for one in rpc.node.asked[3:]] == ["eth_gasPrice"]
+        assert [one["method"] for one in rpc.node.received_calls[3:]] == ["eth_gasPrice"]
 
 
 class TestCoalescingAcrossWorkers:

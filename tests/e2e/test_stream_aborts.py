@@ -172,7 +172,7 @@ def test_worker_recovers_when_streams_abort_over_http_2(nginx, abort):
     numbers = chance.sample(range(ROUNDS_H2 * len(KINDS)), ROUNDS_H2 * len(KINDS))
     for start in range(0, len(numbers), 12):
         with Http2Client(nginx.ports["port_h2"], chance.choice([None, 1000])) as client:
-            streams = {client.ask((one := abort(number)).uri, one.accept): one for number in numbers[start : start + 12]}
+            streams = {client.fetch((one := abort(number)).uri, one.accept): one for number in numbers[start : start + 12]}
             for one in streams.values():
                 assert one.waits.wait(GUARD_SECONDS)
             broken = set()

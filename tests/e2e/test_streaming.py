@@ -224,7 +224,7 @@ class TestCut:
         cut = [answer(framing="chunked")[0], *chunked([body[:60000]], last=False), CLOSE]
         origin.answers(lambda request: cut if "cut" in request.target else answer(body, framing="chunked"))
         with Http2Client(nginx.ports["port_h2"]) as client:
-            streams = [client.ask(f"{path}?{'cut' if number % 3 == 0 else 'whole'}", accept) for number in range(12)]
+            streams = [client.fetch(f"{path}?{'cut' if number % 3 == 0 else 'whole'}", accept) for number in range(12)]
             client.finish(*streams)
         for number, stream in enumerate(streams):
             assert client.heads[stream][":status"] == "200"
@@ -325,7 +325,7 @@ class TestConnections:
     def test_concurrent_http2_streams_are_complete(self, nginx, origin):
         origin.answers(lambda request: answer(bodies.json(int(request.path[1:])), framing="chunked", split=scattered(7)))
         with Http2Client(nginx.ports["port_h2"], window=20000) as client:
-            streams = {client.ask(f"/{1000 + 7919 * number}"): 1000 + 7919 * number for number in range(40)}
+            streams = {client.fetch(f"/{1000 + 7919 * number}"): 1000 + 7919 * number for number in range(40)}
             client.finish(*streams)
             for stream, size in streams.items():
                 assert gunzip(bytes(client.bodies[stream])) == bodies.json(size)

@@ -163,7 +163,7 @@ def test_timeouts_do_not_run_during_compression(nginx, origin, port):
     path = "/hard/impatient/4000000"
     if port == "port_h2":
         with Http2Client(nginx.ports[port]) as client:
-            streams = [client.ask(path) for _ in range(3)]
+            streams = [client.fetch(path) for _ in range(3)]
             client.finish(*streams)
             for stream in streams:
                 client.check_response(stream, bodies.json(4000000))
@@ -181,7 +181,7 @@ def test_http2_streams_share_the_threads(nginx, origin):
     origin.answers(by_path)
     with Http2Client(nginx.ports["port_h2"]) as client:
         sizes = [300000 + 50000 * number for number in range(12)]
-        streams = {client.ask(f"/{size}"): size for size in sizes}
+        streams = {client.fetch(f"/{size}"): size for size in sizes}
         cancelled = {stream for stream in list(streams)[::3]}
         for stream in cancelled:
             client.reset(stream)

@@ -74,7 +74,7 @@ def test_unannounced_trailers_follow_streams_only(nginx, origin, path, body):
 def test_trailers_follow_http2_streams(nginx, origin, path, accept):
     origin.answers(trailed(BODY, announced=True))
     with Http2Client(nginx.ports["port_h2"]) as client:
-        stream = client.ask(path, accept)
+        stream = client.fetch(path, accept)
         client.finish(stream)
     body = bytes(client.bodies[stream])
     assert (gunzip(body) if accept else body) == BODY

@@ -98,7 +98,7 @@ def test_equal_result_is_counted_as_same(place, nginx):
     it.expect(same=3)
     assert it.node.count() == 4
     # the node receives the request that was a hit
-    assert {json.dumps(call["params"]) for call in it.node.asked} == {f'["0x{1:064x}", true]'}
+    assert {json.dumps(call["params"]) for call in it.node.received_calls} == {f'["0x{1:064x}", true]'}
 
 
 def test_result_in_another_notation_is_counted_as_same(place):
@@ -259,7 +259,7 @@ def test_calls_of_batches_are_verified_in_turn(place):
     for _ in range(60):
         it.send(batch)
     it.expect(same=60)
-    assert {call["id"] for call in it.node.asked[before:]} == {1, 2, 3, 4, 5}
+    assert {call["id"] for call in it.node.received_calls[before:]} == {1, 2, 3, 4, 5}
 
 
 def test_batch_is_not_verified_when_the_operator_sets_its_content_length(place):

@@ -96,7 +96,7 @@ def test_log_has_the_accept_encoding_of_a_client_that_aborted(envoy, origin):
     fields = [("Content-Type", "application/json"), ("Accept-Encoding", "gzip, br;q=0.5")]
     with envoy.connect() as connection:
         connection.send(request_bytes(path, method="POST", headers=fields, body=call("eth_gasPrice")))
-        envoy.wait_for(node.count, "the node to be asked")
+        envoy.wait_for(node.count, "the node to receive a request")
     line = envoy.wait_for(lambda: envoy.logged(path), "a line of the log")
     go_on.set()
     assert (line["status"], line["accepts"]) == (0, "gzip, br;q=0.5")

@@ -68,7 +68,7 @@ ACCEPTS = [
     "*",
 ]
 # The coding that the node sends; the last one is the coding that its request accepts.
-SENT = by_tier(["gzip", "asked"], [None, "gzip", "br", "zstd", "asked"])
+SENT = by_tier(["gzip", "requested"], [None, "gzip", "br", "zstd", "requested"])
 _numbers = itertools.count(1)
 
 
@@ -123,7 +123,7 @@ def node(coding, framing):
 
     def script(request):
         sent = coding
-        if coding == "asked":
+        if coding == "requested":
             allowed = taken(request.header("Accept-Encoding"))
             sent = next((one for one in ("zstd", "br", "gzip") if one in allowed), None)
         body = CODERS[sent](VALUE) if sent else VALUE
@@ -221,7 +221,7 @@ def test_long_response_is_right_with_a_decompressor_behind(envoy, origin, chain,
     for cached in ("-cached", ""):
         path = f"/{chain}{cached}/long/{next(_numbers)}"
         for turn, accept in itertools.product(range(2), ("gzip", None)):
-            response = envoy.ask(path, None, accept)
+            response = envoy.fetch(path, None, accept)
             about = (cached, turn, accept, response.headers)
             assert plain(response) == value, about
             # a decompressor behind sees hits, too, and may decode them

@@ -274,7 +274,7 @@ def test_auth_yaml_shares_entries_between_authenticated_clients(auth, node, orig
 
     def send(password):
         fields = [("Authorization", "Basic " + base64.b64encode(password).decode())] if password else []
-        return auth.envoy.ask("/", body, headers=fields, host="password.example.org")
+        return auth.envoy.fetch("/", body, headers=fields, host="password.example.org")
 
     got = send(b"me:secret")
     assert got.status == 200 and not is_hit(got)
@@ -289,7 +289,7 @@ def test_auth_yaml_shares_entries_between_valid_keys_only(auth, node, origin, se
     body = call("eth_getBlockByHash", '["0x%s",true]' % ("44" * 32))
 
     def send(path, host="keys.example.org"):
-        return auth.envoy.ask(path, body, host=host)
+        return auth.envoy.fetch(path, body, host=host)
 
     assert send("/v3/unknown").status == 403
     got = send("/v3/alice")
@@ -336,9 +336,9 @@ def chains(host):
 
 def test_chains_yaml_keeps_chains_apart(chains):
     for path, id in (("/mainnet", "0x1"), ("/gnosis", "0x64")) * 2:
-        got = chains.until_hit(lambda path=path: chains.envoy.ask(path, CHAIN_ID))
+        got = chains.until_hit(lambda path=path: chains.envoy.fetch(path, CHAIN_ID))
         assert json.loads(got.decoded)["result"] == id
-    assert chains.envoy.ask("/other", CHAIN_ID).status == 404
+    assert chains.envoy.fetch("/other", CHAIN_ID).status == 404
 
 
 @pytest.mark.parametrize("path, other", [("/mainnet", "/gnosis"), ("/gnosis", "/mainnet")])
@@ -346,7 +346,7 @@ def test_chains_yaml_follows_the_head_of_each_chain(chains, path, other):
     """A response about the head is a hit for a slot, but no longer than the head stays."""
 
     def send(path):
-        return chains.envoy.ask(path, call("eth_blockNumber"))
+        return chains.envoy.fetch(path, call("eth_blockNumber"))
 
     def number(path):
         return int(json.loads(send(path).decoded)["result"], 16)
@@ -376,7 +376,7 @@ def test_chains_yaml_follows_the_head_of_each_chain(chains, path, other):
 
 def test_chains_yaml_serves_json_and_ssz_from_the_cache(chains):
     for accept, kind in (("application/json", "{"), ("application/octet-stream", "d")) * 2:
-        send = lambda accept=accept: chains.envoy.ask(PAGE, headers=[("Accept", accept)])  # noqa: E731
+        send = lambda accept=accept: chains.envoy.fetch(PAGE, headers=[("Accept", accept)])  # noqa: E731
         got = chains.until_hit(send)
         assert (got.status, got.header("Content-Type")) == (200, accept)
         assert (got.decoded[:1] == b"{") == (kind == "{") and "Accept" in got.header("Vary")
@@ -388,9 +388,9 @@ def test_chains_yaml_serves_status_and_purge_locally(chains):
         with client.Connection(chains.local) as connection:
             return connection.exchange(path, method=method, body=b"" if method == "POST" else None)
 
-    chains.until_hit(lambda: chains.envoy.ask("/mainnet", CHAIN_ID))
+    chains.until_hit(lambda: chains.envoy.fetch("/mainnet", CHAIN_ID))
     status = json.loads(local("/sszip?format=json").body)
     assert status["hits"] > 0
     assert {one["name"] for one in status["owner"]["chains"]} == {"mainnet", "gnosis"}
     assert local("/sszip/purge?namespace=mainnet", "POST").status == 200
-    assert not is_hit(chains.envoy.ask("/mainnet", CHAIN_ID))
+    assert not is_hit(chains.envoy.fetch("/mainnet", CHAIN_ID))

@@ -110,7 +110,7 @@ def resets(port, seed):
                 left -= 1
                 _, path, _, body = requests(chance)
                 accept = chance.choice(["gzip", None])
-                stream = client.ask(path, accept, "POST" if body else "GET", body)
+                stream = client.fetch(path, accept, "POST" if body else "GET", body)
                 client.socket.settimeout(chance.choice([0.0005, 0.005, 0.02]))
                 with contextlib.suppress(TimeoutError):
                     for _ in range(chance.randrange(4)):
@@ -150,11 +150,11 @@ def right(envoy, origin):
     for path in ("/held", "/at-once"):
         assert envoy.get(path).decoded == BODY
     block = call("eth_getBlockByNumber", '["latest",true]')
-    plain = envoy.ask("/cache", block, accept=None).body
+    plain = envoy.fetch("/cache", block, accept=None).body
     for _ in range(3 * WORKERS):
-        assert envoy.ask("/cache", block).decoded == plain
+        assert envoy.fetch("/cache", block).decoded == plain
     assert (
-        envoy.ask(
+        envoy.fetch(
             "/eth/v2/beacon/blocks/head", headers=[("Accept", "application/octet-stream")]
         ).status
         == 200

@@ -74,7 +74,7 @@ def test_worker_waits_for_background_requests_of_a_removed_filter(envoy, origin)
             assert slow._chunks() == b"12"
             assert slow.read("GET").body == b"after"
         envoy.wait_for(lambda: envoy.active() == 0, "all to end")
-        assert envoy.ask(f"/calls/{turn}", CALL).header("Cache-Status") is None
+        assert envoy.fetch(f"/calls/{turn}", CALL).header("Cache-Status") is None
         envoy.check()
         envoy.publish_and_wait()
     # no request was reset by a thread that does not own it
@@ -102,7 +102,7 @@ def under_way(envoy, origin, turn):
     """A stream that waits, and an update."""
     path = f"/calls/{turn}"
     origin.answers(Node({"eth_blockNumber": b'"0x1"'}), path)
-    envoy.ask(path, CALL)
+    envoy.fetch(path, CALL)
     node = Node({"eth_blockNumber": b'"0x2"'})
     gate = node.gates["eth_blockNumber"] = threading.Event()
     origin.answers(node, path)
@@ -112,9 +112,9 @@ def under_way(envoy, origin, turn):
     with envoy.connect() as slow:
         slow.send(request_bytes(f"/slow/{turn}"))
         slow.read_head()
-        envoy.wait_for(lambda: origin.received(f"/slow/{turn}"), "the node to be asked")
+        envoy.wait_for(lambda: origin.received(f"/slow/{turn}"), "the node to receive a request")
         # the stored response is sent, and the update starts
-        assert json.loads(envoy.ask(path, CALL).decoded)["result"] == "0x1"
+        assert json.loads(envoy.fetch(path, CALL).decoded)["result"] == "0x1"
         envoy.wait_for(node.count, "the update")
         yield slow, go_on, gate
 
@@ -147,7 +147,7 @@ def test_responses_are_right_when_the_filter_is_removed_and_added_under_load(env
     requests = [(("/calls", fields, CALL), whole), (("/others", fields, CALL), whole)]
 
     def is_there():
-        return bool(envoy.ask("/calls", CALL).header("Cache-Status"))
+        return bool(envoy.fetch("/calls", CALL).header("Cache-Status"))
 
     with Load(envoy.port, requests, clients=6) as load:
         for number in range(times(2, 5)):

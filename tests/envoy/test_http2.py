@@ -76,7 +76,7 @@ class TestNodes:
         origin.answers(script)
         for path in ("/known", "/unknown", "/at-once", "/"):
             with Http2Client(envoy.direct) as client:
-                stream = client.ask(path)
+                stream = client.fetch(path)
                 client.finish(stream)
                 assert client.checked_body(stream) == BODY
 
@@ -91,7 +91,7 @@ class TestClients:
                 streams = {}
                 for number in range(60):
                     body = call("eth_getBlockByHash", BLOCK % (number % 20), str(number))
-                    streams[client.ask("/cache", method="POST", body=body)] = number
+                    streams[client.fetch("/cache", method="POST", body=body)] = number
                 client.finish(*streams)
                 for stream, number in streams.items():
                     decoded = client.checked_body(stream)
@@ -105,10 +105,10 @@ class TestClients:
         body = call("eth_getBlockByHash", BLOCK % 500)
         with Http2Client(envoy.direct, window=1000) as client:
             for _ in range(2):  # from the node, and from the cache
-                slow = client.ask("/cache", accept=None, method="POST", body=body)
+                slow = client.fetch("/cache", accept=None, method="POST", body=body)
                 while slow not in client.heads:
                     client.step(acknowledge=False)
-                quick = client.ask("/cache", method="POST", body=call("eth_chainId"))
+                quick = client.fetch("/cache", method="POST", body=call("eth_chainId"))
                 while quick not in client.ended:
                     client.step(acknowledge=False)
                 client.h2.increment_flow_control_window(1 << 20, slow)
@@ -124,7 +124,7 @@ class TestClients:
         origin.answers([head(200, [("Content-Type", "application/json"), ("Transfer-Encoding", "chunked")]),
                         *chunked([BODY[:20000]], last=False), WaitFor(go_on), *chunked([BODY[20000:]])])  # fmt: skip
         with Http2Client(envoy.direct) as client:
-            streams = [client.ask("/at-once") for _ in range(20)]
+            streams = [client.fetch("/at-once") for _ in range(20)]
             while not all(stream in client.heads for stream in streams[:10]):
                 client.step()
             for stream in streams[::2]:

@@ -66,16 +66,16 @@ def test_concurrent_hits_have_the_ids_of_their_calls_over_http3(host, envoy, ori
     node = Node({"eth_getBlockByHash": result})
     origin.answers(node)
     block = '["0x%064x",true]' % length
-    first = envoy.ask("/cache", call("eth_getBlockByHash", block))
+    first = envoy.fetch("/cache", call("eth_getBlockByHash", block))
     assert "fwd=miss" in first.header("Cache-Status")
-    envoy.wait_for(lambda: is_hit(envoy.ask("/cache", call("eth_getBlockByHash", block))), "a hit")
+    envoy.wait_for(lambda: is_hit(envoy.fetch("/cache", call("eth_getBlockByHash", block))), "a hit")
     before = node.count()
     faults, misses = [], []
 
     def send_requests(accept, first):
         for number in range(first, first + 15):
             body = call("eth_getBlockByHash", block, str(number))
-            response = envoy.ask("/cache", body, accept)
+            response = envoy.fetch("/cache", body, accept)
             reply = json.loads(response.decoded)
             if not is_hit(response):
                 misses.append(response)
@@ -166,7 +166,7 @@ class TestResets:
         for connection in connections[::2]:
             connection.read_head()
             connection.reset()
-        envoy.wait_for(lambda: len(origin.received()) == 20, "all to be asked")
+        envoy.wait_for(lambda: len(origin.received()) == 20, "all requests at the node")
         go_on.set()
         for connection in connections[1::2]:
             with connection:

@@ -56,7 +56,7 @@ def lengths(envoy, body, accept):
 def test_memory_for_a_long_response_is_close_to_its_length(envoy, kind, accept):
     """Envoy copies the bytes that it sends; copied bytes are returned to the system."""
     # threads and pools are allocated
-    assert envoy.ask("/", call("eth_blockNumber")).status == 200
+    assert envoy.fetch("/", call("eth_blockNumber")).status == 200
     pid = envoy.process.pid
     pathlib.Path(f"/proc/{pid}/clear_refs").write_text("5")
     before = resident(pid)

@@ -46,7 +46,7 @@ def envoy(request, session_origin, tmp_path, monkeypatch):
 def transcoded(envoy, accept, wanted):
     """The outcome of a transcoded response: `"whole"`, `"cut"` or a status."""
     try:
-        response = envoy.ask(f"{CONSOLIDATIONS}?n={next(_numbers)}", None, accept, headers=[("Accept", wanted)])
+        response = envoy.fetch(f"{CONSOLIDATIONS}?n={next(_numbers)}", None, accept, headers=[("Accept", wanted)])
     except (Truncated, Malformed, ConnectionError):
         return "cut"
     if response.status != 200:
@@ -77,5 +77,5 @@ def test_response_is_whole_truncated_or_an_error_when_a_sandbox_has_little_memor
     origin.answers(Node({"eth_getBlockByHash": b'"0x1"'}))
     short = block(next(_numbers) + 10_000_000, 1)
     # a sandbox that has failed is replaced after a moment
-    envoy.wait_for(lambda: envoy.ask("/", short).status == 200, "an answer")
-    envoy.wait_for(lambda: "; hit" in (envoy.ask("/", short).header("Cache-Status") or ""), "a hit")
+    envoy.wait_for(lambda: envoy.fetch("/", short).status == 200, "an answer")
+    envoy.wait_for(lambda: "; hit" in (envoy.fetch("/", short).header("Cache-Status") or ""), "a hit")

@@ -178,7 +178,7 @@ def test_request_of_a_client_that_aborts_is_counted(envoy, origin):
         with envoy.connect() as connection:
             body = call("eth_gasPrice", "[]")
             connection.send(request_bytes(path, method="POST", headers=fields, body=body))
-            envoy.wait_for(node.count, "the node to be asked")
+            envoy.wait_for(node.count, "the node to receive a request")
         envoy.wait_for(lambda: envoy.active() == 0, "all to end")
     assert counted.changes == {"requests": 1, "cache.miss": 1, "rpc.eth_gasPrice": 1}
     origin.answers([head(200, CHUNKED), *chunked([BODY], last=False), WaitFor(go_on)], "/left")

@@ -231,10 +231,10 @@ def test_route_without_a_cluster_never_sends_a_hit(start_envoy, origin):
     routes = [closed, named, away, route("/open")]
     envoy = start_envoy(routes, settings={"cache": True, "cache_namespace": "mainnet"})
     origin.answers(echo_node("node"))
-    envoy.ask("/open", CALL)
-    assert envoy.in_time(lambda: envoy.ask("/open", CALL)).header("Cache-Status").startswith("sszip; hit")
+    envoy.fetch("/open", CALL)
+    assert envoy.in_time(lambda: envoy.fetch("/open", CALL)).header("Cache-Status").startswith("sszip; hit")
     for path, status in (("/closed", 403), ("/named", 403), ("/away", 301), ("/none", 404)):
-        response = envoy.ask(path, CALL)
+        response = envoy.fetch(path, CALL)
         assert (response.status, response.body) == (status, b""), path
         assert response.header("Cache-Status") is None, path
     assert len(origin.received()) == 1 and "has no name" not in envoy.error_log()

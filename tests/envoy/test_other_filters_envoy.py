@@ -199,7 +199,7 @@ def late(envoy):
 
 def send(envoy, path, body=BLOCK, **headers):
     headers = [(name.replace("_", "-"), value) for name, value in headers.items()]
-    return envoy.ask(path, body, headers=headers)
+    return envoy.fetch(path, body, headers=headers)
 
 
 def is_hit(response):
@@ -313,7 +313,7 @@ class TestBodies:
         long = call("eth_getBlockByHash", '["0x%s",true]' % ("cd" * 32))
         for _ in range(2):
             for accept in ("gzip", None):
-                response = envoy.ask("/reads", long, accept)
+                response = envoy.fetch("/reads", long, accept)
                 assert LONG in response.decoded
                 assert int(response.header("X-Length")) == len(response.body)
 
@@ -335,7 +335,7 @@ class TestBodies:
             if path != "/decompressor-after":
                 assert response.coding == (None if path == "/decompressor" else "gzip")
         for accept in ("br", "identity", None):
-            plain = envoy.ask(path, BLOCK, accept)
+            plain = envoy.fetch(path, BLOCK, accept)
             assert plain.coding is None and b'"result":' + RESULT in plain.body
         assert node.count() <= 1 + late()
 

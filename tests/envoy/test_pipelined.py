@@ -41,9 +41,9 @@ def stored(envoy, origin):
     origin.answers(node)
     for number in range(NUMBER):
         for whole in (False, True):
-            envoy.ask("/", block(number, whole))
-            assert is_hit(envoy.ask("/", block(number, whole)))
-    node.asked.clear()
+            envoy.fetch("/", block(number, whole))
+            assert is_hit(envoy.fetch("/", block(number, whole)))
+    node.received_calls.clear()
     return node
 
 
@@ -61,7 +61,7 @@ def test_pipelined_hits_are_in_order(envoy, stored):
         for number in range(NUMBER):
             response = connection.read("POST")
             assert is_hit(response) and json.loads(response.decoded)["id"] == number
-    assert stored.asked == []
+    assert stored.received_calls == []
 
 
 def test_pipelined_hits_and_misses_are_in_order(envoy, stored):
@@ -121,14 +121,14 @@ def test_streams_end_when_a_client_aborts_with_pending_responses(envoy, stored):
         with envoy.connect() as connection:
             connection.send(sent(block(number, number % 2 > 0, number) for number in range(number % 7 + 2)))
     envoy.wait_for(lambda: envoy.active() == 0, "requests of those who left")
-    assert is_hit(envoy.ask("/", block(0, False)))
+    assert is_hit(envoy.fetch("/", block(0, False)))
 
 
 def test_concurrent_http2_hits_have_the_ids_of_their_calls(envoy, stored):
     with Http2Client(envoy.port) as client:
         bodies = [block(number, False, number) for number in range(NUMBER)]
-        streams = [client.ask("/", method="POST", body=body) for body in bodies]
+        streams = [client.fetch("/", method="POST", body=body) for body in bodies]
         client.finish(*streams)
         for number, stream in enumerate(streams):
             assert json.loads(gunzip(bytes(client.bodies[stream])))["id"] == number
-    assert stored.asked == []
+    assert stored.received_calls == []

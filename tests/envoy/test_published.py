@@ -94,15 +94,15 @@ def test_pool_behind_keys_shares_entries_and_reports_errors(shape, origin, other
     for node, name in ((origin, b"one"), (other, b"two")):
         node.answers(Node({"eth_getBlockByHash": result(name)}))
     envoy = shape("pool", node=origin.port, other=other.port)
-    got = [envoy.ask(KEY, BLOCK) for _ in range(6)]
+    got = [envoy.fetch(KEY, BLOCK) for _ in range(6)]
     assert [is_hit(one) for one in got] == [False] + [True] * 5, got[0]
     assert len({one.decoded for one in got}) == 1
     assert len(origin.received()) + len(other.received()) == 1
-    elsewhere = envoy.ask(KEY[:-1] + "e", BLOCK)
+    elsewhere = envoy.fetch(KEY[:-1] + "e", BLOCK)
     assert elsewhere.status == 200 and not is_hit(elsewhere)
-    assert envoy.ask("/v1/short", BLOCK).status == 404
-    assert envoy.ask("/health").body == b"ok"
-    cors = envoy.ask(KEY, BLOCK, headers=[("Origin", "https://wallet.test")])
+    assert envoy.fetch("/v1/short", BLOCK).status == 404
+    assert envoy.fetch("/health").body == b"ok"
+    cors = envoy.fetch(KEY, BLOCK, headers=[("Origin", "https://wallet.test")])
     assert cors.header("Access-Control-Allow-Origin") == "https://wallet.test"
     # one node fails: the other one gets the requests
     origin.answers([lambda connection, request, received: connection.close()])
@@ -110,12 +110,12 @@ def test_pool_behind_keys_shares_entries_and_reports_errors(shape, origin, other
         body = call("eth_getBlockByHash", '["0x%s",true]' % ("ab" * 32), str(number + 10)).replace(
             b"true", b"false"
         )
-        assert b'"of":"two"' in envoy.ask(KEY, body).decoded
+        assert b'"of":"two"' in envoy.fetch(KEY, body).decoded
     # both nodes fail: a JSON-RPC error, and stored responses all the same
     other.answers([lambda connection, request, received: connection.close()])
-    failed = envoy.ask(KEY, call("eth_chainId"))
+    failed = envoy.fetch(KEY, call("eth_chainId"))
     assert failed.status == 503 and json.loads(failed.decoded)["error"]["code"] == -32000
-    assert is_hit(envoy.ask(KEY, BLOCK))
+    assert is_hit(envoy.fetch(KEY, BLOCK))
 
 
 def test_websocket_of_a_pool_is_forwarded(shape, origin, other):
@@ -165,7 +165,7 @@ def test_pipelined_requests_are_answered_while_the_filter_config_changes(shape, 
         name, begins="node: { id: test, cluster: test }\n", node=origin.port, other=other.port,
         sszip=json.dumps({"name": "sszip", "config_discovery": discovered}),
     )  # fmt: skip
-    envoy.wait_for(lambda: is_hit(envoy.ask(target, BLOCK)), "an answer to be stored")
+    envoy.wait_for(lambda: is_hit(envoy.fetch(target, BLOCK)), "an answer to be stored")
     json_ = [("Content-Type", "application/json")]
     calls = [call("eth_chainId"), BLOCK, BLOCK, BLOCK, BLOCK]
     sent = [request_bytes(target, method="POST", headers=json_, body=body) for body in calls * 4]
@@ -244,18 +244,18 @@ def test_execution_and_beacon_routes_work_together(shape, replay, other):
     other.answers(answer(b"of no account"))
     envoy = shape("beacon", node=replay.port, other=other.port)
     for accept in ("gzip", None):
-        first = envoy.ask("/", LATEST, accept)
+        first = envoy.fetch("/", LATEST, accept)
         assert first.status == 200 and first.coding == accept
         assert (
             first.header("Strict-Transport-Security")
             and first.header("Access-Control-Allow-Origin") == "*"
         )
     assert is_hit(first)
-    block = envoy.ask(
+    block = envoy.fetch(
         "/eth/v2/beacon/blocks/head", headers=[("Accept", "application/octet-stream")]
     )
     assert (block.status, block.header("Content-Type")) == (200, "application/octet-stream")
-    json_ = envoy.ask("/eth/v2/beacon/blocks/head", headers=[("Accept", "application/json")])
+    json_ = envoy.fetch("/eth/v2/beacon/blocks/head", headers=[("Accept", "application/json")])
     assert json_.decoded.startswith(b"{") and len(json_.decoded) > len(block.decoded)
     # the block is submitted as SSZ, for a node that may have JSON only
     fields = [
@@ -269,9 +269,9 @@ def test_execution_and_beacon_routes_work_together(shape, replay, other):
         "/eth/v2/beacon/blocks", None, method="POST", body=block.decoded, headers=fields
     )
     assert published.status == plain.status < 500
-    assert envoy.ask("/", call("admin_nodeInfo")).status == 403
-    assert envoy.ask("/engine", call("eth_chainId")).status == 403
-    allowed = envoy.ask("/engine", call("eth_chainId"), headers=[("Authorization", "Bearer x")])
+    assert envoy.fetch("/", call("admin_nodeInfo")).status == 403
+    assert envoy.fetch("/engine", call("eth_chainId")).status == 403
+    allowed = envoy.fetch("/engine", call("eth_chainId"), headers=[("Authorization", "Bearer x")])
     assert allowed.status == 200 and not is_hit(allowed)
     with envoy.connect() as connection:
         connection.send(

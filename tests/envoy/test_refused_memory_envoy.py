@@ -63,7 +63,7 @@ class Calls:
             envoy.wait_for(lambda: self._hit(number), "an answer to be stored")  # noqa: B023
 
     def _hit(self, number):
-        cache_status = self.envoy.ask(self.path, block(number, 1)).header("Cache-Status")
+        cache_status = self.envoy.fetch(self.path, block(number, 1)).header("Cache-Status")
         return cache_status.startswith("sszip; hit")
 
     def __call__(self):
@@ -72,7 +72,7 @@ class Calls:
         if len(numbers) == 1:
             body = block(numbers[0], numbers[0])
         try:
-            response = self.envoy.ask(self.path, body + b" " * self.pad, self.accept)
+            response = self.envoy.fetch(self.path, body + b" " * self.pad, self.accept)
         except (Truncated, Malformed, ConnectionError):
             return "cut"
         if response.status != 200:
@@ -132,7 +132,7 @@ def test_long_request_is_forwarded_unchanged_when_its_allocation_fails(envoy, or
     body = block(next(_numbers), 1, pad=700_000)
     for skip in range(10):
         with preload.refusing(envoy.process.pid, (700_000, 800_000), LIBRARIES, skip=skip):
-            response = envoy.ask("/", body)
+            response = envoy.fetch("/", body)
         if "detail=memory" in response.header("Cache-Status"):
             break
     assert response.status == 200
@@ -161,7 +161,7 @@ def test_transcoded_response_is_whole_or_an_error_when_any_large_allocation_fail
     def send():
         target = f"{CONSOLIDATIONS}?n={next(_numbers)}"
         try:
-            response = envoy.ask(target, None, accept, headers=[("Accept", wanted)])
+            response = envoy.fetch(target, None, accept, headers=[("Accept", wanted)])
         except (Truncated, Malformed, ConnectionError):
             return "cut"
         if response.status != 200:
@@ -185,7 +185,7 @@ def test_client_gets_its_response_when_an_allocation_of_the_update_fails(envoy, 
     body = call("eth_blockNumber") + b" " * 700_000
 
     def send():
-        response = envoy.ask(path, body)
+        response = envoy.fetch(path, body)
         assert response.status == 200 and json.loads(response.decoded)["result"] == "0x1"
         return "whole"
 

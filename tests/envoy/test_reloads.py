@@ -178,7 +178,7 @@ def test_stream_is_complete_when_its_listener_is_replaced(dynamic, origin):
                     *chunked([BODY[:20000]], last=False), WaitFor(go_on), *chunked([BODY[20000:]])], "/stream")  # fmt: skip
     with dynamic.connect() as connection:
         connection.send(request_bytes("/stream", headers=GZIP))
-        dynamic.wait_for(lambda: origin.received("/stream"), "the node to be asked")
+        dynamic.wait_for(lambda: origin.received("/stream"), "the node to receive a request")
         for number in range(3):
             dynamic.settings(cache=True, min_length=["1m", "1k"][number % 2])
             expected = ["too-small", "oneshot"][number % 2]

@@ -109,10 +109,10 @@ class TestTries:
         ]
         left = list(tries)
         origin.answers(lambda request: left.pop(0))
-        first = envoy.ask("/retry", CALL)
+        first = envoy.fetch("/retry", CALL)
         assert (first.status, len(origin.received())) == (200, 3)
         assert all(request.body == CALL for request in origin.received())
-        assert "hit" in cache_status(envoy.in_time(lambda: envoy.ask("/retry", CALL)))
+        assert "hit" in cache_status(envoy.in_time(lambda: envoy.fetch("/retry", CALL)))
         assert len(origin.received()) <= 3 + late()
 
     def test_retry_of_a_split_batch_sends_the_same_part(self, envoy, origin):
@@ -120,10 +120,10 @@ class TestTries:
         node = Node(NODE)
         origin.answers(node)
         first = call("eth_getBlockByHash", '["0x%s",true]' % ("12" * 32))
-        assert envoy.ask("/retry", first).status == 200
+        assert envoy.fetch("/retry", first).status == 200
         left = [[CLOSE], answer(b"busy", status=503)]
         origin.answers(lambda request: left.pop(0) if left else node(request))
-        response = envoy.ask("/retry", b"[%b,%b]" % (first, OTHER))
+        response = envoy.fetch("/retry", b"[%b,%b]" % (first, OTHER))
         assert [request.body for request in origin.received()[1:]] == [b"[%b]" % OTHER] * 3
         assert b"12" * 32 in response.decoded and b"cd" * 32 in response.decoded
 
@@ -134,19 +134,19 @@ class TestTries:
         left = [lambda request: [WaitFor(slow), *node(request)], node]
         origin.answers(lambda request: (left.pop(0) if left else node)(request))
         body = call("eth_getBlockByHash", '["0x%s",true]' % ("34" * 32))
-        first = envoy.ask("/hedge", body)
+        first = envoy.fetch("/hedge", body)
         slow.set()
         assert first.status == 200 and b"34" * 32 in first.decoded
         assert len(origin.received()) == 2
-        assert "hit" in cache_status(envoy.in_time(lambda: envoy.ask("/hedge", body)))
+        assert "hit" in cache_status(envoy.in_time(lambda: envoy.fetch("/hedge", body)))
 
     def test_mirror_gets_the_upstream_request(self, envoy, origin, second, late):
         origin.answers(Node(NODE))
         second.answers(answer(b"of no account", status=500))
         body = call("eth_getBlockByHash", '["0x%s",true]' % ("56" * 32))
-        assert b"56" * 32 in envoy.ask("/mirror", body).decoded
-        assert "hit" in cache_status(envoy.in_time(lambda: envoy.ask("/mirror", body)))
-        envoy.wait_for(second.received, "the mirror to be asked")
+        assert b"56" * 32 in envoy.fetch("/mirror", body).decoded
+        assert "hit" in cache_status(envoy.in_time(lambda: envoy.fetch("/mirror", body)))
+        envoy.wait_for(second.received, "the mirror to receive a request")
         assert {request.body for request in second.received()} == {body}
         assert len(second.received()) <= 1 + late()
         assert second.last().header("Accept-Encoding") == "identity"
@@ -154,7 +154,7 @@ class TestTries:
     def test_weighted_clusters_have_separate_entries(self, envoy, origin, second, late):
         origin.answers(Node({"eth_getBlockByHash": b'{"hash":"0x%b","of":"one"}' % (b"ab" * 32)}))
         second.answers(Node({"eth_getBlockByHash": b'{"hash":"0x%b","of":"two"}' % (b"ab" * 32)}))
-        bodies_ = {envoy.ask("/weighted", CALL).decoded for _ in range(40)}
+        bodies_ = {envoy.fetch("/weighted", CALL).decoded for _ in range(40)}
         assert len(bodies_) == 2
         assert 2 <= len(origin.received()) + len(second.received()) <= 2 + late()
 
@@ -179,9 +179,9 @@ class TestRedirects:
         origin.answers(node)
         one = call("eth_getBlockByHash", '["0x%s",true]' % (f"{times}1" * 32))
         two = call("eth_getBlockByHash", '["0x%s",true]' % (f"{times}2" * 32), "2")
-        assert envoy.ask("/moved", one).status == 200
+        assert envoy.fetch("/moved", one).status == 200
         self.moves(origin, node, times=times)
-        response = envoy.ask("/moved", b"[%b,%b]" % (one, two))
+        response = envoy.fetch("/moved", b"[%b,%b]" % (one, two))
         assert response.status == 200
         assert [request.path for request in origin.received()][-1] == "/elsewhere"
         assert origin.last().body == b"[%b]" % two or late()
@@ -218,7 +218,7 @@ class TestRedirects:
 
         origin.answers(moved)
         with concurrent.futures.ThreadPoolExecutor(5) as pool:
-            answers = [pool.submit(envoy.ask, "/moved", body) for _ in range(5)]
+            answers = [pool.submit(envoy.fetch, "/moved", body) for _ in range(5)]
             envoy.wait_for(lambda: origin.received("/elsewhere"), "the redirect")
             envoy.wait_for(
                 lambda: len(origin.received("/elsewhere")) + sum(envoy.stats("sszip.cache.waiting$").values()) == 5,
@@ -243,18 +243,18 @@ class TestOwnAnswers:
     def test_timeout_of_the_route_is_a_504_and_not_stored(self, envoy, origin):
         slow = threading.Event()
         origin.answers([WaitFor(slow, 10), CLOSE])
-        response = envoy.ask("/timeout", CALL)
+        response = envoy.fetch("/timeout", CALL)
         assert response.status == 504
         slow.set()
         origin.answers(Node(NODE))
-        assert "fwd=miss" in cache_status(envoy.ask("/timeout", CALL))
+        assert "fwd=miss" in cache_status(envoy.fetch("/timeout", CALL))
 
     @pytest.mark.native("what has expired is in the memory of a process")
     @pytest.mark.parametrize("fails", ["timeout", "503", "closed"])
     def test_stale_response_is_sent_instead_of_a_local_reply(self, envoy, origin, fails):
         path, body = "/stale/timeout", call("eth_blockNumber", id=f'"{fails}"')
         origin.answers(Node(NODE))
-        assert envoy.ask(path, body).status == 200
+        assert envoy.fetch(path, body).status == 200
         wait_until_expired()
         slow = threading.Event()
         script = {
@@ -263,17 +263,17 @@ class TestOwnAnswers:
             "closed": [CLOSE],
         }
         origin.answers(script[fails])
-        response = envoy.ask(path, body)
+        response = envoy.fetch(path, body)
         slow.set()
         assert response.status == 200 and b'"0x10"' in response.decoded, response
         assert "fwd=stale" in cache_status(response)
 
     def test_unreachable_cluster_is_a_503(self, envoy):
-        assert envoy.ask("/gone", CALL).status == 503
+        assert envoy.fetch("/gone", CALL).status == 503
 
     def test_direct_responses_and_redirects_are_sent(self, envoy):
         for _ in range(2):
-            assert envoy.ask("/direct", CALL).body == b"x" * 4000
+            assert envoy.fetch("/direct", CALL).body == b"x" * 4000
             assert envoy.get("/redirect").status == 301
 
 
@@ -522,8 +522,8 @@ def test_headers_that_a_route_adds_are_absent_in_hits_of_the_module(host, start_
     ]
     envoy = start_envoy([adds])
     origin.answers(Node(NODE))
-    assert envoy.ask("/", CALL).all("X-Served-By") == ["us"]
-    hit = envoy.in_time(lambda: envoy.ask("/", CALL))
+    assert envoy.fetch("/", CALL).all("X-Served-By") == ["us"]
+    hit = envoy.in_time(lambda: envoy.fetch("/", CALL))
     assert "hit" in cache_status(hit)
     assert hit.all("X-Served-By") == (["us"] if host == "wasm" else [])
     assert hit.all("Access-Control-Allow-Origin") == ["*"]

@@ -365,7 +365,7 @@ class TestAChain:
                     instead.get(step.__name__, step)(run)
             except AssertionError as error:
                 raise AssertionError(f"after {done}") from error
-        assert run.hits > 20, f"{run.hits} of {run.asked}"
+        assert run.hits > 20, f"{run.hits} of {run.sent_requests}"
 
     def kill_owner(self, run):
         run.stand.owner.kill()

@@ -173,7 +173,7 @@ def send_coalesced_requests(envoy, origin, clients):
     threads = [threading.Thread(target=send) for _ in range(clients)]
     for thread in threads:
         thread.start()
-    envoy.wait_for(lambda: origin.received(), "the node to be asked")
+    envoy.wait_for(lambda: origin.received(), "the node to receive a request")
     waiting = "sszip.cache.waiting"
     envoy.wait_for(lambda: sum(envoy.stats(f"{waiting}$").values()) == clients - 1, "all to wait")
     go_on.set()

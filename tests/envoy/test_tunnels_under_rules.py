@@ -66,5 +66,5 @@ def test_calls_are_evaluated_after_a_rejected_switch_of_protocols(envoy, origin)
         connection.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         assert connection.read("GET").status in (502, 503)
     origin.answers(Node({"eth_chainId": b'"0x1"'}))
-    assert b"-32601" in envoy.ask("/", call("debug_x")).decoded
-    assert b"0x1" in envoy.ask("/", call("eth_chainId")).decoded
+    assert b"-32601" in envoy.fetch("/", call("debug_x")).decoded
+    assert b"0x1" in envoy.fetch("/", call("eth_chainId")).decoded

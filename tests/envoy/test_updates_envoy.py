@@ -73,7 +73,7 @@ def test_clients_get_the_stale_response_until_the_update_is_stored(rpc, envoy, o
         assert response.header("Cache-Status").startswith("sszip; hit; ttl=")
     envoy.wait_for(node.count, "the update")
     # body, head and target of the first request, as the router makes them
-    assert node.asked == [{"jsonrpc": "2.0", "id": 0, "method": "eth_blockNumber", "params": []}]
+    assert node.received_calls == [{"jsonrpc": "2.0", "id": 0, "method": "eth_blockNumber", "params": []}]
     first, request = origin.received(upstream_path)
     assert request.target == f"{upstream_path}?chain={rpc.chain}" and request.method == "POST"
     assert request.header("Accept-Encoding") == "identity"

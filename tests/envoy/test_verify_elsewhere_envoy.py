@@ -45,20 +45,20 @@ def test_hits_of_a_pool_are_verified(shape, origin, other):
     envoy = shape("pool", node=origin.port, other=other.port, sszip=json.dumps({"name": "sszip", "typed_config": typed}))
     count = lambda: sum(node.count() for node in nodes)  # noqa: E731
     for body in (block(1), block(2), batch(1, 2)):
-        envoy.wait_for(lambda body=body: is_hit(envoy.ask(KEY, body)), "a hit")
+        envoy.wait_for(lambda body=body: is_hit(envoy.fetch(KEY, body)), "a hit")
         before = count()
-        got = envoy.ask(KEY, body)
+        got = envoy.fetch(KEY, body)
         assert is_hit(got)
         assert json.loads(RESULT)["x"] in got.decoded.decode()
-        envoy.wait_for(lambda before=before: count() > before, "a node to be asked again")
+        envoy.wait_for(lambda before=before: count() > before, "a node to receive another request")
     assert "a hit differs from the node's response" not in envoy.error_log()
     envoy.expect("a hit differs from the node's response")
     for node in nodes:
         node.results["eth_getBlockByHash"] = RESULT.replace(b'"0x1"', b'"0x2"')
-    assert b'"0x2"' not in envoy.ask(KEY, batch(1, 2)).decoded
+    assert b'"0x2"' not in envoy.fetch(KEY, batch(1, 2)).decoded
 
     def is_logged():
-        envoy.ask(KEY, block(1))
+        envoy.fetch(KEY, block(1))
         return "a hit differs from the node's response: eth_getBlockByHash, key " in envoy.error_log()
 
     envoy.wait_for(is_logged, "the line")
@@ -144,7 +144,7 @@ def test_verdicts_are_right_while_listeners_routes_and_clusters_change(origin):
         one = [(("/", HEADERS, block(number)), body % 1 + b"\n") for number in (1, 2)]
         # all entries are stored by then
         for number in (1, 2):
-            envoy.wait_for(lambda number=number: is_hit(envoy.ask("/", block(number))), "a hit")
+            envoy.wait_for(lambda number=number: is_hit(envoy.fetch("/", block(number))), "a hit")
         both = [(("/", HEADERS, batch(1, 2)), b"[" + body % 1 + b"," + body % 2 + b"]")]
         # a new filter learns the router's upstream head from a forwarded request
         syncing = [(("/", HEADERS, call("eth_syncing")), b'{"jsonrpc":"2.0","id":1,"result":false}\n')]
@@ -167,7 +167,7 @@ def test_verdicts_are_right_while_listeners_routes_and_clusters_change(origin):
         node.results["eth_getBlockByHash"] = RESULT.replace(b'"0x1"', b'"0x2"')
 
         def verdicts():
-            envoy.ask("/", block(1))
+            envoy.fetch("/", block(1))
             return verdict_counts(envoy)
 
         envoy.wait_for(lambda: verdicts().get("different"), "it to be seen")

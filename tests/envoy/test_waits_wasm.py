@@ -95,7 +95,7 @@ def attempts(rounds=5):
     but not each time."""
     for turn in range(rounds):
         yield turn
-    raise AssertionError("each time the node was asked beside")
+    raise AssertionError("each time the node received another request")
 
 
 class TestCoalescing:

@@ -326,7 +326,7 @@ def test_truncated_responses_leak_no_memory_when_transcoded(host, transcoding, o
                 connection.send(request_bytes(f"{CONSOLIDATIONS}?n={next(numbers)}", headers=fields))
                 connections.append((ended_by, connection))
         count = len(connections)
-        server.wait_for(lambda count=count: len(origin.received(CONSOLIDATIONS)) == count, "all to be asked for")
+        server.wait_for(lambda count=count: len(origin.received(CONSOLIDATIONS)) == count, "all requests at the node")
         for ended_by, connection in connections:
             if ended_by == "client":
                 connection.reset()
@@ -342,7 +342,7 @@ def test_truncated_responses_leak_no_memory_when_transcoded(host, transcoding, o
     for wanted, type in WANTED.items():
         body = bodies_of[type]
         origin.answers(answer(body, type=type, headers=[("Eth-Consensus-Version", "electra")]), CONSOLIDATIONS)
-        response = server.ask(CONSOLIDATIONS, headers=[("Accept", wanted)])
+        response = server.fetch(CONSOLIDATIONS, headers=[("Accept", wanted)])
         assert (response.status, response.header("Content-Type")) == (200, wanted)
         if wanted == OCTETS:
             assert response.decoded == bodies_of[OCTETS]

@@ -84,7 +84,7 @@ def refused(id):
 
 
 def one(server, id):
-    return json.loads(server.ask("/limited", call("trace_block", '["0x1"]', str(id))).decoded)
+    return json.loads(server.fetch("/limited", call("trace_block", '["0x1"]', str(id))).decoded)
 
 def open_request(server, path, body):
     """A connection whose client may abort."""
@@ -96,9 +96,9 @@ def open_request(server, path, body):
 @pytest.mark.parametrize("path", ["/", "/cached"])
 class TestPlaces:
     def test_denied_call_does_not_reach_the_node(self, server, origin, path):
-        assert json.loads(server.ask(path, BAD).decoded) == DENIED
+        assert json.loads(server.fetch(path, BAD).decoded) == DENIED
         assert not origin.received()
-        assert json.loads(server.ask(path, BATCH).decoded) == [DENIED, CHAIN]
+        assert json.loads(server.fetch(path, BATCH).decoded) == [DENIED, CHAIN]
         assert set(called(origin)) <= {"eth_chainId"}
 
     def test_denied_call_in_chunks_does_not_reach_the_node(self, server, origin, path):
@@ -120,14 +120,14 @@ class TestPlaces:
 
     def test_denied_call_in_a_coding_does_not_reach_the_node(self, server, origin, path):
         for body, expected in ((BAD, DENIED), (BATCH, [DENIED, CHAIN])):
-            response = server.ask(path, gzip.compress(body), headers=[("Content-Encoding", "gzip")])
+            response = server.fetch(path, gzip.compress(body), headers=[("Content-Encoding", "gzip")])
             assert json.loads(response.decoded) == expected
-        assert server.ask(path, BAD, headers=[("Content-Encoding", "br")]).status == 415
+        assert server.fetch(path, BAD, headers=[("Content-Encoding", "br")]).status == 415
         assert set(called(origin)) <= {"eth_chainId"}
 
     @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
     def test_other_http_method_with_a_body_is_rejected(self, server, origin, path, method):
-        assert server.ask(path, BAD, method=method).status == 405
+        assert server.fetch(path, BAD, method=method).status == 405
         assert not origin.received()
 
     def test_long_request_is_evaluated_or_rejected(self, server, origin, path):
@@ -136,7 +136,7 @@ class TestPlaces:
         for length in (3 << 20, 17 << 20):
             is_judged = length < 16 << 20
             try:
-                response = server.ask(path, long % (BAD, b"a" * length))
+                response = server.fetch(path, long % (BAD, b"a" * length))
             except (BrokenPipeError, ConnectionResetError):
                 # the response precedes the end of the request
                 assert not is_judged
@@ -149,7 +149,7 @@ class TestPlaces:
     def test_denied_notification_gets_an_empty_response(self, server, origin, path):
         note = b'{"jsonrpc":"2.0","method":"debug_x"}'
         for body in (note, b"[" + note + b"]"):
-            response = server.ask(path, body)
+            response = server.fetch(path, body)
             assert (response.status, response.body, response.length) == (200, b"", 0)
         assert not origin.received()
 
@@ -157,7 +157,7 @@ class TestPlaces:
 @pytest.mark.hosts("native", "wasm")
 def test_denied_call_over_http2_does_not_reach_the_node(server, origin):
     with Http2Client(server.port) as client:
-        stream, batch = client.ask("/", body=BAD, method="POST"), client.ask("/", body=BATCH, method="POST")
+        stream, batch = client.fetch("/", body=BAD, method="POST"), client.fetch("/", body=BATCH, method="POST")
         client.finish(stream, batch)
         assert json.loads(client.bodies[stream]) == DENIED
         assert json.loads(client.bodies[batch]) == [DENIED, CHAIN]
@@ -165,15 +165,15 @@ def test_denied_call_over_http2_does_not_reach_the_node(server, origin):
 
 
 def test_route_with_rules_inherits_none(server, origin):
-    server.ask("/open", BAD)
-    server.ask("/mixed", call("debug_x"))
+    server.fetch("/open", BAD)
+    server.fetch("/mixed", call("debug_x"))
     assert set(called(origin)) == {"debug_traceTransaction", "debug_x"}
-    assert json.loads(server.ask("/mixed", BAD).decoded) == DENIED
+    assert json.loads(server.fetch("/mixed", BAD).decoded) == DENIED
 
 
 def test_request_without_a_call_is_forwarded(server, origin):
     origin.answers(answer(b"up"))
-    assert server.ask("/health").body == b"up"
+    assert server.fetch("/health").body == b"up"
 
 # docs/envoy-wasm.md: Envoy closes the sandbox's connection
 @pytest.mark.hosts("nginx", "native")
@@ -242,7 +242,7 @@ class TestLimits:
             assert one(server, 3) == refused(3)
             # a batch has the same limit
             batch = b"[%b,%b]" % (call("trace_call", id="4"), GOOD)
-            assert json.loads(server.ask("/limited", batch).decoded) == [refused(4), CHAIN]
+            assert json.loads(server.fetch("/limited", batch).decoded) == [refused(4), CHAIN]
             assert node.count("trace_call") == 0
         finally:
             gate.set()
@@ -262,9 +262,9 @@ class TestLimits:
             assert one(server, 3) == refused(3)
             for client in clients:
                 client.close()
-            assert json.loads(server.ask("/limited", GOOD).decoded) == CHAIN
+            assert json.loads(server.fetch("/limited", GOOD).decoded) == CHAIN
             free = call("trace_call", id="6")
-            server.wait_for(lambda: "result" in json.loads(server.ask("/limited", free).decoded), "room")
+            server.wait_for(lambda: "result" in json.loads(server.fetch("/limited", free).decoded), "room")
         finally:
             gate.set()
 
@@ -287,22 +287,22 @@ class TestLongAnswers:
         for length in (1_100_000, 20_000_000):
             origin.answers(answer(result_of_length(length), framing=framing))
             for accept in (None, "gzip"):
-                got = server.ask("/bounded", LOGS, accept)
+                got = server.fetch("/bounded", LOGS, accept)
                 assert (got.status, json.loads(got.decoded)) == (200, TOO_LONG)
         short = result_of_length(900_000)
         origin.answers(answer(short, framing=framing))
         for accept in (None, "gzip"):
-            assert server.ask("/bounded", LOGS, accept).decoded == short
+            assert server.fetch("/bounded", LOGS, accept).decoded == short
 
     def test_longer_result_of_a_batch_is_an_error_of_its_call(self, server, origin, framing):
         batch = b"[%b,%b]" % (LOGS, call("eth_call", id="8"))
         answers = b"[%b,%b]" % (result_of_length(2_000_000), result_of_length(2_000_000, 8))
         origin.answers(answer(answers, framing=framing))
-        got = json.loads(server.ask("/bounded", batch).decoded)
+        got = json.loads(server.fetch("/bounded", batch).decoded)
         assert got == [TOO_LONG, json.loads(result_of_length(2_000_000, 8))]
 
     def test_response_limit_is_enforced_after_clients_abort(self, server, origin, framing):
         origin.answers(answer(result_of_length(1_100_000), framing=framing))
         for _ in range(20):
             open_request(server, "/bounded", LOGS).close()
-        assert json.loads(server.ask("/bounded", LOGS).decoded) == TOO_LONG
+        assert json.loads(server.fetch("/bounded", LOGS).decoded) == TOO_LONG

@@ -155,7 +155,7 @@ def test_batch_is_answered_by_the_old_workers_when_nginx_reloads(server, port, o
     got = []
     client = threading.Thread(target=lambda: got.append(curl(port, BATCH)))
     client.start()
-    server.wait_for(origin.received, "the node to be asked")
+    server.wait_for(origin.received, "the node to receive a request")
     server.reload()
     reloaded.set()
     client.join(60)

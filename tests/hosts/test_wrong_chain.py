@@ -32,7 +32,7 @@ def gateway(request):
 
 
 def send(server, chain, path="/"):
-    return server.ask(path, CHAIN_ID, headers=[("Target-Service-Id", chain)])
+    return server.fetch(path, CHAIN_ID, headers=[("Target-Service-Id", chain)])
 
 
 def purge(server):
@@ -196,7 +196,7 @@ def test_namespace_is_suspended_when_the_first_response_differs_from_the_followe
     server.expect(wrong_chain_pattern(detail))
 
     def send(path=path):
-        return server.ask(path, body)
+        return server.fetch(path, body)
 
     first = send()
     assert "wrong-chain" not in first.header("Cache-Status")
@@ -217,12 +217,12 @@ def test_purge_resets_the_namespace_to_the_present_chain_of_its_node(start, foll
     wait_until_followed(server)
     # a poll may occur at that time all the same
     server.expect("the node has another chain")
-    server.wait_for(lambda: all("; hit" in server.ask("/", CHAIN_ID).header("Cache-Status") for _ in range(8)), "hits")
+    server.wait_for(lambda: all("; hit" in server.fetch("/", CHAIN_ID).header("Cache-Status") for _ in range(8)), "hits")
     followed.do({"replace": {"seed": 9, "chain_id": 137}})
     purge(server)
 
     def is_cached(body, expected):
-        responses = [server.ask("/", body) for _ in range(8)]
+        responses = [server.fetch("/", body) for _ in range(8)]
         results = [json.loads(response.decoded)["result"] for response in responses]
         return results == [expected] * 8 and all("; hit" in one.header("Cache-Status") for one in responses)
 

@@ -72,7 +72,7 @@ class CopiedConfig:
     def connect(self, name, source="127.0.0.1"):
         return Tls(self.tls, f"{name}.example.org", source)
 
-    def ask(self, name, target="/", body=None, headers=(), method=None, source="127.0.0.1"):
+    def fetch(self, name, target="/", body=None, headers=(), method=None, source="127.0.0.1"):
         """One request to the server of that name, over TLS."""
         with self.connect(name, source) as connection:
             return request_through(connection, f"{name}.example.org", target, body, headers, method)

@@ -46,7 +46,7 @@ class Http2Client:
         self.h2.reset_stream(stream, h2.errors.ErrorCodes.CANCEL)
         self.flush()
 
-    def ask(self, path, accept="gzip", method="GET", body=None):
+    def fetch(self, path, accept="gzip", method="GET", body=None):
         stream = self.h2.get_next_available_stream_id()
         head = [
             (":method", method),

@@ -55,7 +55,7 @@ class LoggedServer:
         headers = [("Content-Type", "application/json"), *headers]
         return self.get(path, accept, method="POST", body=body, headers=headers, **request)
 
-    def ask(self, path, body=None, accept="gzip", headers=(), **request):
+    def fetch(self, path, body=None, accept="gzip", headers=(), **request):
         """A response to a call, or to a GET, on the path itself, so that it can be stored."""
         headers = list(headers)
         if accept is not None:

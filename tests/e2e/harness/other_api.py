@@ -26,7 +26,7 @@ LINE = re.compile(r'namespace "main" follows an? (\w+) node: responses of the .*
 def check_response(stand, api, reasons, workers):
     """Checks the stand; `reasons()`: the counts by reason; `workers`: number of log lines."""
     if api == "beacon":
-        fetch, honest = stand.ask, lambda body: stand.chain.honest(body)[0]
+        fetch, honest = stand.fetch, lambda body: stand.chain.honest(body)[0]
         requests = CALLS
     else:
         (root,) = [stand.chain.honest_page("/eth/v1/beacon/blocks/head/root")["data"]["root"]]

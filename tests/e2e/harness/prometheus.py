@@ -52,7 +52,7 @@ class Prometheus:
     def __enter__(self):
         until = time.monotonic() + GUARD_SECONDS
         # Prometheus discovers its targets some seconds later
-        while not (self._is_ready() and 1 in self.ask("up").values()):
+        while not (self._is_ready() and 1 in self.query("up").values()):
             assert self.process.poll() is None and time.monotonic() < until, self._log_end()
             time.sleep(0.1)
         return self
@@ -77,7 +77,7 @@ class Prometheus:
         except OSError:
             return False
 
-    def ask(self, query):
+    def query(self, query):
         """The values of an instant query, by their labels."""
         try:
             response = json.loads(self._get("/api/v1/query?" + urllib.parse.urlencode({"query": query})))

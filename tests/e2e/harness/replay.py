@@ -49,7 +49,7 @@ class Call:
     target: str
     body: bytes | None
 
-    def ask(self, connection, headers=()):
+    def fetch(self, connection, headers=()):
         headers = list(headers)
         if self.body is not None:
             headers.append(("Content-Type", "application/json"))

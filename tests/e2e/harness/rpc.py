@@ -21,17 +21,17 @@ class Node:
         self.options = options
         self.gates = {}
         self.reverses = False
-        self.asked = []
+        self.received_calls = []
         self._lock = threading.Lock()
 
     def count(self, method=None):
         with self._lock:
-            return len([call for call in self.asked if method in (None, call["method"])])
+            return len([call for call in self.received_calls if method in (None, call["method"])])
 
     def __call__(self, request):
         calls = json.loads(request.body)
         with self._lock:
-            self.asked += calls if isinstance(calls, list) else [calls]
+            self.received_calls += calls if isinstance(calls, list) else [calls]
         if isinstance(calls, list):
             answers = [self.body(call, None) for call in calls if "id" in call]
             body = b"[" + b",".join(answers[::-1] if self.reverses else answers) + b"]"

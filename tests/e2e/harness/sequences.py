@@ -145,8 +145,8 @@ def run(proxy, origin, sequence, split, host):
         time.sleep(step.pause)
         origin.requests.clear()
         # a response that shows an unexpected request
-        unasked = answer(b"nobody should ask", status=599, type="text/plain")
-        origin.answers(unasked if step.node is None else step.script(split(sequence)))
+        unexpected = answer(b"no request is expected", status=599, type="text/plain")
+        origin.answers(unexpected if step.node is None else step.script(split(sequence)))
         with proxy.connect() as connection:
             response = connection.exchange(
                 step.target, method=step.method, headers=step.headers, body=step.body, host=host

@@ -112,7 +112,7 @@ class Stand:
             self.nginx.wait_for(lambda: self.status["reorgs"] > before, "a reorganisation to be seen")
         self.follows(state, wait_for_workers)
 
-    def ask(self, body, accept="gzip"):
+    def fetch(self, body, accept="gzip"):
         headers = [("Content-Type", "application/json"), ("Accept-Encoding", accept)]
         response = client.fetch(self.nginx.port, "/", method="POST", headers=headers, body=body)
         assert response.status == 200, response.body
@@ -124,7 +124,7 @@ class Stand:
         return response
 
     def result(self, body):
-        response = json.loads(self.ask(body).decoded)
+        response = json.loads(self.fetch(body).decoded)
         return response.get("result", response.get("error"))
 
     def class_of(self, body):
@@ -133,7 +133,7 @@ class Stand:
         misses = 0
         until = time.monotonic() + GUARD_SECONDS
         while misses < 20:
-            response = self.ask(body)
+            response = self.fetch(body)
             status, fields, _ = owner.request("GET", f"/v1/entries/{response.header('X-Key')}")
             if status == 200:
                 return fields["sszip-class"]

@@ -93,7 +93,7 @@ class Client:
 
     def results(self, *bodies):
         body = bodies[0] if len(bodies) == 1 else b"[" + b",".join(bodies) + b"]"
-        response = self.stand.ask(body, self.dice.choice(["gzip", "identity"]))
+        response = self.stand.fetch(body, self.dice.choice(["gzip", "identity"]))
         decoded = json.loads(response.decoded)
         self.status = response.header("Cache-Status") or "none"
         self.hits += "; hit" in self.status
@@ -176,7 +176,7 @@ def show_blocks_of_all_kinds(stand, accept):
     heads = [call("eth_blockNumber"), BALANCE]
 
     def fetch_result(body):
-        return json.loads(stand.ask(body, accept).decoded)["result"]
+        return json.loads(stand.fetch(body, accept).decoded)["result"]
 
     for kind in range(8):
         # all workers know the block

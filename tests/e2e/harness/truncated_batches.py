@@ -114,7 +114,7 @@ def abort_clients(host, port, origin):
         before = len(origin.received())
         with context.wrap_socket(socket.create_connection(("127.0.0.1", port))) as client:
             client.sendall(request)
-            host.wait_for(lambda before=before: len(origin.received()) > before, "the node to be asked")
+            host.wait_for(lambda before=before: len(origin.received()) > before, "the node to receive a request")
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
