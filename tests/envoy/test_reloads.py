@@ -30,7 +30,7 @@ class Changes:
     own = {}  # noqa: RUF012
 
     def __init__(self, origin, **options):
-        routes = [{"name": "all", "match": {"prefix": "/"}, "route": {"cluster": "node"}}]
+        routes = [{"name": "all", "match": {"prefix": "/"}, "route": {"cluster": "node", "timeout": "0s"}}]
         super().__init__(routes, origin=origin, settings={"cache": True}, **options)
         static = self.configuration.pop("static_resources")
         (self.listener,) = static["listeners"]
@@ -191,7 +191,7 @@ class TestEnds:
     @pytest.fixture
     def envoy(self, host, origin_of_bodies):
         kind = {"native": Envoy, "wasm": WasmEnvoy}[host]
-        envoy = kind([{"name": "all", "match": {"prefix": "/"}, "route": {"cluster": "node"}}],
+        envoy = kind([{"name": "all", "match": {"prefix": "/"}, "route": {"cluster": "node", "timeout": "0s"}}],
                       origin=origin_of_bodies, settings={"cache": True}, workers=2)  # fmt: skip
         envoy.options = ["--drain-time-s", "2", "--drain-strategy", "immediate"]
         yield envoy.start()
@@ -247,7 +247,7 @@ def test_responses_are_right_during_hot_restarts_under_load(host, origin_of_bodi
     """A second Envoy takes over the sockets of the first one, each with its own entries."""
     envoys = []
     kind = {"native": Envoy, "wasm": WasmEnvoy}[host]
-    routes = [{"name": "all", "match": {"prefix": "/"}, "route": {"cluster": "node"}}]
+    routes = [{"name": "all", "match": {"prefix": "/"}, "route": {"cluster": "node", "timeout": "0s"}}]
     first = kind(routes, origin=origin_of_bodies, settings={"cache": True}, workers=2)
     base = ["--base-id", str(os.getpid() % 30000), "--parent-shutdown-time-s", "3", "--drain-time-s", "2",
             "--drain-strategy", "immediate"]  # fmt: skip

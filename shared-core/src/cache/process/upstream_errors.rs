@@ -83,7 +83,7 @@ impl UpstreamErrorCounts {
         self.has_counts.store(true, Ordering::Release);
     }
 
-    /// Takes the numbers of errors since the last call, in the order of [`UpstreamError::ALL`], or
+    /// Takes the numbers of errors since the last call, in the order of [`UpstreamErrorKind::ALL`], or
     /// returns `None` if there were none.
     pub fn take_error_counts(&self) -> Option<[u64; ERROR_KINDS]> {
         if !self.has_counts.load(Ordering::Relaxed) {
