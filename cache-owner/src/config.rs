@@ -99,7 +99,7 @@ pub enum ConfigError {
 
 impl OwnerConfig {
     /// Creates the configuration with this socket and this folder of the store, and the defaults.
-    pub fn with_socket_and_store(socket: PathBuf, path: PathBuf) -> Self {
+    pub fn from_socket_and_store_paths(socket: PathBuf, path: PathBuf) -> Self {
         Self {
             socket,
             path,
@@ -159,7 +159,7 @@ mod tests {
         let config = OwnerConfig::parse_config(LEAST, "").unwrap();
         assert_eq!(
             config,
-            OwnerConfig::with_socket_and_store("/run/s".into(), "/var/s".into())
+            OwnerConfig::from_socket_and_store_paths("/run/s".into(), "/var/s".into())
         );
         assert_eq!(config.max_size, 10 << 30);
         assert_eq!(config.memory, 256 << 20);

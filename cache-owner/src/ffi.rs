@@ -268,7 +268,8 @@ unsafe fn start_owner(config: *const sszip_owner_config) -> Result<ProcessOwner,
             parse_absolute_path(settings.path, settings.path_len, "path")?,
         )
     };
-    let mut config = OwnerConfig::with_socket_and_store(PathBuf::from(socket), PathBuf::from(path));
+    let mut config =
+        OwnerConfig::from_socket_and_store_paths(PathBuf::from(socket), PathBuf::from(path));
     let or = |value: u64, default: u64| if value == 0 { default } else { value };
     config.max_size = or(settings.max_size, config.max_size);
     config.memory = or(settings.memory, config.memory);

@@ -34,7 +34,7 @@ impl ServingOwner {
 
     fn run(folder: &Path, change: impl Fn(&mut OwnerConfig)) -> RunningOwner {
         let mut config =
-            OwnerConfig::with_socket_and_store(folder.join("socket"), folder.join("store"));
+            OwnerConfig::from_socket_and_store_paths(folder.join("socket"), folder.join("store"));
         config.max_size = 64 << 20;
         change(&mut config);
         let log: LogFunction = Arc::new(|_, _| {});

@@ -183,7 +183,7 @@ fn requests_that_need_no_disk_are_served_while_it_hangs() {
     let config = OwnerConfig {
         memory: 1 << 20,
         max_entry: 1 << 20,
-        ..OwnerConfig::with_socket_and_store(socket.clone(), folder.path().join("store"))
+        ..OwnerConfig::from_socket_and_store_paths(socket.clone(), folder.path().join("store"))
     };
     let mut owner = RunningOwner::start_owner(
         config,

@@ -2,7 +2,7 @@
 //! running Envoy returns for the types and values that are declared there.
 //!
 //! The request's head and the first piece of its body are stopped, until the last piece arrives.
-//! Of the response, the first piece is buffered, and later pieces are dropped.
+//! It buffers the first piece of a response, and drops later pieces.
 
 #![allow(clippy::missing_safety_doc)]
 

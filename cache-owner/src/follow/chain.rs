@@ -48,7 +48,7 @@ pub struct FollowStatus {
 impl FollowStatus {
     /// Returns the status `next`, completed by the time of the last head and the past reorgs of
     /// this one; `from` is the lowest replaced block, if any.
-    pub fn with_next_poll(&self, next: Self, from: Option<u64>, now: u64) -> Self {
+    pub fn merge_next_poll(&self, next: Self, from: Option<u64>, now: u64) -> Self {
         let is_new = next.head.is_some() && next.head != self.head;
         let mut last_reorgs = self.last_reorgs.clone();
         if let (Some(from), true) = (from, next.reorgs > self.reorgs) {

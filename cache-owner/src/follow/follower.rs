@@ -199,7 +199,7 @@ impl ChainFollower {
             ..FollowStatus::default()
         };
         let before = self.chain.follow_status();
-        let status = before.with_next_poll(next, from, read_clocks().monotonic);
+        let status = before.merge_next_poll(next, from, read_clocks().monotonic);
         self.chain.publish_follow_status(status);
     }
 }

@@ -46,7 +46,7 @@ impl FollowingOwner {
             let lines = Arc::clone(&lines);
             move |_, line| lines.lock().unwrap().push(line.to_owned())
         });
-        let mut config = OwnerConfig::with_socket_and_store(
+        let mut config = OwnerConfig::from_socket_and_store_paths(
             folder.path().join("socket"),
             folder.path().join("store"),
         );

@@ -1,7 +1,7 @@
 //! Exit codes and error messages.
 
 use crate::support::{
-    checkpoint, failed_output, forked_value_json, successful_output, with_arguments, CHECKPOINT,
+    append_arguments, checkpoint, failed_output, forked_value_json, successful_output, CHECKPOINT,
     OPTIMISTIC,
 };
 
@@ -10,32 +10,32 @@ fn exit_code_is_1_for_bad_data_and_2_for_bad_usage() {
     let short = &checkpoint()[..39];
     let data: [(Vec<&str>, &[u8], &str); 6] = [
         (
-            with_arguments("check", &[]),
+            append_arguments("check", &[]),
             short,
             "sszip: byte 0: 39 bytes, not 40\n",
         ),
         (
-            with_arguments("ssz2json", &[]),
+            append_arguments("ssz2json", &[]),
             short,
             "sszip: byte 0: 39 bytes, not 40\n",
         ),
         (
-            with_arguments("root", &[]),
+            append_arguments("root", &[]),
             short,
             "sszip: byte 0: 39 bytes, not 40\n",
         ),
         (
-            with_arguments("json2ssz", &[]),
+            append_arguments("json2ssz", &[]),
             b"{\"epoch\":7}",
             "sszip: epoch, byte 9: a number, not a string\n",
         ),
         (
-            with_arguments("json2ssz", &[]),
+            append_arguments("json2ssz", &[]),
             b"",
             "sszip: byte 0: the input ends within a value; the input is empty\n",
         ),
         (
-            with_arguments("ssz2json", &["--select", "nothing"]),
+            append_arguments("ssz2json", &["--select", "nothing"]),
             short,
             "sszip: byte 0: 39 bytes, not 40 or more\n",
         ),
@@ -47,7 +47,7 @@ fn exit_code_is_1_for_bad_data_and_2_for_bad_usage() {
             "{arguments:?}"
         );
     }
-    let (code, why) = failed_output(&with_arguments("check", &["/does/not/exist"]), b"");
+    let (code, why) = failed_output(&append_arguments("check", &["/does/not/exist"]), b"");
     assert_eq!(code, 1);
     assert!(why.contains("/does/not/exist: No such file"), "{why}");
     for arguments in [
@@ -100,7 +100,7 @@ fn error_describes_the_input_that_was_found() {
     // errors that nodes send in place of a response
     for free in [
         &["json2ssz", "--type", "SignedBeaconBlock"][..],
-        &with_arguments("json2ssz", &[]),
+        &append_arguments("json2ssz", &[]),
     ] {
         for (json, why) in [
             (
@@ -137,16 +137,16 @@ fn error_describes_the_input_that_was_found() {
         (b"", "; the input is empty"),
     ] {
         for command in ["json2ssz", "ssz2json", "check", "root"] {
-            let message = error_message(&with_arguments(command, &[]), input);
+            let message = error_message(&append_arguments(command, &[]), input);
             assert!(message.ends_with(why), "{message}");
         }
     }
-    let json = error_message(&with_arguments("check", &[]), CHECKPOINT.as_bytes());
+    let json = error_message(&append_arguments("check", &[]), CHECKPOINT.as_bytes());
     assert!(
         json.ends_with("; the input is JSON; use json2ssz"),
         "{json}"
     );
-    let ssz = error_message(&with_arguments("json2ssz", &[]), &checkpoint());
+    let ssz = error_message(&append_arguments("json2ssz", &[]), &checkpoint());
     assert!(
         ssz.ends_with("; the input is not text; use ssz2json for SSZ"),
         "{ssz}"
@@ -213,13 +213,13 @@ fn error_describes_the_input_that_was_found() {
     );
     // a value whose first name is no field of its type
     let more = CHECKPOINT.replace('{', "{\"more\":1,");
-    let hint = error_message(&with_arguments("json2ssz", &[]), more.as_bytes());
+    let hint = error_message(&append_arguments("json2ssz", &[]), more.as_bytes());
     assert!(
         hint.ends_with("; if the input is the value itself, add --form value"),
         "{hint}"
     );
     let value = successful_output(
-        &with_arguments("json2ssz", &["--form", "value"]),
+        &append_arguments("json2ssz", &["--form", "value"]),
         more.as_bytes(),
     );
     assert_eq!(value, checkpoint());

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use crate::support::{
-    checkpoint, failed_output, successful_output, with_arguments, CHECKPOINT, TYPE,
+    append_arguments, checkpoint, failed_output, successful_output, CHECKPOINT, TYPE,
 };
 
 #[test]
@@ -14,12 +14,12 @@ fn files_are_read_and_written_and_kept_on_failure() {
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     std::fs::write(path("in.json"), CHECKPOINT).unwrap();
     successful_output(
-        &with_arguments("json2ssz", &[&path("in.json"), &path("out.ssz")]),
+        &append_arguments("json2ssz", &[&path("in.json"), &path("out.ssz")]),
         b"",
     );
     assert_eq!(std::fs::read(path("out.ssz")).unwrap(), checkpoint());
     successful_output(
-        &with_arguments("ssz2json", &[&path("out.ssz"), &path("out.json")]),
+        &append_arguments("ssz2json", &[&path("out.ssz"), &path("out.json")]),
         b"",
     );
     assert_eq!(
@@ -30,12 +30,12 @@ fn files_are_read_and_written_and_kept_on_failure() {
     std::fs::write(path("bad.json"), "{}").unwrap();
     for command in ["json2ssz", "ssz2json"] {
         failed_output(
-            &with_arguments(command, &[&path("bad.json"), &path("new")]),
+            &append_arguments(command, &[&path("bad.json"), &path("new")]),
             b"",
         );
         assert!(!Path::new(&path("new")).exists());
         failed_output(
-            &with_arguments(command, &[&path("bad.json"), &path("out.ssz")]),
+            &append_arguments(command, &[&path("bad.json"), &path("out.ssz")]),
             b"",
         );
         assert_eq!(std::fs::read(path("out.ssz")).unwrap(), checkpoint());
@@ -100,7 +100,7 @@ fn replaced_file_keeps_its_link_and_its_mode() {
     symlink("real", path("link")).unwrap();
     let link = path("link").to_str().unwrap().to_owned();
     successful_output(
-        &with_arguments("json2ssz", &["-", &link]),
+        &append_arguments("json2ssz", &["-", &link]),
         CHECKPOINT.as_bytes(),
     );
     assert!(path("link").is_symlink());
@@ -111,15 +111,15 @@ fn replaced_file_keeps_its_link_and_its_mode() {
         .mode();
     assert_eq!(mode & 0o777, 0o640);
     // in place, too; and a device or a directory is not replaced
-    successful_output(&with_arguments("ssz2json", &[&link, &link]), b"");
+    successful_output(&append_arguments("ssz2json", &[&link, &link]), b"");
     let json = std::fs::read_to_string(path("real")).unwrap();
     assert_eq!(json, format!("{CHECKPOINT}\n"));
     successful_output(
-        &with_arguments("ssz2json", &["-", "/dev/null"]),
+        &append_arguments("ssz2json", &["-", "/dev/null"]),
         &checkpoint(),
     );
     let (code, why) = failed_output(
-        &with_arguments("ssz2json", &["-", folder.path().to_str().unwrap()]),
+        &append_arguments("ssz2json", &["-", folder.path().to_str().unwrap()]),
         &checkpoint(),
     );
     assert_eq!(code, 1, "{why}");
@@ -136,7 +136,7 @@ fn dash_is_standard_input_and_output() {
     let output = shell(&script, folder.path());
     assert!(output.status.success(), "{output:?}");
     let ssz = successful_output(
-        &with_arguments("json2ssz", &["-", "-"]),
+        &append_arguments("json2ssz", &["-", "-"]),
         CHECKPOINT.as_bytes(),
     );
     assert_eq!(ssz, checkpoint());

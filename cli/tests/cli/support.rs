@@ -48,7 +48,7 @@ pub fn checkpoint() -> Vec<u8> {
 
 pub const TYPE: [&str; 4] = ["--type", "Checkpoint", "--fork", "deneb"];
 
-pub fn with_arguments<'a>(command: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+pub fn append_arguments<'a>(command: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     [&[command], &TYPE[..], more].concat()
 }
 

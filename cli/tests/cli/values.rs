@@ -1,39 +1,39 @@
 //! Conversion of values, and the list of types.
 
 use crate::support::{
-    checkpoint, failed_output, forked_value_json, successful_output, with_arguments, CHECKPOINT,
+    append_arguments, checkpoint, failed_output, forked_value_json, successful_output, CHECKPOINT,
     OPTIMISTIC,
 };
 
 #[test]
 fn value_is_converted_both_ways_checked_and_hashed() {
     assert_eq!(
-        successful_output(&with_arguments("json2ssz", &[]), CHECKPOINT.as_bytes()),
+        successful_output(&append_arguments("json2ssz", &[]), CHECKPOINT.as_bytes()),
         checkpoint()
     );
     let line = format!("{CHECKPOINT}\n");
     assert_eq!(
-        successful_output(&with_arguments("ssz2json", &[]), &checkpoint()),
+        successful_output(&append_arguments("ssz2json", &[]), &checkpoint()),
         line.as_bytes()
     );
     assert_eq!(
-        successful_output(&with_arguments("check", &[]), &checkpoint()),
+        successful_output(&append_arguments("check", &[]), &checkpoint()),
         b""
     );
     // sha256 of the epoch's chunk and the root
-    let root = successful_output(&with_arguments("root", &[]), &checkpoint());
+    let root = successful_output(&append_arguments("root", &[]), &checkpoint());
     let expected = "0xff9439c6476cc86b1a323d5c3dafa1cbc5a7fa96b34907688b6ed56a7cf428ec\n";
     assert_eq!(root, expected.as_bytes());
     assert_eq!(
         successful_output(
-            &with_arguments("root", &["--select", "root"]),
+            &append_arguments("root", &["--select", "root"]),
             &checkpoint()
         ),
         format!("0x{}\n", "11".repeat(32)).as_bytes()
     );
     assert_eq!(
         successful_output(
-            &with_arguments("ssz2json", &["--select", "epoch"]),
+            &append_arguments("ssz2json", &["--select", "epoch"]),
             &checkpoint()
         ),
         b"\"7\"\n"
@@ -58,7 +58,7 @@ fn fork_is_taken_from_the_version_of_a_response() {
         successful_output(&enveloped, &checkpoint()),
         expected.as_bytes()
     );
-    let (code, why) = failed_output(&with_arguments("json2ssz", &[]), answer.as_bytes());
+    let (code, why) = failed_output(&append_arguments("json2ssz", &[]), answer.as_bytes());
     assert_eq!(
         (code, &*why),
         (

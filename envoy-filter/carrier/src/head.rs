@@ -6,17 +6,17 @@ use sszip_core::exchange::{HeadEdit, Header};
 /// A message head that a host has read, pseudo-headers (`:method`, `:status`) included.
 pub trait MessageHead {
     /// Iterates over all headers.
-    fn all_headers(&self) -> impl Iterator<Item = Header<'_>> + Clone;
+    fn iter_headers(&self) -> impl Iterator<Item = Header<'_>> + Clone;
 
     /// Iterates over the headers except the pseudo-headers.
     fn regular_headers(&self) -> impl Iterator<Item = Header<'_>> + Clone {
-        self.all_headers()
+        self.iter_headers()
             .filter(|(name, _)| !name.starts_with(b":"))
     }
 
     /// Returns the value of the first line of a header, whose name is in lower case.
     fn header_value(&self, name: &str) -> Option<&[u8]> {
-        let mut fields = self.all_headers();
+        let mut fields = self.iter_headers();
         fields.find_map(|(known, value)| (known == name.as_bytes()).then_some(value))
     }
 
@@ -101,7 +101,7 @@ pub(crate) mod tests {
     }
 
     impl MessageHead for HeadLines {
-        fn all_headers(&self) -> impl Iterator<Item = Header<'_>> + Clone {
+        fn iter_headers(&self) -> impl Iterator<Item = Header<'_>> + Clone {
             self.0
                 .iter()
                 .map(|(name, value)| (name.as_bytes(), value.as_bytes()))

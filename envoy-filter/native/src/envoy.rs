@@ -42,7 +42,7 @@ impl EnvoyHead {
     pub fn restoring_edits(&self, edits: &[HeadEdit]) -> Vec<HeadEdit> {
         let of = |name: &str| {
             let is_it = |known: &[u8]| known.eq_ignore_ascii_case(name.as_bytes());
-            let lines = self.all_headers().filter(|(known, _)| is_it(known));
+            let lines = self.iter_headers().filter(|(known, _)| is_it(known));
             let lines: Vec<_> = lines.map(|(_, value)| value).collect();
             (!lines.is_empty()).then(|| lines.join(&b", "[..]).into())
         };
@@ -55,7 +55,7 @@ impl EnvoyHead {
 }
 
 impl MessageHead for EnvoyHead {
-    fn all_headers(&self) -> impl Iterator<Item = Header<'_>> + Clone {
+    fn iter_headers(&self) -> impl Iterator<Item = Header<'_>> + Clone {
         // SAFETY: within a hook, the head is not changed while it is borrowed.
         self.0
             .iter()

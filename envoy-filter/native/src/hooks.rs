@@ -75,7 +75,7 @@ unsafe fn borrow_filter(filter: *const c_void) -> Option<StreamFilterHandle> {
 
 impl StreamFilter {
     /// Runs `call` with the stream's exchange, unless it is in use; a panic ends the exchange.
-    fn with_exchange<T>(
+    fn call_exchange<T>(
         &self,
         stream: EnvoyStream,
         call: impl FnOnce(&mut StreamExchange) -> T,
@@ -113,7 +113,7 @@ impl StreamFilter {
         stream: EnvoyStream,
         call: impl FnOnce(&mut StreamExchange) -> HookAction,
     ) -> HookOutcome {
-        let act = match self.with_exchange(stream, call) {
+        let act = match self.call_exchange(stream, call) {
             Ok(act) => act,
             Err(ExchangeAccessError::InUse) => return HookOutcome::Continue,
             Err(ExchangeAccessError::Failed) => return HookOutcome::Ended(None),
@@ -129,7 +129,7 @@ impl StreamFilter {
             return outcome;
         };
         // the stream is over if the rest cannot be stored
-        let _ = self.with_exchange(stream, |exchange| exchange.keep_unsent_response(left));
+        let _ = self.call_exchange(stream, |exchange| exchange.keep_unsent_response(left));
         HookOutcome::Ended(None)
     }
 }
@@ -499,7 +499,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_local_reply(
         // an exchange in use does not need the notification
         // SAFETY: Envoy's bytes, valid during the call.
         let failure = UpstreamFailure::from_envoy_reply(status, unsafe { details.as_slice() });
-        let _ = filter.with_exchange(stream, |exchange| exchange.local_reply(stream, failure));
+        let _ = filter.call_exchange(stream, |exchange| exchange.local_reply(stream, failure));
     }
     LocalReplyHookStatus::Continue
 }
@@ -517,7 +517,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_stream_complete(
     if let Some(filter) = unsafe { borrow_filter(filter) } {
         let stream = EnvoyStream::new(stream);
         // an exchange in use does not need the notification
-        let _ = filter.with_exchange(stream, |exchange| exchange.finish_stream_exchange(stream));
+        let _ = filter.call_exchange(stream, |exchange| exchange.finish_stream_exchange(stream));
     }
 }
 
@@ -619,6 +619,6 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_downstream_below_wr
         filter.is_behind.set(false);
         let stream = EnvoyStream::new(stream);
         // an exchange in use resumes by itself
-        let _ = filter.with_exchange(stream, |exchange| exchange.schedule_unsent_response(stream));
+        let _ = filter.call_exchange(stream, |exchange| exchange.schedule_unsent_response(stream));
     }
 }

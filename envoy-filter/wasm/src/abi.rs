@@ -290,7 +290,7 @@ impl ProxyHead {
 }
 
 impl MessageHead for ProxyHead {
-    fn all_headers(&self) -> impl Iterator<Item = Header<'_>> + Clone {
+    fn iter_headers(&self) -> impl Iterator<Item = Header<'_>> + Clone {
         let (number, sizes) = read_u32(&self.0).unwrap_or((0, &[]));
         let (sizes, texts) = sizes.split_at_checked(number * 8).unwrap_or((&[], &[]));
         SerializedHeaders { sizes, texts }

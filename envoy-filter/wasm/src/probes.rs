@@ -63,7 +63,7 @@ impl ProbeQueue {
         };
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
         let mut fields = vec![(":method".into(), "GET".into()), (":path".into(), path)];
-        for (name, value) in head.all_headers() {
+        for (name, value) in head.iter_headers() {
             match (text(name), text(value)) {
                 (Some(name), Some(value)) if !is_other(&name) => fields.push((name, value)),
                 _ => {}

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::config::waiter_with_identity;
 use super::exchange::{
-    borrow_headers, sszip_exchange, to_response_head, with_driver, with_exchange, write_step,
+    borrow_headers, call_exchange, sszip_exchange, to_response_head, with_driver, write_step,
 };
 use super::exchange_types::{
     sszip_failure, sszip_header, sszip_job, sszip_lookup_request, sszip_other_filters,
@@ -306,7 +306,7 @@ pub unsafe extern "C" fn sszip_exchange_would_serve_stale(
 pub unsafe extern "C" fn sszip_exchange_request_body(exchange: *const sszip_exchange) -> sszip_str {
     // SAFETY: the function's contract.
     let body = unsafe {
-        with_exchange(exchange, |exchange| {
+        call_exchange(exchange, |exchange| {
             sszip_str::from_bytes(exchange.upstream_request_body())
         })
     };
@@ -325,7 +325,7 @@ pub unsafe extern "C" fn sszip_exchange_request_target(
 ) -> sszip_str {
     // SAFETY: the function's contract.
     let target = unsafe {
-        with_exchange(exchange, |exchange| {
+        call_exchange(exchange, |exchange| {
             sszip_str::from_bytes(exchange.upstream_request_target())
         })
     };
@@ -339,7 +339,7 @@ pub unsafe extern "C" fn sszip_exchange_request_target(
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_status(exchange: *const sszip_exchange) -> u16 {
     // SAFETY: the function's contract.
-    unsafe { with_exchange(exchange, Exchange::stored_response_status) }.unwrap_or(0)
+    unsafe { call_exchange(exchange, Exchange::stored_response_status) }.unwrap_or(0)
 }
 
 /// Prevents the response from being stored, because the operator excludes it

@@ -377,7 +377,7 @@ pub unsafe extern "C" fn sszip_exchange_varies_on_accept_encoding(
     exchange: *const sszip_exchange,
 ) -> bool {
     // SAFETY: the function's contract.
-    unsafe { with_exchange(exchange, Exchange::varies_on_accept_encoding) }.unwrap_or(false)
+    unsafe { call_exchange(exchange, Exchange::varies_on_accept_encoding) }.unwrap_or(false)
 }
 
 /// Returns the `Vary` value for a cache between the exchange and the upstream:
@@ -452,7 +452,7 @@ pub unsafe extern "C" fn sszip_exchange_body(
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
-pub(super) unsafe fn with_exchange<T>(
+pub(super) unsafe fn call_exchange<T>(
     exchange: *const sszip_exchange,
     of: impl FnOnce(&Exchange) -> T,
 ) -> Option<T> {

@@ -23,7 +23,7 @@ pub struct RequestHeaders(Vec<(Vec<u8>, Vec<u8>)>);
 impl RequestHeaders {
     /// Copies the headers of a head.
     pub fn from_head(head: &EnvoyHead) -> Self {
-        let fields = head.all_headers();
+        let fields = head.iter_headers();
         Self(
             fields
                 .map(|(name, value)| (name.to_vec(), value.to_vec()))

@@ -242,7 +242,7 @@ impl BackgroundRequests {
 
     /// Passes the response of one background request to `wanted`, which returns whether the rest of
     /// the response is needed.
-    fn with_pending_response(&self, id: u64, wanted: impl FnOnce(&mut ExchangeDriver) -> bool) {
+    fn update_pending_response(&self, id: u64, wanted: impl FnOnce(&mut ExchangeDriver) -> bool) {
         // the request is not in the table meanwhile: a panic drops it
         let pending = lock_ignoring_poison(&self.in_flight).remove(&id);
         let Some(mut pending) = pending else {
@@ -261,7 +261,7 @@ impl BackgroundRequests {
     /// Reads the response head of a background request, and resets the request if the response is
     /// not needed.
     pub fn read_response_head(&self, id: u64, head: &EnvoyHead, is_all: bool) {
-        self.with_pending_response(id, |driver| {
+        self.update_pending_response(id, |driver| {
             let is_delimited = response::is_body_delimited(head, is_all);
             let response =
                 response::convert_response_head(head, is_delimited, clock::unix_seconds());
@@ -274,7 +274,7 @@ impl BackgroundRequests {
 
     /// Reads a piece of the response body of a background request.
     pub fn read_response_piece(&self, id: u64, pieces: &EnvoyBodySlices) {
-        self.with_pending_response(id, |driver| {
+        self.update_pending_response(id, |driver| {
             pieces
                 .iter()
                 .all(|piece| driver.handle_body_piece(piece).is_ok())

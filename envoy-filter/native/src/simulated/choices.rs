@@ -39,7 +39,7 @@ impl<'a> EventChoices<'a> {
     }
 
     /// Returns `true` once in `times` calls, on average.
-    pub fn one_chance_in(&mut self, times: usize) -> bool {
+    pub fn draw_one_in(&mut self, times: usize) -> bool {
         self.choose_below(times) == times - 1
     }
 

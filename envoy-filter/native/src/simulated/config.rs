@@ -177,13 +177,13 @@ impl SimulatedCallouts {
     fn deliver_callout_event(&self, chance: &mut EventChoices<'_>) -> bool {
         let mut all = lock_mutex(&self.callouts);
         // the node does not respond at once
-        if all.is_empty() || !chance.one_chance_in(16) {
+        if all.is_empty() || !chance.draw_one_in(16) {
             return false;
         }
         let at = chance.choose_below(all.len());
         let callout = &mut all[at];
         let id = callout.id;
-        if chance.one_chance_in(16) {
+        if chance.draw_one_in(16) {
             drop(all);
             self.reset_callout(id);
             return true;
@@ -348,7 +348,7 @@ impl SimulatedMainThread {
             has_done |= filter.upgrade().is_some_and(|it| it.deliver_events());
             has_done |= own.deliver_callout_event(chance);
         }
-        if chance.one_chance_in(64) {
+        if chance.draw_one_in(64) {
             self.replace_filter(chance);
         }
         has_done

@@ -38,7 +38,7 @@ fn simulate_worker(chance: &mut EventChoices<'_>) -> SimulatedWorker {
     let mut worker = SimulatedWorker::new(10);
     while worker.has_more_streams() {
         let mut has_done = worker.run_next_event(chance, &main);
-        if !has_done || chance.one_chance_in(4) {
+        if !has_done || chance.draw_one_in(4) {
             has_done |= main.deliver_due_events(chance);
         }
         if !has_done {

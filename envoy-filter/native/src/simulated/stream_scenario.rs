@@ -81,7 +81,7 @@ impl StreamScenario {
             answered: 0,
             with_length: chance.choose_below(2) == 0,
             is_early: chance.choose_below(2) == 0,
-            redirects: chance.one_chance_in(8),
+            redirects: chance.draw_one_in(8),
             leaves: chance.choose_below(4) == 0,
         }
     }
@@ -94,7 +94,7 @@ impl StreamScenario {
     pub fn run_next_event(&mut self, chance: &mut EventChoices<'_>) -> bool {
         let stream = self.stream;
         // events wait while more of the stream arrives
-        let events = match chance.one_chance_in(4) {
+        let events = match chance.draw_one_in(4) {
             true => Vec::new(),
             false => take_events(&self.event_queue()),
         };

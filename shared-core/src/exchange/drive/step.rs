@@ -51,7 +51,7 @@ pub enum HostStep {
 pub enum ExchangeFailureReason {
     /// The upstream's response is truncated.
     Short,
-    /// There is no memory for a response that can't be sent unchanged.
+    /// Memory is missing for a response that can't be sent unchanged.
     Memory,
     /// The response is not available in the requested format, and was too long for its original to
     /// be buffered.

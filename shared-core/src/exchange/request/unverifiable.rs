@@ -23,7 +23,7 @@ pub(in crate::exchange) enum UnverifiableReason {
     Coding,
     /// The client waits for a 100 (Continue) that the host does not send.
     Expectation,
-    /// There is no memory to read the body, or the host could not read it.
+    /// Memory is missing to read the body, or the host could not read it.
     Memory,
 }
 
