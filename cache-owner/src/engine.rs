@@ -267,13 +267,15 @@ impl OwnerEngine {
             key,
             about,
             fresh,
+            age,
             process,
             if_final,
         } = put;
         let has_room = self.owner.memory_fits_entry(body.len());
         let entry = Arc::new(
             self.owner
-                .new_memory_entry(about, body, fresh, read_clocks()),
+                .new_memory_entry(about, body, fresh, read_clocks())
+                .with_age(age),
         );
         let put = if has_room {
             self.owner

@@ -73,6 +73,8 @@ pub struct PutRequest {
     pub about: EntryAbout,
     /// Remaining lifetime in milliseconds.
     pub fresh: u64,
+    /// Milliseconds since the node was queried.
+    pub age: u64,
     /// Process that stores the entry.
     pub process: Option<ProcessName>,
     /// Conditions under which the entry is final.
@@ -280,6 +282,7 @@ fn decode_put_request(
             height: parse_header_number(fields, "sszip-height")?,
         },
         fresh: needed("sszip-fresh")?,
+        age: parse_header_number(fields, "sszip-age")?.unwrap_or(0),
         process,
         if_final: header_text(fields, "sszip-if-final")?
             .map(parse_final_upgrade)

@@ -35,6 +35,16 @@ def test_newer_entry_replaces_the_older_one(owner):
         assert owner.get(2).body == body
 
 
+def test_response_to_an_earlier_request_does_not_replace_the_present_entry(owner):
+    """Two requests were in flight, and their responses arrive in the other order."""
+    assert owner.put(2, b"later", age=1_000).status == 201
+    assert owner.put(2, b"earlier", age=60_000).status == 201
+    assert owner.get(2).body == b"later"
+    assert owner.get(2).fields["age"] == "1"
+    assert owner.put(2, b"latest", age=0).status == 201
+    assert owner.get(2).body == b"latest"
+
+
 def test_entries_of_every_size_are_returned_unchanged(owner):
     for size in (0, 1, 8191, 8192, 65_536, 500_000, 1 << 20):
         body = size.to_bytes(4, "big") * (size // 4 + 1)

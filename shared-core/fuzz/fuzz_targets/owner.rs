@@ -240,10 +240,12 @@ impl OwnerModel {
                 key,
                 about,
                 fresh,
+                age,
                 process,
                 ..
             }) => {
-                let entry = Arc::new(self.owner.new_memory_entry(about, key.to_vec(), fresh, now));
+                let entry = self.owner.new_memory_entry(about, key.to_vec(), fresh, now);
+                let entry = Arc::new(entry.with_age(age));
                 if self
                     .owner
                     .put_fetched_entry(&key, &entry, process.as_ref(), now)

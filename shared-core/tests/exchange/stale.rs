@@ -271,6 +271,26 @@ fn stale_entry_is_not_served_after_the_node_denied_it() {
 }
 
 #[test]
+fn response_sent_for_before_the_entry_was_denied_is_not_stored() {
+    let host = Host::new(&format!("{BACKGROUND}; cache_lock off"));
+    let (slow, _) = host.look_up(0, 1, true);
+    answer(host.look_up(1, 2, true).0, 8, 1);
+    let update = update(&host, VALID + 1, 3, 8);
+    let body = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"no"}}"#;
+    publish(update, body, VALID + 1);
+    // the node was queried before the entry that clients have received
+    answer(slow, 7, VALID + 2);
+    let (exchange, found) = host.request(VALID + 2, 4);
+    assert_eq!(found, LookupAction::Forward);
+    answer(exchange, 9, VALID + 2);
+    let (exchange, found) = host.request(VALID + 3, 5);
+    assert_eq!(
+        (found, stored_result(&exchange)),
+        (LookupAction::Respond, 9)
+    );
+}
+
+#[test]
 fn invalid_update_response_keeps_the_stale_entry() {
     for body in [
         "",

@@ -122,7 +122,7 @@ pub struct EntryMetadata {
     /// length or a content coding.
     #[serde(skip)]
     pub fields: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Time at which the entry was stored, in milliseconds of the caller's clock.
+    /// Time at which the request was sent to the node, in milliseconds of the caller's clock.
     #[serde(skip)]
     pub stored_at: u64,
     /// Age at that time in seconds (RFC 9111, 5.1).
@@ -315,6 +315,13 @@ impl CacheEntry {
             tip_ends: 0,
             uncompared: AtomicBool::new(false),
         }
+    }
+
+    /// Creates an entry without content, of a request that was sent at `sent_at`.
+    pub(in crate::cache) fn empty_at(sent_at: u64) -> Self {
+        let payload = EntryPayload::Raw(Vec::new().into());
+        let meta = EntryMetadata::default();
+        Self::new(EnvelopeBytes::empty_envelope(), payload, meta).with_lifetime(sent_at, 0)
     }
 
     /// Returns the bytes of the response around its id and its payload.

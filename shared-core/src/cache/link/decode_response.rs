@@ -42,7 +42,7 @@ pub(super) fn decode_entry(
     };
     let entry = Arc::new(entry);
     if let Some(hot) = hot {
-        hot.insert(*key, Arc::clone(&entry));
+        hot.insert_newest(*key, &entry);
     }
     Some(entry)
 }
@@ -66,7 +66,7 @@ pub(super) fn decode_entries(
         if entry.is_valid_on_chain() && !memory::is_memory_short() {
             let entry = Arc::new(entry);
             if let Some(hot) = shared.hot_tier() {
-                hot.insert(key, Arc::clone(&entry));
+                hot.insert_newest(key, &entry);
             }
             // refused: it is not in hand then
             let _ = try_push(&mut entries, (key, entry));

@@ -105,12 +105,15 @@ impl OwnerRequest {
         process: &str,
         now: u64,
     ) -> Option<Self> {
-        let fresh = entry.response_metadata().expires_at.checked_sub(now)?;
+        let about_entry = entry.response_metadata();
+        let fresh = about_entry.expires_at.checked_sub(now)?;
+        let age = now.saturating_sub(about_entry.stored_at);
         let mut message = Self::new("PUT", path_of("/v1/entries/", key, 0));
         let fields = &mut message.fields;
-        fields.reserve(10);
+        fields.reserve(11);
         fields.push(("sszip-generation", about.generation.to_string()));
         fields.push(("sszip-fresh", fresh.to_string()));
+        fields.push(("sszip-age", age.to_string()));
         fields.push(("sszip-class", about.class.name().into()));
         fields.push(("sszip-namespace", const_hex::encode(about.namespace)));
         fields.push(("sszip-process", process.into()));
@@ -364,6 +367,7 @@ mod tests {
         let expected = [
             ("sszip-generation", "3"),
             ("sszip-fresh", "4000"),
+            ("sszip-age", "1000"),
             ("sszip-class", "immutable"),
             ("sszip-namespace", &"01".repeat(16)),
             ("sszip-process", "w-1"),

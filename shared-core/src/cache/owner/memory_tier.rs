@@ -118,6 +118,17 @@ impl OwnerMemoryEntry {
         self
     }
 
+    /// The entry, whose node was queried `age_ms` milliseconds before it was created.
+    #[must_use]
+    pub fn with_age(self, age_ms: u64) -> Self {
+        Self { age_ms, ..self }
+    }
+
+    /// Time at which the node was queried, in monotonic milliseconds.
+    fn sent_at(&self) -> u64 {
+        self.since.saturating_sub(self.age_ms)
+    }
+
     fn chain_dependency(&self) -> Option<ChainDependency<'_>> {
         let StoreAttributes {
             class,
@@ -308,6 +319,13 @@ impl OwnerMemory {
         self.cache
             .peek(key)
             .filter(|entry| entry.remaining_ttl(now) > 0)
+    }
+
+    /// Whether `key` has the response to a later request to the node than `entry`, which is not
+    /// about a chain that was reorganized away.
+    pub fn has_later_fetch(&self, key: &CacheKey, entry: &OwnerMemoryEntry) -> bool {
+        let there = self.cache.peek(key);
+        there.is_some_and(|there| there.sent_at() > entry.sent_at() && there.is_valid_on_chain())
     }
 
     /// Inserts an entry under `key`, in place of the present one. Returns false if the entry is too

@@ -117,6 +117,8 @@ pub struct Owner {
     pub(super) shared: Mutex<OwnerTables>,
     /// Read-locked by fills, write-locked by the replacement of an entry.
     pub(super) effect: RwLock<()>,
+    /// Locked by fills while they compare an entry with the present one and insert it.
+    inserting: Mutex<()>,
     /// Locked by the purge that the store is recording.
     purging: Mutex<()>,
     pub(super) counters: OwnerCounters,
@@ -144,6 +146,7 @@ impl Owner {
                 processes: ProcessTable::new(generation, now.monotonic),
             }),
             effect: RwLock::new(()),
+            inserting: Mutex::new(()),
             purging: Mutex::new(()),
             counters: OwnerCounters::default(),
             chains: NamespaceChains::default(),
@@ -346,6 +349,11 @@ impl Owner {
             }
             if !entry.is_valid_on_chain() {
                 return Err(EntryRejection::Replaced);
+            }
+            // two requests were in flight, whose responses come in another order
+            let _inserting = lock_ignoring_poison(&self.inserting);
+            if self.memory.has_later_fetch(key, entry) {
+                return Ok(false);
             }
             if self.memory.insert(*key, entry) {
                 // a stored entry must not outlive the newer one

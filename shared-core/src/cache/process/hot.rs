@@ -49,9 +49,13 @@ impl Hash for PrehashedKey {
 struct WeighedEntry {
     entry: Arc<CacheEntry>,
     weight: u32,
-    /// Age of the tier when the entry was inserted.
+    /// Age of the tier when the entry was inserted, or [`DENIED`].
     age: u32,
 }
+
+/// Age of a slot whose entry was denied by the node: it is not returned, and only keeps older
+/// responses out.
+const DENIED: u32 = u32::MAX;
 
 /// The accounting of slots by their recorded weight in bytes.
 #[derive(Clone)]
@@ -167,7 +171,9 @@ impl HotTier {
     fn get_valid_slot(&self, key: &CacheKey) -> Option<WeighedEntry> {
         let slot = self.cache.get(&PrehashedKey(*key))?;
         if slot.age != self.age.load(Ordering::Acquire) {
-            self.remove_same_entry(key, &slot.entry);
+            if slot.age != DENIED {
+                self.remove_same_entry(key, &slot.entry);
+            }
             return None;
         }
         Some(slot)
@@ -192,9 +198,42 @@ impl HotTier {
     /// Inserts an entry, and replaces the former one of `key`. Returns `false` if the entry is too
     /// large or memory is refused; `key` then has no entry.
     pub fn insert(&self, key: CacheKey, entry: Arc<CacheEntry>) -> bool {
-        let weight = entry.memory_weight();
+        let _writing = lock_ignoring_poison(&self.writing);
+        self.insert_while_locked(key, entry, self.age.load(Ordering::Acquire))
+    }
+
+    /// Inserts an entry unless the response of a later request is present or was
+    /// [denied](Self::deny_entry): clients may have received that. Returns whether the entry is the
+    /// newest.
+    pub fn insert_newest(&self, key: CacheKey, entry: &Arc<CacheEntry>) -> bool {
         let age = self.age.load(Ordering::Acquire);
         let _writing = lock_ignoring_poison(&self.writing);
+        let sent_at = entry.response_metadata().stored_at;
+        let is_newest = self.cache.peek(&PrehashedKey(key)).is_none_or(|slot| {
+            slot.age != age && slot.age != DENIED
+                || slot.entry.response_metadata().stored_at <= sent_at
+                || !slot.entry.is_valid_on_chain()
+        });
+        if is_newest {
+            self.insert_while_locked(key, Arc::clone(entry), age);
+        }
+        is_newest
+    }
+
+    /// Removes the entry of `key`, if it is this very `entry`, because the node's response to a
+    /// request that was sent at `sent_at` shows that it does not exist any more. Responses to
+    /// earlier requests, which may still be in flight, are not inserted any more.
+    pub fn deny_entry(&self, key: &CacheKey, entry: &Arc<CacheEntry>, sent_at: u64) {
+        let _writing = lock_ignoring_poison(&self.writing);
+        let present = self.cache.peek(&PrehashedKey(*key));
+        if present.is_some_and(|slot| Arc::ptr_eq(&slot.entry, entry)) {
+            let denied = Arc::new(CacheEntry::empty_at(sent_at));
+            self.insert_while_locked(*key, denied, DENIED);
+        }
+    }
+
+    fn insert_while_locked(&self, key: CacheKey, entry: Arc<CacheEntry>, age: u32) -> bool {
+        let weight = entry.memory_weight();
         let slot = u32::try_from(weight).map(|weight| WeighedEntry { entry, weight, age });
         let is_there =
             weight <= self.max_entry && slot.is_ok_and(|slot| self.insert_into_table(key, slot));
@@ -551,6 +590,43 @@ mod tests {
             (hot.entry_count(), hot.total_weight()),
             (1, new.memory_weight())
         );
+    }
+
+    fn sent_at(sent_at: u64) -> Arc<CacheEntry> {
+        let payload = EntryPayload::Raw(b"1".to_vec().into());
+        let entry = CacheEntry::new(EnvelopeBytes::empty_envelope(), payload, meta(0));
+        Arc::new(entry.with_lifetime(sent_at, 1000))
+    }
+
+    #[test]
+    fn response_to_an_earlier_request_is_not_inserted() {
+        let hot = HotTier::new(1 << 20, 1 << 16, 1);
+        let (earlier, present, same, later) = (sent_at(4), sent_at(5), sent_at(5), sent_at(6));
+        assert!(hot.insert_newest(key(1), &present));
+        assert!(!hot.insert_newest(key(1), &earlier));
+        assert!(Arc::ptr_eq(&hot.get(&key(1), 9).unwrap(), &present));
+        for newest in [same, later] {
+            assert!(hot.insert_newest(key(1), &newest));
+            assert!(Arc::ptr_eq(&hot.get(&key(1), 9).unwrap(), &newest));
+        }
+        // a purge leaves nothing that is newer
+        hot.invalidate_all_entries();
+        assert!(hot.insert_newest(key(1), &earlier));
+    }
+
+    #[test]
+    fn response_to_a_request_before_the_denial_of_an_entry_is_not_inserted() {
+        let hot = HotTier::new(1 << 20, 1 << 16, 1);
+        let (present, other, later) = (sent_at(5), sent_at(6), sent_at(7));
+        hot.insert_newest(key(1), &present);
+        hot.deny_entry(&key(1), &other, 7);
+        assert!(hot.get(&key(1), 9).is_some());
+        hot.deny_entry(&key(1), &present, 7);
+        assert!(hot.get(&key(1), 9).is_none() && hot.get_fresh_or_stale(&key(1)).is_none());
+        assert!(!hot.insert_newest(key(1), &other));
+        assert!(hot.get(&key(1), 9).is_none());
+        assert!(hot.insert_newest(key(1), &later));
+        assert!(Arc::ptr_eq(&hot.get(&key(1), 9).unwrap(), &later));
     }
 
     #[test]

@@ -58,7 +58,7 @@ impl CacheFill {
         if let (true, Some((key, entry)), Some(hot)) =
             (self.denied, &self.updates, self.shared.hot_tier())
         {
-            hot.remove_same_entry(key, entry);
+            hot.deny_entry(key, entry, self.settings.sent_at);
         }
         if let Some(entry) = landed {
             if let Some(token) = self.token.take() {
@@ -124,13 +124,10 @@ impl CacheFill {
                 hot.remove_same_entry(other_key, other);
             }
         }
+        let mut is_newest = true;
         if let (Some(hot), true) = (self.shared.hot_tier(), is_current()) {
-            // a stale entry may be served, too: an older one must not replace it
-            let is_newest = hot.get_fresh_or_stale(&built.key).is_none_or(|other| {
-                other.response_metadata().stored_at <= sent_at || is_fresh && !other.is_fresh(now)
-            });
-            if is_newest && (is_fresh || entry.may_serve_or_revalidate(now)) {
-                hot.insert(built.key, Arc::clone(&entry));
+            if is_fresh || entry.may_serve_or_revalidate(now) {
+                is_newest = hot.insert_newest(built.key, &entry);
                 if !is_current() {
                     // a purge occurred meanwhile
                     hot.remove(&built.key);
@@ -138,7 +135,7 @@ impl CacheFill {
             }
         }
         if let Some(owner) = self.shared.owner_client() {
-            if !is_fresh {
+            if !is_fresh || !is_newest {
                 // other processes wait for it under a lease
                 owner.release_lease(built.key);
                 let is_current = self.shared.purge_generation() == generation;
