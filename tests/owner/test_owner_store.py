@@ -9,12 +9,13 @@ import threading
 import time
 
 import pytest
+import tiers
 
 from daemon import Client, Answer, Daemon, key, monotonic
 from harness.guards import GUARD_SECONDS
 
 
-KILLS = 50
+KILLS = tiers.times(15, 50)
 
 
 def test_clean_stop_keeps_storable_entries(start_daemon):
