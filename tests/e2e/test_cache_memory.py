@@ -8,7 +8,7 @@ from harness.nginx import resident
 from harness.rpc import Node, call
 from harness.nginx_state import SLACK
 
-pytestmark = pytest.mark.bare
+pytestmark = [pytest.mark.bare, pytest.mark.memory]
 
 CONFIG = """
 sszip on;

@@ -12,6 +12,7 @@ from harness.load import Load
 from harness.owner import Client, wait_until_linked
 from harness.rpc import Node
 from test_store_life import by_hash, end
+from tiers import by_tier
 
 CONFIG = """
 sszip on;
@@ -65,7 +66,7 @@ class Blocks:
         return ("/", [("Content-Type", "application/json")], by_hash(number)), answer
 
 
-@pytest.mark.parametrize("reloads", [False, True], ids=["", "reloaded"])
+@pytest.mark.parametrize("reloads", by_tier([True], [False, True]), ids=lambda reloads: "reloaded" if reloads else "")
 def test_store_resumes_writes_when_the_disk_has_room_again(start_nginx, origin, disk, reloads):
     origin.answers(Node({"eth_getBlockByHash": lambda params: result(int(params[0], 16))}))
     nginx = start_nginx(CONFIG.replace("@disk@", str(disk)), workers=5)

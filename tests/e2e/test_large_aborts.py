@@ -1,4 +1,4 @@
-"""Witnesses of a hundred megabytes and more that are aborted by the client, by the node or
+"""Witnesses of tens of megabytes, of a hundred in `make test-all`, that are aborted by the client, by the node or
 during a reload. The worker survives, frees its memory and descriptors, and sends the
 next witness whole.
 
@@ -21,12 +21,12 @@ from harness.rpc import call
 from harness.nginx_state import wait_until_stable
 from tiers import times
 
-MEGABYTES = int(os.environ.get("SSZIP_WITNESS_MB", "100"))
+MEGABYTES = int(os.environ.get("SSZIP_WITNESS_MB", times(40, 100)))
 JSON_LENGTH = MEGABYTES * 1_000_000
 ROUNDS = times(2, 6)
 # KiB that a worker may grow, less than a witness: small pieces, and under the sanitizer
 # its quarantine of freed memory.
-SLACK = (128 if SANITIZED else 32) << 10
+SLACK = (times(64, 128) if SANITIZED else 32) << 10
 
 EXACT = bodies.json(30000)
 CONFIG = """

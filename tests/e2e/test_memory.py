@@ -15,7 +15,7 @@ from harness.origin import WaitFor, answer, gzipped
 from harness.origin import head as head_of
 from harness.nginx_state import SLACK, memory_growth
 
-pytestmark = pytest.mark.bare
+pytestmark = [pytest.mark.bare, pytest.mark.memory]
 
 GZIP = [("Accept-Encoding", "gzip")]
 BODY = bodies.json(100000)

@@ -14,7 +14,7 @@ from harness.origin import CloseWithoutResponse, WaitFor, answer, chunked, scatt
 from harness.response_stream import open_stream
 from harness.nginx_state import SLACK, memory_growth, wait_until_stable, wait_until_idle
 
-pytestmark = pytest.mark.bare
+pytestmark = [pytest.mark.bare, pytest.mark.memory]
 
 GZIP = [("Accept-Encoding", "gzip")]
 NOISE = bodies.random(65536)

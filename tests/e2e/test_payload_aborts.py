@@ -1,4 +1,4 @@
-"""Witnesses of a hundred megabytes between the Engine API over REST and over JSON-RPC:
+"""Witnesses of tens of megabytes, of a hundred in `make test-all`, between the Engine API over REST and over JSON-RPC:
 complete, and aborted by the client, by the node or during a reload. The worker survives,
 frees its memory and descriptors, and sends the next witness whole.
 
@@ -21,11 +21,11 @@ from harness.replay import ReplayNode
 from harness.nginx_state import wait_until_stable
 from tiers import times
 
-MEGABYTES = int(os.environ.get("SSZIP_WITNESS_MB", "100"))
+MEGABYTES = int(os.environ.get("SSZIP_WITNESS_MB", times(40, 100)))
 JSON_LENGTH = MEGABYTES * 1_000_000
 ROUNDS = times(1, 3)
 # KiB that a worker may grow, less than a witness.
-SLACK = (128 if SANITIZED else 40) << 10
+SLACK = (times(64, 128) if SANITIZED else 40) << 10
 
 CONFIG = """
 proxy_http_version 1.1;

@@ -14,6 +14,7 @@ from harness.origin import CLOSE, WaitFor, answer
 from harness.preload import LIBRARIES, MAIN_THREAD, OTHER_THREADS
 from harness.rpc import Node, call
 from harness.nginx_state import wait_until_stable
+from tiers import by_tier
 
 # a pool of 112 bytes has room for next to nothing, so that each thing that nginx
 # wants of it is an allocation of its own
@@ -221,7 +222,7 @@ def at_once(node):
 @pytest.mark.parametrize("accept", ["gzip", None])
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 @pytest.mark.parametrize("sends", [pausing, at_once])
-@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("pool", by_tier(POOLS[:2], POOLS))
 def test_response_is_right_or_an_error_when_an_allocation_fails_after_buffering(
     nginx, origin, preload, sends, framing, accept, pool
 ):

@@ -5,7 +5,7 @@ import pytest
 
 from harness import decompression_bombs
 
-pytestmark = pytest.mark.bare
+pytestmark = [pytest.mark.bare, pytest.mark.memory]
 
 # the daemon has the entries in memory for sandboxes
 SETTINGS = {
