@@ -31,7 +31,7 @@ def remove_left_folders(parent):
 
 @contextlib.contextmanager
 def temporary_folder():
-    """A folder for this process's temporary files and those of its children, as TMPDIR."""
+    """A folder for temporary files of this process and its children, as TMPDIR."""
     parent = parent_of_folders()
     remove_left_folders(parent)
     folder = parent / f"{FOLDER}{os.getpid()}"
