@@ -5,14 +5,13 @@ import pytest
 
 from harness import cases, response_checks
 from harness.response_checks import send_random_pieces, send_bytes, send_whole
-from harness.nginx import SANITIZED
 from tiers import by_tier
 
 pytestmark = pytest.mark.carried("the parity table: the core decides its rows")
 
 CASES = cases.load("nginx")
 SPLITS = by_tier(
-    [send_bytes, send_random_pieces] if SANITIZED else [send_whole, send_bytes],
+    [send_whole, send_bytes],
     [send_whole, send_bytes, send_random_pieces],
 )
 

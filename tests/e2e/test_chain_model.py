@@ -189,7 +189,7 @@ STEPS = [
 ]
 
 
-@pytest.mark.parametrize("seed", seeds(2, 6))
+@pytest.mark.parametrize("seed", seeds(1, 6))
 def test_responses_equal_those_of_an_honest_node_of_a_moment_ago(seed):
     run = Run(seed)
     weights, steps = zip(*STEPS, strict=True)

@@ -179,6 +179,7 @@ def test_wrong_responses_of_an_external_server_are_reported(serving, tmp_path):
     assert all(one["rps"] > 0 and "cpu_us" not in one for one in section["samples"])
 
 
+@pytest.mark.thorough("a run against two servers is in `make test`, without TLS")
 def test_external_server_is_measured_over_tls_below_a_path(serving, tmp_path):
     key, chain = tmp_path / "key.pem", tmp_path / "chain.pem"
     files = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", chain]

@@ -6,17 +6,13 @@ import itertools
 import pytest
 
 from harness import sequences
-from harness.nginx import SANITIZED
 from harness.sequences import at_random, byte_by_byte, run, whole
 from tiers import by_tier
 
 pytestmark = pytest.mark.carried("the parity table: the core decides its rows")
 
 SEQUENCES = sequences.load("nginx")
-SPLITS = by_tier(
-    [byte_by_byte, at_random] if SANITIZED else [whole, byte_by_byte],
-    [whole, byte_by_byte, at_random],
-)
+SPLITS = by_tier([byte_by_byte], [whole, byte_by_byte, at_random])
 
 # One server for each set of directives; Host selects it, and separates the namespaces of
 # runs.

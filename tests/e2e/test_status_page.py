@@ -11,6 +11,7 @@ from harness.browser import Browser
 from harness.owner import wait_until_linked
 from harness.rpc import Node, call
 from test_status import CONFIG, RESULTS, block
+from tiers import by_tier
 
 pytestmark = pytest.mark.once("what a browser makes of the page is not nginx's affair")
 
@@ -65,8 +66,10 @@ def shown(page, label):
     return page.run(script)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 1200])
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    by_tier([(360, "light"), (1200, "dark")], [(360, "light"), (360, "dark"), (1200, "light"), (1200, "dark")]),
+)
 def test_page_fits_the_window_and_has_enough_contrast(browser, busy, width, scheme):
     page = browser.page(f"http://127.0.0.1:{busy.port}/status", width, scheme=scheme)
     page.wait_for("document.querySelectorAll('table').length >= 4", "the tables")

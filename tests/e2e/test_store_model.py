@@ -174,7 +174,7 @@ STEPS = [
 ]
 
 
-@pytest.mark.parametrize("seed", seeds(2, 8))
+@pytest.mark.parametrize("seed", seeds(1, 8))
 def test_responses_equal_the_model_after_random_purges_and_crashes(seed, origin):
     run = Run(seed, origin)
     weights, steps = zip(*STEPS, strict=True)
