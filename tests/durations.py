@@ -13,6 +13,8 @@ from xdist.scheduler import LoadFileScheduling
 RECORDED = pathlib.Path(__file__).with_name("durations.json")
 SHORTEST = 2.0  # seconds; shorter files are not recorded
 SECONDS_PER_TEST = 0.05  # of files that are not recorded
+# Files whose tests share no server: workers share the tests.
+SHARED_FILES = {"owner/test_owner_follow.py", "owner/test_owner_store.py"}
 
 
 class LongestFirst(LoadFileScheduling):
@@ -27,8 +29,13 @@ class LongestFirst(LoadFileScheduling):
         self.workqueue.move_to_end(longest, last=False)
         super()._assign_work_unit(node)
 
+    def _split_scope(self, nodeid):
+        file = super()._split_scope(nodeid)
+        return nodeid if file in SHARED_FILES else file
+
     def _seconds(self, file):
-        return self._recorded.get(file, SECONDS_PER_TEST * len(self.workqueue[file]))
+        seconds = self._recorded.get(file.partition("::")[0])
+        return seconds or SECONDS_PER_TEST * len(self.workqueue[file])
 
 
 def recorded():
