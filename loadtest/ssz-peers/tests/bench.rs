@@ -1,11 +1,18 @@
 //! Test that the benchmark runs, and all implementations have the same output.
 
+mod tier;
+
 use std::process::Command;
 
 use serde_json::Value;
+use tier::times;
 
 #[test]
 fn quick_run_measures_every_case() {
+    if times(0, 1) == 0 {
+        // the other tests compare the outputs of the same implementations
+        return;
+    }
     let folder = std::env::temp_dir().join(format!("ssz-bench-{}", std::process::id()));
     std::fs::create_dir(&folder).unwrap();
     let out = folder.join("out.json");

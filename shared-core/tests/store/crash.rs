@@ -188,5 +188,9 @@ fn entry_never_survives_without_its_finality_mark() {
     }
     // entries were lost, and marks with them
     let few = times(4, 10);
-    assert!(behind > few && marks.len() as u64 > few, "{behind} {}", marks.len());
+    assert!(
+        behind > few && marks.len() as u64 > few,
+        "{behind} {}",
+        marks.len()
+    );
 }

@@ -91,7 +91,12 @@ fn check_cut(store: &EntryStore, to: &Path, cut: u64, purged: u64) -> u64 {
 #[test]
 fn purges_survive_power_cuts() {
     let folder = folder();
-    let child = start("power", folder.path(), times(10, 30), &[("SSZIP_POWER_CUTS", "1")]);
+    let child = start(
+        "power",
+        folder.path(),
+        times(10, 30),
+        &[("SSZIP_POWER_CUTS", "1")],
+    );
     let (good, reports) = child.wait();
     assert!(good, "{reports:?}");
     let surviving: u64 = reports[0].strip_prefix("kept ").unwrap().parse().unwrap();
