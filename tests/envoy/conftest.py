@@ -23,8 +23,9 @@ def pytest_sessionstart(session):
 def pytest_generate_tests(metafunc):
     # files with HOSTS are run on each of these hosts
     hosts = getattr(metafunc.module, "HOSTS", None)
-    if metafunc.definition.get_closest_marker("native"):
-        hosts = ("native",)
+    for name in ("native", "wasm"):
+        if metafunc.definition.get_closest_marker(name):
+            hosts = (name,)
     if hosts and "host" in metafunc.fixturenames:
         metafunc.parametrize("host", hosts, indirect=True, scope="module")
 
