@@ -70,6 +70,27 @@ def daemon():
     owner.close()
 
 
+@pytest.fixture(scope="module")
+def loaded_daemon():
+    """A daemon that tests end and start again."""
+    owner = Owner(max_size="64m", memory="32m").start()
+    yield owner
+    if owner.process.poll() is None:
+        owner.process.send_signal(signal.SIGCONT)
+    owner.close()
+
+
+@pytest.fixture(scope="module")
+def loaded(session_origin, loaded_daemon):
+    """One Envoy for all tests that lose the daemon under load."""
+    envoy = envoy_of(session_origin, loaded_daemon, workers=4)
+    # purges that are sent while the daemon is unreachable
+    envoy.expect("purge of")
+    envoy.start()
+    yield envoy
+    envoy.stop()
+
+
 def send(envoy, number):
     """Whether the response, which must be right, is a hit."""
     response = envoy.post("/", by_hash(number, id=str(number)))
@@ -118,10 +139,12 @@ class TestDaemon:
         assert lines(envoy, "does not respond") == 1 and lines(envoy, "responds again") == 1
 
     @pytest.mark.parametrize("how", ["killed", "ended", "stopped", "emptied"])
-    def test_responses_are_current_when_the_daemon_is_lost_under_load(self, make, daemon, origin, how):
-        envoy = make(daemon.start(), workers=4)
+    def test_responses_are_current_when_the_daemon_is_lost_under_load(self, loaded, loaded_daemon, origin, how):
+        envoy, daemon = loaded, loaded_daemon
         clients = Clients(envoy, clients=8)
         origin.answers(clients.serve)
+        # entries of the other clients of this Envoy
+        envoy.wait_for(clients.purge, "a purge that holds")
 
         def purged():
             return clients.purge() or clients.faults
@@ -146,8 +169,6 @@ class TestDaemon:
                 envoy.wait_for(purged, "a purge that holds")
                 clients.await_more(100)
         assert clients.faults == []
-        # purges that were sent while the daemon was unreachable
-        envoy.expect("purge of")
         origin.answers(Node({"eth_getBlockByHash": RESULT}))
         hits_come(envoy)
 
@@ -213,10 +234,16 @@ def all_between(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def envoy(session_origin, all_between):
+def shared_envoy(session_origin, all_between):
     envoy = envoy_of(session_origin, all_between, workers=2).start()
     yield envoy
     envoy.stop()
+
+
+@pytest.fixture
+def envoy(shared_envoy, all_between):
+    yield shared_envoy
+    all_between.mangled = None
 
 
 def written(status, fields, body):
@@ -376,10 +403,11 @@ class TestVersions:
         hits_come(envoy)
         assert lines(envoy, "") == 2 and lines(envoy, "responds again") == 1
 
-    def test_two_versions_of_the_daemon_are_independent(self, make, daemon, between, node):
+    def test_two_versions_of_the_daemon_are_independent(self, make, daemon, envoy, all_between, node):
         """Neither version reads, or damages, the entries of the other."""
-        between.mangled = NOT_OURS["another server's 404"]
-        other, ours = make(between), make(daemon)
+        daemon.start()
+        all_between.mangled = NOT_OURS["another server's 404"]
+        other, ours = envoy, make(daemon)
         number = new()
         ours.wait_for(lambda: send(ours, number), "a hit")
         for _ in range(20):
