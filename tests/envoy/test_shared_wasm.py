@@ -118,7 +118,7 @@ class Hosts:
         return self.hosts[0].wait_for(*arguments, **options)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def daemon():
     owner = Owner(max_size="64m", memory="32m").start()
     yield owner
@@ -142,17 +142,24 @@ def purge(host, query="everything"):
     return client.fetch(host.port, f"/purge?{query}", method="POST").status
 
 
+@pytest.fixture(scope="module")
+def running_hosts(session_origin, daemon):
+    wasm = wasm_of(daemon, session_origin)
+    native = native_of(daemon, session_origin)
+    nginx = nginx_of(daemon, session_origin.address)
+    hosts = Hosts(wasm, native, nginx)
+    hosts.start()
+    linked(daemon, native, nginx)
+    yield hosts
+    hosts.stop()
+
+
 class TestThreeHosts:
     @pytest.fixture
-    def hosts(self, daemon, session_origin):
-        wasm = wasm_of(daemon, session_origin)
-        native = native_of(daemon, session_origin)
-        nginx = nginx_of(daemon, session_origin.address)
-        hosts = Hosts(wasm, native, nginx)
-        hosts.start()
-        linked(daemon, native, nginx)
-        yield hosts
-        hosts.stop()
+    def hosts(self, running_hosts, daemon):
+        """The hosts without entries."""
+        daemon.purge(everything=True)
+        return running_hosts
 
     def test_response_of_one_host_is_a_hit_in_the_others(self, hosts, daemon, node):
         for turn, by in enumerate(hosts.hosts):
