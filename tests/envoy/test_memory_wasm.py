@@ -15,10 +15,11 @@ from harness.rpc import Node
 from harness.sandbox import WasmEnvoy
 from harness.wasm import with_memory
 from test_refused_memory_envoy import CONSOLIDATIONS, OCTETS, Calls, block, entries, node, ssz_of
+from tiers import by_tier
 
 MB = 1 << 20
 # in addition to a sandbox's initial memory; the last suffices for all exchanges
-MEMORIES = [MB, 2 * MB, 3 * MB, 5 * MB, 9 * MB, 256 * MB]
+MEMORIES = by_tier([MB, 3 * MB, 9 * MB, 256 * MB], [MB, 2 * MB, 3 * MB, 5 * MB, 9 * MB, 256 * MB])
 SETTINGS = {"cache": True, "cache_namespace": "all", "cache_max_request": "4m", "buffer_limit": "8m"}
 CALLS = [dict(), dict(path="/stream"), dict(new=3), dict(pad=700_000)]
 ENTRIES = 30_000
