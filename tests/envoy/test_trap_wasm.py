@@ -52,27 +52,49 @@ def small(tmp_path_factory):
     return path
 
 
-@pytest.fixture
-def make(session_origin, daemon, small, monkeypatch):
-    made = []
-    monkeypatch.setattr(sandbox, "WASM", str(small))
+@pytest.fixture(scope="module")
+def start(session_origin, daemon, small):
+    """Starts Envoys with the small sandbox, which run until the file's tests end."""
+    started = []
 
-    def make(workers=1, **http):
-        envoy = WasmEnvoy(
-            [route("/")],
-            origin=session_origin,
-            owner=daemon,
-            workers=workers,
-            settings=SETTINGS,
-            http={"max_request_headers_kb": 8192, **http},
-        )
+    def start(workers=1, **http):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sandbox, "WASM", str(small))
+            envoy = WasmEnvoy(
+                [route("/")],
+                origin=session_origin,
+                owner=daemon,
+                workers=workers,
+                settings=SETTINGS,
+                http={"max_request_headers_kb": 8192, **http},
+            )
         envoy.expect("Uncaught RuntimeError: unreachable")
-        made.append(envoy)
+        started.append(envoy)
         return envoy.start()
 
-    yield make
-    for envoy in made:
+    yield start
+    for envoy in started:
         envoy.stop()
+
+
+@pytest.fixture(scope="module")
+def lasting(start):
+    """An Envoy whose sandbox never fails."""
+    envoy = start()
+    yield envoy
+    assert "unreachable" not in envoy.error_log()
+
+
+@pytest.fixture(scope="module")
+def failing(start):
+    """An Envoy whose sandbox fails in each test."""
+    return start()
+
+
+@pytest.fixture(scope="module")
+def four(start):
+    """An Envoy with four workers, whose sandboxes fail; their requests end with the timeout."""
+    return start(workers=4, stream_idle_timeout="5s")
 
 
 @pytest.fixture
@@ -102,12 +124,23 @@ def wait_for_sandbox_age():
     time.sleep(0.3)
 
 
+def wait_for_sandbox(envoy):
+    """Waits until Envoy has replaced a sandbox that failed in another test."""
+    number = next(_numbers)
+    envoy.wait_for(lambda: is_hit(envoy, number), "a hit")
+    wait_for_sandbox_age()
+
+
 def fail(envoy):
     """Makes a sandbox fail, and its request with it."""
     before = envoy.error_log().count("unreachable")
     response = client.fetch(envoy.port, "/", headers=[("X-Long", TOO_LONG)])
     assert response.status == 503
     envoy.wait_for(lambda: envoy.error_log().count("unreachable") > before, "its failure")
+
+
+def sandbox_reloads(envoy):
+    return sum(envoy.stats(r"^wasm\..*vm_reload_success$").values())
 
 
 class Later(threading.Thread):
@@ -129,8 +162,8 @@ class Later(threading.Thread):
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked"])
-def test_request_that_exceeds_the_memory_of_the_sandbox_is_forwarded(make, node, framing):
-    envoy = make()
+def test_request_that_exceeds_the_memory_of_the_sandbox_is_forwarded(lasting, node, framing):
+    envoy = lasting
     number = next(_numbers)
     envoy.wait_for(lambda: is_hit(envoy, number), "a hit")
     body = by_hash(number, id=f'1,"x":"{TOO_LONG}"')
@@ -147,9 +180,9 @@ def test_request_that_exceeds_the_memory_of_the_sandbox_is_forwarded(make, node,
     assert "unreachable" not in envoy.error_log()
 
 
-def test_response_that_exceeds_the_memory_of_the_sandbox_is_sent_or_truncated(make, node, origin):
+def test_response_that_exceeds_the_memory_of_the_sandbox_is_sent_or_truncated(lasting, node, origin):
     """The client never receives another response."""
-    envoy = make()
+    envoy = lasting
     long = b'{"jsonrpc":"2.0","id":1,"result":"0x' + b"0123456789abcdef" * (1 << 20) + b'"}'
     origin.answers(answer(long))
     call_body = by_hash(next(_numbers))
@@ -166,11 +199,12 @@ def test_response_that_exceeds_the_memory_of_the_sandbox_is_sent_or_truncated(ma
     assert "unreachable" not in envoy.error_log()
 
 
-def test_next_request_is_answered_after_a_sandbox_failed(make, node):
-    envoy = make()
+def test_next_request_is_answered_after_a_sandbox_failed(failing, node):
+    envoy = failing
+    wait_for_sandbox(envoy)
+    reloads = sandbox_reloads(envoy)
     number = next(_numbers)
     envoy.wait_for(lambda: is_hit(envoy, number), "a hit")
-    wait_for_sandbox_age()
     fail(envoy)
     assert send(envoy, number)[0] == 200
     envoy.wait_for(lambda: is_hit(envoy, number), "a hit")
@@ -179,12 +213,12 @@ def test_next_request_is_answered_after_a_sandbox_failed(make, node):
         envoy.wait_for(lambda: send(envoy, number)[0] == 200, "an answer")
         new = next(_numbers)
         envoy.wait_for(lambda new=new: is_hit(envoy, new), "a hit")
-    assert sum(envoy.stats(r"^wasm\..*vm_reload_success$").values()) == 3
+    assert sandbox_reloads(envoy) == reloads + 3
 
 
-def test_other_workers_continue_when_a_sandbox_fails(make, node):
+def test_other_workers_continue_when_a_sandbox_fails(four, node):
     """Each worker has a sandbox of its own, and no connection waits for another worker's."""
-    envoy = make(workers=4)
+    envoy = four
     number = next(_numbers)
     envoy.wait_for(lambda: is_hit(envoy, number), "a hit")
     connections = [client.Connection(envoy.port) for _ in range(16)]
@@ -203,9 +237,9 @@ def test_other_workers_continue_when_a_sandbox_fails(make, node):
         one.close()
 
 
-def test_failed_sandboxes_lose_few_requests_under_load(make, node):
+def test_failed_sandboxes_lose_few_requests_under_load(four, node):
     """A failure loses the requests of its worker, and no more; no response is wrong."""
-    envoy = make(workers=4, stream_idle_timeout="2s")
+    envoy = four
     number = next(_numbers)
     envoy.wait_for(lambda: is_hit(envoy, number), "a hit")
     ends, statuses = threading.Event(), []
@@ -230,13 +264,14 @@ def test_failed_sandboxes_lose_few_requests_under_load(make, node):
     envoy.wait_for(lambda: is_hit(envoy, number), "a hit")
 
 
-def test_lease_of_a_failed_sandbox_passes_to_a_follower(make, node):
+def test_lease_of_a_failed_sandbox_passes_to_a_follower(failing, lasting, node):
     """Its leases end by their time."""
-    failing, other = make(), make()
-    number = next(_numbers)
+    other = lasting
+    wait_for_sandbox(failing)
+    number, before = next(_numbers), node.count()
     gate = node.gates[METHOD] = threading.Event()
     leader = Later(failing, number)
-    failing.wait_for(node.count, "the leader")
+    failing.wait_for(lambda: node.count() > before, "the leader")
     follower = Later(other, number)
     fail(failing)
     gate.set()
@@ -246,9 +281,9 @@ def test_lease_of_a_failed_sandbox_passes_to_a_follower(make, node):
     other.wait_for(lambda: is_hit(other, number), "a hit")
 
 
-def test_followers_in_a_failed_sandbox_end_with_the_idle_timeout(make, node):
+def test_followers_in_a_failed_sandbox_end_with_the_idle_timeout(start, node):
     """The failed sandbox is not called any more: Envoy's own deadline ends its requests."""
-    envoy = make(stream_idle_timeout="2s")
+    envoy = start(stream_idle_timeout="2s")
     number = next(_numbers)
     gate = node.gates[METHOD] = threading.Event()
     leader = Later(envoy, number)
