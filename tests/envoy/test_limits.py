@@ -146,18 +146,19 @@ KEPT = {
 }
 
 
+@pytest.fixture(scope="module")
+def small_listener(host, start_envoy):
+    routes = [route("/call", {"cache": True, "cache_max_request": "1m"}), route("/small", {"cache": True})]
+    return start_envoy(routes, **KEPT[host])
+
+
 @pytest.mark.parametrize("chunks", [True, False], ids=["chunked", "length"])
-def test_call_longer_than_the_limit_of_the_listener_is_looked_up(host, start_envoy, origin, chunks):
+def test_call_longer_than_the_limit_of_the_listener_is_looked_up(host, small_listener, origin, chunks):
     """sszip's limit may be higher or lower than Envoy's own."""
-    envoy = start_envoy(
-        [
-            route("/call", {"cache": True, "cache_max_request": "1m"}),
-            route("/small", {"cache": True}),
-        ],
-        **KEPT[host],
-    )
-    body = BLOCK % 8
-    origin.answers(answer(b'{"jsonrpc":"2.0","id":1,"result":{"hash":"0x%064x"}}' % 8))
+    envoy = small_listener
+    number = 20 + chunks
+    body = BLOCK % number
+    origin.answers(answer(b'{"jsonrpc":"2.0","id":1,"result":{"hash":"0x%064x"}}' % number))
     for path, length, cache_status in LOOKED_UP[host]:
         long = body[:-1] + b" " * length + b"}"
         fields = [("Content-Type", "application/json")]

@@ -193,18 +193,42 @@ def test_hit_is_a_response_of_the_same_route_and_node(host, envoy, origin, other
     assert hits <= 2 * len(lookups) and hits >= (1.8 if host == "wasm" else 2) * len(lookups)
 
 
-def test_route_without_a_name_bypasses_the_cache(start_envoy, origin):
-    def nameless(prefix, settings=None):
-        found = route(prefix, settings)
-        del found["name"]
-        return found
+def nameless(prefix, settings=None):
+    found = route(prefix, settings)
+    del found["name"]
+    return found
 
-    routes = [nameless("/named", {"cache_namespace": "mainnet"}), nameless("/")]
-    envoy = start_envoy(routes, settings={"cache": True})
+
+def matched(name, value, settings=None):
+    """A route for requests with this value of a header."""
+    found = route("/", settings)
+    found["match"]["headers"] = [{"name": name, "string_match": {"exact": value}}]
+    return found
+
+
+@pytest.fixture(scope="module")
+def default_envoy(start_envoy):
+    """An Envoy whose filter only enables the cache, with a virtual host for each test."""
+    polygon = matched("target-service-id", "polygon", {"cache_namespace": "polygon"})
+    routes = {
+        "nameless.test": [nameless("/named", {"cache_namespace": "named"}), nameless("/")],
+        "put.test": [matched(":method", "PUT"), route("/")],
+        "chains.test": [polygon, route("/", {"cache_namespace": "mainnet"})],
+    }
+    hosts = [{"name": name, "domains": [name], "routes": its} for name, its in routes.items()]
+    return start_envoy([], settings={"cache": True}, http={"route_config": {"virtual_hosts": hosts}})
+
+
+def test_route_without_a_name_bypasses_the_cache(default_envoy, origin):
+    envoy = default_envoy
     origin.answers(echo_node("node"))
-    statuses = [envoy.post("/x", CALL).header("Cache-Status") for _ in range(3)]
+
+    def send(path):
+        return envoy.fetch(path, CALL, host="nameless.test").header("Cache-Status")
+
+    statuses = [send("/x") for _ in range(3)]
     assert statuses == ["sszip; fwd=bypass; detail=namespace"] * 3
-    statuses = [envoy.post("/named", CALL).header("Cache-Status") for _ in range(2)]
+    statuses = [send("/named") for _ in range(2)]
     assert statuses[0] == "sszip; fwd=miss" and statuses[1].startswith("sszip; hit")
     lines = [line for line in envoy.error_log().splitlines() if "has no name" in line]
     assert len(lines) == 1 and 'cluster "node"' in lines[0] and "[warning]" in lines[0]
@@ -240,16 +264,13 @@ def test_route_without_a_cluster_never_sends_a_hit(start_envoy, origin):
     assert len(origin.received()) == 1 and "has no name" not in envoy.error_log()
 
 
-def test_put_on_another_route_invalidates_the_entry_of_get(start_envoy, origin):
-    by_method = route("/")
-    by_method["match"]["headers"] = [{"name": ":method", "string_match": {"exact": "PUT"}}]
-    envoy = start_envoy([by_method, route("/")], settings={"cache": True})
+def test_put_on_another_route_invalidates_the_entry_of_get(default_envoy, origin):
     origin.answers(echo_node("node"))
-    with envoy.connect() as connection:
+    with default_envoy.connect() as connection:
 
         def send(method, target):
             body = None if method == "GET" else b"x"
-            return connection.exchange(target, method=method, body=body)
+            return connection.exchange(target, method=method, body=body, host="put.test")
 
         for target in ("/thing", "/other"):
             send("GET", target)
@@ -260,28 +281,24 @@ def test_put_on_another_route_invalidates_the_entry_of_get(start_envoy, origin):
 
 
 @pytest.mark.parametrize("way", ["routes", "key"])
-def test_chains_are_kept_apart_when_a_request_header_chooses_them(start_envoy, origin, way):
+def test_chains_are_kept_apart_when_a_request_header_chooses_them(request, start_envoy, origin, way):
     """As in docs/recipes.md: a route for each value of the header, or the header in the key."""
 
     def by_header(request):
         chain = {"eth": b"0x1", "polygon": b"0x89"}[request.header("target-service-id")]
         return answer(b'{"jsonrpc":"2.0","id":1,"result":"%b"}' % chain)
 
-    settings = {"cache": True}
-    routes = [route("/", {"cache_namespace": "mainnet"})]
     if way == "key":
-        settings["cache_credentials"] = "key target-service-id"
+        settings = {"cache": True, "cache_credentials": "key target-service-id"}
+        envoy = start_envoy([route("/", {"cache_namespace": "mainnet"})], settings=settings)
     else:
-        polygon = route("/", {"cache_namespace": "polygon"})
-        polygon["match"]["headers"] = [{"name": "target-service-id", "string_match": {"exact": "polygon"}}]
-        routes.insert(0, polygon)
-    envoy = start_envoy(routes, settings=settings)
+        envoy = request.getfixturevalue("default_envoy")
     origin.answers(by_header)
 
     def send(chain):
         headers = [("Content-Type", "application/json"), ("target-service-id", chain)]
         with envoy.connect() as connection:
-            return connection.exchange("/", method="POST", headers=headers, body=CALL)
+            return connection.exchange("/", method="POST", headers=headers, body=CALL, host="chains.test")
 
     for chain, result in (("eth", b"0x1"), ("polygon", b"0x89"), ("eth", b"0x1")):
         assert result in send(chain).body
